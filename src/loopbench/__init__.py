@@ -1,0 +1,1 @@
+"""A wind tunnel for agent loops."""

@@ -1,0 +1,142 @@
+"""The record of one trial: one line of `trials.jsonl`, and all that tables are computed from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from loopbench.protocol.digest import canonical_json, sha256
+
+RECORD_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRecord:
+    """One disturbance of one trial."""
+
+    kind: str
+    """`wire.truncated`, `tool.raises`, …: family and kind."""
+    point: str
+    """Where: role and first planned call of the move, `decide:c2`, or `decide:answer`."""
+    landed: bool = False
+    """The loop received it."""
+    absorbed: bool = False
+    """Landed, but the codec still read the same move: the format's merit."""
+    recovered: bool = False
+    """The disturbed point later got through in the same trial."""
+
+    @property
+    def family(self) -> str:
+        """wire, decision, provider or tool."""
+        return self.kind.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What one trial gave. `scored` stands in the denominator; `errored` and `excluded` do not, visibly."""
+
+    arm: str
+    suite: str
+    suite_digest: str
+    task: str
+    repeat: int
+    """0-based."""
+    seed: int
+    """The trial's own seed, derived from the run's."""
+    status: Literal["scored", "errored", "excluded"]
+    reason: str = ""
+    """Why the trial is errored or excluded, or what crashed."""
+    stop: str | None = None
+    answer: Any = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """Metric → value in [0, 1]; `accuracy` is the primary one."""
+    steps: int = 0
+    """Replies to deciding requests, counted by the harness."""
+    calls: Mapping[str, int] = field(default_factory=dict)
+    """Model calls by role."""
+    tool_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    tokens_estimated: bool = False
+    cost_usd: float | None = None
+    errors: Mapping[str, int] = field(default_factory=dict)
+    """Errors by kind: `wire`, `tool.<type>`, `provider.<kind>`, …"""
+    faults: tuple[FaultRecord, ...] = ()
+    false_success: bool = False
+    abstained: bool = False
+    """The answer said that there is none."""
+    confidence: float | None = None
+    cluster: str = ""
+    """Tasks of equal cluster share a template; empty: a cluster of its own."""
+    trace_digest: str = ""
+    """sha256 of the trace's moves and observations."""
+    # What follows is no part of the digest.
+    seconds: float = 0.0
+    """Simulated time of slow and hanging faults, plus wall time."""
+    wall_s: float = 0.0
+    simulated_s: float = 0.0
+    started_at: float = 0.0
+    """Unix time."""
+    attempt: int = 0
+    """How many earlier attempts at this trial were errored."""
+    trace_at: tuple[int, int] | None = None
+    """Offset and length, in bytes, of the trace in `traces.jsonl`."""
+    version: int = RECORD_VERSION
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Which cell of the schedule: arm, task, repeat."""
+        return (self.arm, self.task, self.repeat)
+
+    @property
+    def lm_calls(self) -> int:
+        return sum(self.calls.values())
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def accuracy(self) -> float:
+        """The primary score, in [0, 1]."""
+        return self.scores.get("accuracy", 0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; `from_json` reads it back."""
+        made = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        made["faults"] = [dataclasses.asdict(fault) for fault in self.faults]
+        made["trace_at"] = None if self.trace_at is None else list(self.trace_at)
+        return made
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Record:
+        """Raises ValueError for another version, KeyError or TypeError for a line that is no record."""
+        if data.get("version") != RECORD_VERSION:
+            raise ValueError(f"record version {data.get('version')!r}, this loopbench reads {RECORD_VERSION}")
+        known = {item.name for item in dataclasses.fields(cls)}
+        values = {name: value for name, value in data.items() if name in known}
+        values["faults"] = tuple(FaultRecord(**fault) for fault in data["faults"])
+        at = data.get("trace_at")
+        values["trace_at"] = None if at is None else (at[0], at[1])
+        return cls(**values)
+
+
+_DIGESTED = (
+    "arm", "suite_digest", "task", "repeat", "status", "answer", "stop", "steps", "calls", "tool_calls",
+    "input_tokens", "output_tokens", "errors", "scores", "false_success", "trace_digest",
+)  # fmt: skip
+
+
+def records_digest(records: Iterable[Record]) -> str:
+    """sha256 over the records sorted by (arm, task, repeat): never times, cost, host, ids or the order in the file."""
+    lines = []
+    for record in sorted(records, key=lambda record: record.key):
+        kept: dict[str, Any] = {name: getattr(record, name) for name in _DIGESTED}
+        kept["faults"] = [dataclasses.asdict(fault) for fault in record.faults]
+        lines.append(canonical_json(kept))
+    return sha256("\n".join(lines))
+
+

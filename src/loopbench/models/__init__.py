@@ -1,0 +1,1 @@
+"""What answers a request: scripted and real models, and the metering round them."""

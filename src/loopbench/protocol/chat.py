@@ -1,0 +1,119 @@
+"""What passes between a loop and a model, free of any provider's or framework's types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+MessageRole = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCall:
+    """A tool call in a provider's own form. `arguments` is the raw string: it may be cut short or no JSON at all."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation."""
+
+    role: MessageRole
+    content: str = ""
+    calls: tuple[NativeCall, ...] = ()
+    """Native calls of an assistant message."""
+    call_id: str = ""
+    """On a tool message: the call that it answers."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """OpenAI's chat format."""
+        made: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.calls:
+            made["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in self.calls
+            ]
+        if self.role == "tool":
+            made["tool_call_id"] = self.call_id
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and money of one reply, or of many added up."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    """Part of `input_tokens` that the provider served from its prompt cache."""
+    estimated: bool = False
+    """True when no provider counted: an offline estimate."""
+    cost_usd: float | None = None
+    """US dollars; None where no price is known."""
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.estimated or other.estimated,
+            sum(costs) if costs else None,
+        )
+
+
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's whole answer to one request."""
+
+    text: str = ""
+    calls: tuple[NativeCall, ...] = ()
+    usage: Usage | None = None
+    finish_reason: FinishReason = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """A piece of a native call in a stream."""
+
+    index: int
+    """0-based place among the reply's calls."""
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a streamed reply; the last one, and only that, carries the whole reply."""
+
+    text: str = ""
+    call: CallDelta | None = None
+    reply: Reply | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a model can be asked for."""
+
+    native_tools: bool = True
+    tool_choice: bool = True
+    response_schema: bool = False
+    streaming: bool = True
+    parallel_calls: bool = True
+    context_tokens: int | None = None
+    """Longest request in tokens; None where unknown or unbounded."""
+
+
+JSONObject = Mapping[str, Any]

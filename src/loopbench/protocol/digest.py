@@ -1,0 +1,24 @@
+"""One canonical JSON text for a value, and its sha256: the base of every digest and key in loopbench."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+_ENCODER = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def canonical_json(value: Any) -> str:
+    """Sorted keys, no white space, ASCII only. Raises TypeError or ValueError for what JSON cannot say, NaN included."""
+    return _ENCODER.encode(value)
+
+
+def sha256(text: str) -> str:
+    """64 hex digits; lone surrogates count as themselves."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def digest(value: Any) -> str:
+    """sha256 of the canonical JSON."""
+    return sha256(canonical_json(value))

@@ -1,0 +1,126 @@
+"""A loop: what it may see, what it gives back, and how it may end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+
+from .chat import Chunk
+from .model import Model
+from .tools import Toolbox
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """All that a loop may know of a task. Gold answers, plans and scorers live elsewhere."""
+
+    text: str
+    context: str = ""
+    """Material that belongs to the question, a passage or a policy; empty where there is none."""
+    schema: Mapping[str, Any] | None = None
+    """JSON schema of the answer; None for text."""
+
+
+class StopReason(StrEnum):
+    """Why a run ended. The list is closed; timeout, budget and crashed are set by the harness only."""
+
+    FINISHED = "finished"
+    FORCED = "forced"
+    MAX_STEPS = "max_steps"
+    UNFINISHED = "unfinished"
+    ERROR_VALVE = "error_valve"
+    PARSE_FAILED = "parse_failed"
+    TERMINATED = "terminated"
+    RECOVERY_FAILED = "recovery_failed"
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    BUDGET = "budget"
+    PROVIDER_ERROR = "provider_error"
+    CONTEXT_OVERFLOW = "context_overflow"
+    CRASHED = "crashed"
+
+
+HARNESS_STOPS = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRASHED, StopReason.CANCELLED})
+"""Reached by every loop, because the harness sets them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run gave."""
+
+    answer: Any
+    """Text, or a JSON value where the query has a schema; None where there is none."""
+    stop: StopReason
+    steps: int
+    """Replies to deciding requests, as the design counts its steps."""
+    confidence: float | None = None
+    """In [0, 1], from loops that report one."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What the design has to add: history, trajectory, errors."""
+
+
+class Observer:
+    """Told of what happens inside a run. This one does nothing; override what you need."""
+
+    streams: bool = False
+    """True: loops that can stream call `chunk`."""
+
+    def note(self, kind: str, **data: Any) -> None:
+        """Something worth a line in the trace: a dropped call, a parse error, a phase."""
+
+    def chunk(self, chunk: Chunk) -> None:
+        """A piece of a streamed reply."""
+
+
+SILENT = Observer()
+
+
+@runtime_checkable
+class Loop(Protocol):
+    """A design: frozen configuration plus `run`.
+
+    `run` returns an Outcome whatever a model or a tool does; only cancellation and BudgetExceeded pass through.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def stops(self) -> frozenset[StopReason]:
+        """Which stop reasons this configuration can reach, the harness's own aside."""
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome: ...
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        """The same design with a limit of `tool_steps` tool steps, in its own unit."""
+
+
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end from synchronous code, inside a running event loop too (then on a thread)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    context = contextvars.copy_context()
+    result: list[T] = []
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            result.append(context.run(asyncio.run, coroutine))
+        except BaseException as error:  # re-raised in the caller's thread
+            failure.append(error)
+
+    thread = threading.Thread(target=work, name="run_sync")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return result[0]

@@ -1,0 +1,119 @@
+"""The request, the model that answers it, and the ways in which it may not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from .chat import Capabilities, Chunk, Message, Reply
+from .moves import Codec, Role
+from .tools import ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How to draw the reply; None leaves it to the model's default."""
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The values that are set."""
+        pairs = {
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "top_p": self.top_p,
+            "seed": self.seed,
+            "stop": list(self.stop) or None,
+        }
+        return {name: value for name, value in pairs.items() if value is not None}
+
+
+DEFAULT_SAMPLING = Sampling()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to a model. Role, scope and codec tell the harness what is asked; no provider sees them."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    """Tools offered natively."""
+    tool_choice: str | None = None
+    """"auto", "required", "none", or the name of the tool that must be called."""
+    response_schema: Mapping[str, Any] | None = None
+    """JSON schema that the text must follow."""
+    sampling: Sampling = DEFAULT_SAMPLING
+    role: Role = field(default=Role.DECIDE, compare=False)
+    scope: str = field(default="", compare=False)
+    """Tells apart requests that a loop sends concurrently; two requests of equal scope are never in flight together."""
+    codec: Codec | None = field(default=None, compare=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What is asked, as JSON: role, scope and codec are no part of it."""
+        made: dict[str, Any] = {"messages": [message.as_dict() for message in self.messages]}
+        if self.tools:
+            made["tools"] = [
+                {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in self.tools
+            ]
+        if self.tool_choice is not None:
+            made["tool_choice"] = self.tool_choice
+        if self.response_schema is not None:
+            made["response_schema"] = self.response_schema
+        return made | self.sampling.as_dict()
+
+
+@runtime_checkable
+class Model(Protocol):
+    """Whatever answers requests: scripted, recorded or real."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def complete(self, request: Request) -> Reply:
+        """Raises ModelError."""
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """The same reply in pieces; the last chunk holds it whole. Raises ModelError."""
+
+
+class ModelError(Exception):
+    """A request that got no reply."""
+
+
+ProviderTrouble = Literal["rate_limit", "server", "timeout", "connection", "auth", "refused", "bad_request"]
+
+
+class ProviderError(ModelError):
+    """The provider failed, after the model's own retries."""
+
+    def __init__(
+        self,
+        message: str,
+        kind: ProviderTrouble = "server",
+        *,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        injected: bool = False,
+    ) -> None:
+        """`injected`: a fault profile made it up; it is the treatment, not an infrastructure failure."""
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+        self.retry_after_s = retry_after_s
+        self.injected = injected
+
+
+class ContextOverflow(ModelError):
+    """The request is longer than the model's context."""
+
+
+class BudgetExceeded(Exception):
+    """A budget is used up: the run ends here. Every loop lets it through."""

@@ -1,0 +1,141 @@
+"""Plans: the calls that solve a task, with references from one to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Stands for an earlier call's result, or a part of it."""
+
+    call: str
+    """Id of the planned call."""
+    path: tuple[str | int, ...] = ()
+    """Keys and indices into the result."""
+
+    def of(self, value: Any) -> Any:
+        """The part of `value` that is meant. Raises KeyError, IndexError or TypeError where it has none."""
+        for key in self.path:
+            value = value[key]
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """One call of a plan."""
+
+    id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    """Literals and `Ref`s, at any depth."""
+    goal: str
+    """A sentence, unique within the task, that says what the call is for."""
+    alternatives: tuple[PlannedCall, ...] = ()
+    """Calls that may stand in for this one; they keep its id."""
+    fails: bool = False
+    """True: an error is the expected result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The calls that solve a task, each after those that it refers to, and the answer.
+
+    Raises ValueError for a repeated id, a repeated goal, or a reference to a call that does not stand before.
+    """
+
+    calls: tuple[PlannedCall, ...]
+    answer: Any
+    """Literal, or a value with `Ref`s; None where the task has no answer and saying so is right."""
+    dependencies: Mapping[str, frozenset[str]] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        seen: dict[str, frozenset[str]] = {}
+        for call in self.calls:
+            needs = frozenset(ref.call for ref in refs(call.arguments))
+            if call.id in seen:
+                raise ValueError(f"plan: id {call.id!r} stands twice")
+            if not needs <= seen.keys():
+                raise ValueError(f"plan: call {call.id!r} refers to {sorted(needs - seen.keys())}, not before it")
+            seen[call.id] = needs
+        if len({call.goal for call in self.calls}) != len(self.calls):
+            raise ValueError("plan: two calls have the same goal")
+        if not {ref.call for ref in refs(self.answer)} <= seen.keys():
+            raise ValueError("plan: the answer refers to a call that is not in the plan")
+        object.__setattr__(self, "dependencies", seen)
+
+
+def refs(value: Any) -> Iterator[Ref]:
+    """All references in a value."""
+    if isinstance(value, Ref):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from refs(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from refs(item)
+
+
+def resolve(value: Any, results: Mapping[str, Any]) -> Any:
+    """Put results in the place of references. Raises KeyError, IndexError or TypeError where one cannot be had."""
+    if isinstance(value, Ref):
+        return value.of(results[value.call])
+    if isinstance(value, Mapping):
+        return {key: resolve(item, results) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [resolve(item, results) for item in value]
+    return value
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    """A plan as plain JSON; a reference is `{"$ref": id, "path": […]}`."""
+    return {"calls": [_call_to_json(call) for call in plan.calls], "answer": _value_to_json(plan.answer)}
+
+
+def plan_from_json(data: Mapping[str, Any]) -> Plan:
+    """Raises KeyError for a missing field and ValueError for a broken plan."""
+    calls = tuple(_call_from_json(item) for item in data["calls"])
+    return Plan(calls, _value_from_json(data["answer"]))
+
+
+def _call_to_json(call: PlannedCall) -> dict[str, Any]:
+    made = {"id": call.id, "tool": call.tool, "arguments": _value_to_json(call.arguments), "goal": call.goal}
+    if call.alternatives:
+        made["alternatives"] = [_call_to_json(other) for other in call.alternatives]
+    if call.fails:
+        made["fails"] = True
+    return made
+
+
+def _call_from_json(data: Mapping[str, Any]) -> PlannedCall:
+    return PlannedCall(
+        id=data["id"],
+        tool=data["tool"],
+        arguments=_value_from_json(data["arguments"]),
+        goal=data["goal"],
+        alternatives=tuple(_call_from_json(item) for item in data.get("alternatives", ())),
+        fails=data.get("fails", False),
+    )
+
+
+def _value_to_json(value: Any) -> Any:
+    if isinstance(value, Ref):
+        return {"$ref": value.call, "path": list(value.path)} if value.path else {"$ref": value.call}
+    if isinstance(value, Mapping):
+        return {key: _value_to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_value_to_json(item) for item in value]
+    return value
+
+
+def _value_from_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if "$ref" in value:
+            return Ref(value["$ref"], tuple(value.get("path", ())))
+        return {key: _value_from_json(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_value_from_json(item) for item in value]
+    return value

@@ -1,0 +1,324 @@
+"""Tools: what a loop may call, and what it sees of the result.
+
+A `Tool` is built from a typed function; a `Toolbox` validates a call's arguments, runs the function under a time limit and turns
+whatever comes out, a value of any type or an exception, into an `Observation`. Nothing here raises for a tool's fault.
+
+The module itself needs the standard library only; pydantic is loaded when the first schema is built.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import dataclasses
+import inspect
+import json
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from .schema import Arguments
+
+DEFAULT_TIME_LIMIT_S = 30.0
+DEFAULT_MAX_CHARS = 20_000
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+class ToolArgumentError(ValueError):
+    """The arguments of a call do not fit the tool; the message says which, and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool, as a move states it."""
+
+    name: str
+    """The tool's name."""
+    arguments: Mapping[str, Any]
+    """A JSON object."""
+    call_id: str = field(default="", compare=False)
+    """The provider's id of a native call; no part of the move."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """What a model is told of a tool."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON schema of the arguments, type "object"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What came of a call. The error's type is kept apart, so that each design words it in its own way."""
+
+    tool_name: str
+    status: Literal["success", "error"]
+    data: str
+    """The result as text, or the error's message without its type."""
+    error_type: str | None = None
+    """Name of the exception's class; UnknownTool and InvalidArguments where the tool never ran."""
+    value: Any = field(default=None, compare=False)
+    """The result as returned; None for an error."""
+    call_id: str = ""
+    seconds: float = field(default=0.0, compare=False)
+    """Wall time of the call."""
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "success"
+
+    def as_dict(self) -> dict[str, str]:
+        """`{"status", "data", "tool_name"}`, an error with its type in front."""
+        data = self.data if self.error_type is None else f"{self.error_type}: {self.data}"
+        return {"status": self.status, "data": data, "tool_name": self.tool_name}
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that a model may call."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON schema of the arguments, type "object"."""
+    function: Callable[..., Any]
+    """The function, sync or async; it gets the arguments as keywords where no `arguments` say otherwise."""
+    arguments: Arguments | None = None
+    """Validates and binds the arguments; None passes them on as they are (a tool known by its schema only)."""
+    blocking: bool = True
+    """True: a sync function runs in a thread, under the time limit. False: it is pure and quick and runs in place."""
+    time_limit_s: float | None = None
+    """Seconds; None takes the toolbox's limit."""
+
+    @classmethod
+    def from_function(
+        cls,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        blocking: bool = True,
+        time_limit_s: float | None = None,
+    ) -> Tool:
+        """Read name, docstring and argument types off a function, method or callable object.
+
+        Raises TypeError where an argument's type has no JSON schema.
+        """
+        from .schema import Arguments  # pydantic: loaded by the first typed tool, not by an import of a loop
+
+        found = name or getattr(function, "__name__", None) or type(function).__name__
+        text = description if description is not None else inspect.getdoc(function) or ""
+        arguments = Arguments.of(function, found)
+        return cls(found, text, arguments.json_schema, function, arguments, blocking, time_limit_s)
+
+    @property
+    def spec(self) -> ToolSpec:
+        return ToolSpec(self.name, self.description, self.parameters)
+
+    @property
+    def is_async(self) -> bool:
+        target = self.function
+        return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
+
+
+class Toolbox:
+    """The tools of one run, and the only way to call them.
+
+    Raises ValueError when two tools share a name.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        *,
+        time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
+        max_chars: int = DEFAULT_MAX_CHARS,
+    ) -> None:
+        """`time_limit_s`: seconds for one call, None for no limit. `max_chars`: longest text of one result."""
+        made = [tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools]
+        self._tools = {tool.name: tool for tool in made}
+        if len(self._tools) != len(made):
+            names = [tool.name for tool in made]
+            raise ValueError(f"two tools are named {next(n for n in names if names.count(n) > 1)!r}: names must differ")
+        self.time_limit_s = time_limit_s
+        self.max_chars = max_chars
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def get(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """In the order given."""
+        return tuple(self._tools)
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        return tuple(tool.spec for tool in self._tools.values())
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        """Run one call. `validate=False` hands the arguments to the function as they are.
+
+        Cancellation and KeyboardInterrupt leave; anything else that the tool does is an Observation.
+        """
+        started = time.perf_counter()
+        tool = self._tools.get(call.name)
+        if tool is None:
+            known = ", ".join(self._tools) or "none"
+            return self._failed(call, "UnknownTool", f"Tool '{call.name}' not found. Available tools: {known}", started)
+        try:
+            args, kwargs = self._bind(tool, call.arguments, validate)
+        except ToolArgumentError as error:
+            return self._failed(call, "InvalidArguments", str(error), started)
+        try:
+            value = await self._execute(tool, args, kwargs)
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # the boundary to foreign code: SystemExit in a tool must not end the run
+            return self._failed(call, type(error).__name__, error_text(error), started)
+        text = cap(render_value(value), self.max_chars)
+        return Observation(call.name, "success", text, None, value, call.call_id, time.perf_counter() - started)
+
+    async def call_all(
+        self, calls: Sequence[ToolCall], *, parallel: bool = False, max_in_flight: int = 5, validate: bool = True
+    ) -> tuple[Observation, ...]:
+        """Run several calls, one after the other or at most `max_in_flight` at once; results in call order."""
+        if not parallel:
+            return tuple([await self.call(call, validate=validate) for call in calls])
+        slots = asyncio.Semaphore(max_in_flight)
+
+        async def one(call: ToolCall) -> Observation:
+            async with slots:
+                return await self.call(call, validate=validate)
+
+        async with asyncio.TaskGroup() as group:  # cancelling one cancels and awaits its siblings
+            running = [group.create_task(one(call)) for call in calls]
+        return tuple(task.result() for task in running)
+
+    def _bind(self, tool: Tool, arguments: Mapping[str, Any], validate: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if not isinstance(arguments, Mapping):
+            raise ToolArgumentError(f"Tool '{tool.name}': arguments must be an object")
+        if tool.arguments is not None and validate:
+            return tool.arguments.bind(arguments)
+        if tool.arguments is not None:
+            return tool.arguments.bind_unchecked(arguments)
+        return (), dict(arguments)
+
+    async def _execute(self, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the function itself; raises what it raises, TimeoutError at the time limit."""
+        limit = tool.time_limit_s if tool.time_limit_s is not None else self.time_limit_s
+        if tool.blocking and not tool.is_async:
+            return await _limited(_in_thread(tool.function, args, kwargs), limit)
+        value = tool.function(*args, **kwargs)
+        if inspect.isawaitable(value):
+            value = await _limited(value, limit)
+        return value
+
+    def _failed(self, call: ToolCall, error_type: str, message: str, started: float) -> Observation:
+        text = cap(message, self.max_chars)
+        return Observation(call.name, "error", text, error_type, None, call.call_id, time.perf_counter() - started)
+
+
+async def _limited(awaitable: Awaitable[Any], limit_s: float | None) -> Any:
+    try:
+        async with asyncio.timeout(limit_s) as clock:
+            return await awaitable
+    except TimeoutError as error:
+        if clock.expired():
+            raise TimeoutError(f"no result within {limit_s:g} s") from error
+        raise
+
+
+async def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Like asyncio.to_thread, but on a daemon thread of its own: a hung tool blocks neither other tools nor exit."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def deliver(value: Any, error: BaseException | None) -> None:
+        if not done.done():
+            done.set_result((value, error))
+
+    def work() -> None:
+        try:
+            outcome: tuple[Any, BaseException | None] = (context.run(function, *args, **kwargs), None)
+        except BaseException as error:  # carried to the caller, who sorts it
+            outcome = (None, error)
+        try:
+            loop.call_soon_threadsafe(deliver, *outcome)
+        except RuntimeError:
+            return  # the caller gave up and its event loop has closed
+
+    threading.Thread(target=work, name=f"tool-{getattr(function, '__name__', 'call')}", daemon=True).start()
+    value, error = await done
+    if error is not None:
+        raise error
+    return value
+
+
+def cap(text: str, max_chars: int) -> str:
+    """Cut a text at `max_chars` characters and say so."""
+    if len(text) <= max_chars:
+        return text
+    return f"{text[:max_chars]}... (truncated, {len(text)} characters in all)"
+
+
+def error_text(error: BaseException) -> str:
+    """An exception's message: no type, no traceback, no memory address."""
+    try:
+        return _legible(str(error))
+    except Exception as broken:  # a user's __str__
+        return f"(no message: {type(broken).__name__} in __str__)"
+
+
+def render_value(value: Any) -> str:
+    """Any value as text, the same in every process: str as it is, JSON where JSON can say it, else `str()`.
+
+    Sets are sorted, memory addresses left out, lone surrogates replaced; never raises.
+    """
+    if isinstance(value, str):
+        return _legible(value)
+    if value is None:
+        return "None"
+    try:
+        return _legible(json.dumps(value, ensure_ascii=False, default=_jsonable))
+    except (TypeError, ValueError, RecursionError):
+        pass
+    try:
+        return _legible(str(value))
+    except Exception:  # a user's __str__, or one nested too deep
+        return f"<{type(value).__name__}>"
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=render_value)
+    if callable(getattr(value, "model_dump", None)):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)
+
+
+def _legible(text: str) -> str:
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode("utf-8")
+    return _ADDRESS.sub("", text) if " at 0x" in text else text
