@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import GenericAlias
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticSchemaGenerationError, ValidationError, create_model
@@ -45,7 +46,7 @@ class Arguments:
                 open_ended = True
                 continue
             if parameter.kind is _VAR_POSITIONAL:
-                fields[f"p{index}"] = (list[annotation], Field(default=[], alias=parameter.name))
+                fields[f"p{index}"] = (GenericAlias(list, (annotation,)), Field(default=[], alias=parameter.name))
             elif parameter.default is inspect.Parameter.empty:
                 fields[f"p{index}"] = (annotation, Field(alias=parameter.name))
             else:
