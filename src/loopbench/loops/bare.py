@@ -1,0 +1,477 @@
+"""Design 4: a bare think-act-observe loop over JSON replies. Standard library only.
+
+The model answers `{"thought", "tool_name", "arguments"}` or `{"final_answer"}`; every error, of the model or of a tool, becomes an
+observation that it sees next; a valve ends the run after too many errors in a row. Standalone use:
+
+    registry = ToolRegistry()
+
+    @registry.register()
+    def add(a: int, b: int) -> int:
+        '''Add two numbers.'''
+        return a + b
+
+    run_agent("What is 5 + 3?", llm_func=my_llm, registry=registry)["final_answer"]
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import re
+import warnings
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal, Self
+
+from loopbench.protocol import (
+    SILENT,
+    Act,
+    Answer,
+    ContextOverflow,
+    Inexpressible,
+    Message,
+    Model,
+    Move,
+    Observation,
+    Observer,
+    Outcome,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    Role,
+    StopReason,
+    Tool,
+    Toolbox,
+    ToolCall,
+    WireError,
+    render_value,
+    run_sync,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_STEPS_TEXT = "Maximum steps reached without final answer"
+VALVE_TEXT = "Agent terminated: {errors} consecutive errors detected"
+BAD_REPLY_CHARS = 2000
+"""How much of an unreadable reply the model is shown again (row B4-6)."""
+
+INSTRUCTIONS = """\
+You solve tasks step by step with tools. Reply with one JSON object and nothing else, no prose and no code fence.
+To call a tool: {"thought": "why", "tool_name": "name", "arguments": {"argument": value}}
+To end with your answer: {"final_answer": "the answer"}
+After each call you see an observation: {"status": "success" or "error", "data": "...", "tool_name": "..."}.
+Tools:"""
+
+History = list[dict[str, str]]
+Ask = Callable[[tuple[Message, ...], int], Awaitable[str]]
+
+
+# --- the wire format ---
+
+
+@dataclass(frozen=True, slots=True)
+class BareCodec:
+    """One JSON object in the reply's text.
+
+    Cannot say: several calls, an empty tool name, an answer of None (null means "not given"), a confidence, tuples or other values
+    that JSON does not give back as they were.
+    """
+
+    name: str = "bare.json"
+    role: Role = Role.DECIDE
+    max_calls: int = 1
+
+    def render(self, move: Move) -> Reply:
+        if isinstance(move, Act):
+            if len(move.calls) != 1 or not move.calls[0].name:
+                raise Inexpressible("exactly one named call")
+            call = move.calls[0]
+            made: dict[str, Any] = {"thought": move.thought, "tool_name": call.name, "arguments": call.arguments}
+        elif isinstance(move, Answer):
+            if move.value is None or move.confidence is not None:
+                raise Inexpressible("an answer without a value, or with a confidence")
+            made = {"thought": move.thought} if move.thought else {}
+            made["final_answer"] = move.value
+        else:
+            raise Inexpressible(f"a {type(move).__name__}")
+        return Reply(_to_json(made))
+
+    def parse(self, reply: Reply) -> Move:
+        return _move(_read_object(reply.text))
+
+
+def _to_json(value: Any) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        same = json.loads(text) == value
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Inexpressible(f"no JSON: {error}") from None
+    if not same:
+        raise Inexpressible("a value that JSON does not give back as it was")
+    return text
+
+
+def _read_object(text: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"Invalid JSON response from LLM - {error}") from None
+    if not isinstance(data, dict):
+        raise WireError("Reply must be a JSON object")
+    return data
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _move(data: Mapping[str, Any]) -> Act | Answer:
+    thought = data.get("thought")
+    thought = thought if isinstance(thought, str) else "" if thought is None else json.dumps(thought)
+    if data.get("final_answer") is not None:
+        return Answer(thought, data["final_answer"])
+    tool_name = data.get("tool_name")
+    if tool_name is None or tool_name == "":
+        raise WireError("No tool_name specified")
+    arguments = data.get("arguments")
+    if arguments is None:
+        arguments = {}
+    if not isinstance(arguments, dict):
+        raise BadArguments("arguments must be an object", str(tool_name))
+    return Act(thought, (ToolCall(tool_name if isinstance(tool_name, str) else json.dumps(tool_name), arguments),))
+
+
+class BadArguments(WireError):
+    """A call whose arguments are no object; the tool's name could be read."""
+
+    def __init__(self, message: str, tool_name: str) -> None:
+        super().__init__(message)
+        self.tool_name = tool_name
+
+
+CODEC = BareCodec()
+
+
+# --- the loop ---
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """Think, act, observe. Raises ValueError for a limit below 1 (row B4-16)."""
+
+    max_steps: int = 10
+    """Most replies that may fail or call a tool, plus the one that answers."""
+    max_consecutive_errors: int | None = 3
+    """The valve: this many errors in a row end the run; None for no valve."""
+    instructions: str | None = INSTRUCTIONS
+    """System text, followed by one line per tool; None sends the query alone, as the seed does."""
+    keep_bad_replies: bool = True
+    """Show the model its own unreadable reply before the error."""
+    validate_arguments: bool = True
+    """Check the arguments' names against the signature before the call."""
+    check_types: bool = False
+    """Check the arguments' types too."""
+    list_tools_in_error: bool = True
+    """An unknown tool's error lists the known ones."""
+    error_type_in_text: bool = True
+    """A tool's error names the exception's type."""
+    on_provider_error: Literal["stop", "observe"] = "stop"
+    """stop: the run ends without an answer. observe: the failure is fed back and counts as an error."""
+
+    def __post_init__(self) -> None:
+        if self.max_steps < 1:
+            raise ValueError(f"max_steps must be at least 1, not {self.max_steps}")
+        if self.max_consecutive_errors is not None and self.max_consecutive_errors < 1:
+            raise ValueError(f"max_consecutive_errors must be at least 1 or None, not {self.max_consecutive_errors}")
+
+    @property
+    def name(self) -> str:
+        return "bare"
+
+    @property
+    def stops(self) -> frozenset[StopReason]:
+        reached = {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.CONTEXT_OVERFLOW}
+        if self.max_consecutive_errors is not None and self.max_consecutive_errors < self.max_steps:
+            reached.add(StopReason.ERROR_VALVE)
+        if self.on_provider_error == "stop":
+            reached.add(StopReason.PROVIDER_ERROR)
+        return frozenset(reached)
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return replace(self, max_steps=tool_steps + 1)
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        async def ask(messages: tuple[Message, ...], step: int) -> str:
+            reply = await model.complete(Request(messages, role=Role.DECIDE, codec=CODEC))
+            return reply.text
+
+        text = f"{query.text}\n\nContext:\n{query.context}" if query.context else query.text
+        return await self.loop(text, tools, ask, observer)
+
+    async def loop(self, query: str, tools: Toolbox, ask: Ask, observer: Observer = SILENT) -> Outcome:
+        """The loop itself. `ask(messages, step)` gives the model's raw text; the outcome's `history` is the seed's (row S4-7)."""
+        messages: list[Message] = []
+        if self.instructions is not None:
+            messages.append(Message("system", system_text(self.instructions, tools)))
+        history: History = []
+        step = consecutive_errors = 0
+
+        def tell(role: Literal["user", "assistant", "observation"], content: str) -> None:
+            history.append({"role": role, "content": content})
+            messages.append(Message("assistant" if role == "assistant" else "user", content))  # row B4-12
+
+        def observe(status: str, data: str, tool_name: str | None = None) -> None:
+            tell("observation", json.dumps(create_observation(status, data, tool_name), ensure_ascii=False))
+
+        tell("user", query)
+
+        while step < self.max_steps:
+            if self.max_consecutive_errors is not None and consecutive_errors >= self.max_consecutive_errors:
+                text = VALVE_TEXT.format(errors=self.max_consecutive_errors)
+                return _outcome(text, StopReason.ERROR_VALVE, step, history, consecutive_errors)
+            try:
+                text = await ask(tuple(messages), step)
+            except ContextOverflow as error:
+                return _outcome(None, StopReason.CONTEXT_OVERFLOW, step, history, consecutive_errors, error)
+            except ProviderError as error:
+                if self.on_provider_error == "stop":
+                    return _outcome(None, StopReason.PROVIDER_ERROR, step, history, consecutive_errors, error)
+                observe("error", f"LLM call failed - {error}")
+                consecutive_errors += 1
+                step += 1
+                continue
+
+            try:
+                data = _read_object(text)
+                move = _move(data)
+            except WireError as error:
+                if self.keep_bad_replies:
+                    tell("assistant", text[:BAD_REPLY_CHARS])
+                observe("error", str(error), getattr(error, "tool_name", None))
+                consecutive_errors += 1
+                step += 1
+                continue
+
+            tell("assistant", text)
+            if isinstance(move, Answer):
+                if data.get("tool_name"):
+                    observer.note("not_run", tool_name=str(data["tool_name"]), reason="final_answer wins")
+                answer = move.value if isinstance(move.value, str) else json.dumps(move.value, ensure_ascii=False)
+                return _outcome(answer, StopReason.FINISHED, step, history, consecutive_errors)
+
+            call = move.calls[0]
+            status, data_text = await self._act(call, tools)
+            observe(status, data_text, call.name)
+            consecutive_errors = 0 if status == "success" else consecutive_errors + 1
+            step += 1
+
+        return _outcome(MAX_STEPS_TEXT, StopReason.MAX_STEPS, step, history, consecutive_errors)
+
+    async def _act(self, call: ToolCall, tools: Toolbox) -> tuple[str, str]:
+        """Check and run one call; gives the observation's status and data."""
+        tool = tools.get(call.name)
+        if tool is None:
+            known = f". Available tools: {', '.join(tools.names)}" if self.list_tools_in_error else ""
+            return "error", f"Tool '{call.name}' not found{known}"
+        if self.validate_arguments and (problem := validate_tool_arguments(tool.function, call.arguments, call.name)):
+            return "error", problem
+        seen = await tools.call(call, validate=self.check_types)
+        return seen.status, seen.data if seen.ok else self._error_text(seen)
+
+    def _error_text(self, seen: Observation) -> str:
+        if not self.error_type_in_text or seen.error_type == "InvalidArguments":
+            return seen.data
+        between = " - " if seen.error_type == "ValueError" else ": "  # the seed words the two in two ways
+        return f"{seen.error_type}{between}{seen.data}"
+
+
+def _outcome(
+    answer: str | None, stop: StopReason, steps: int, history: History, errors: int, cause: Exception | None = None
+) -> Outcome:
+    details: dict[str, Any] = {"history": history, "consecutive_errors": errors}
+    if cause is not None:
+        details["error"] = str(cause)
+    return Outcome(answer, stop, steps, None, details)
+
+
+def system_text(instructions: str, tools: Toolbox) -> str:
+    """The instructions, then `name(signature): docstring` for each tool."""
+    lines = [f"{tool.name}{_signature_text(tool.function)}: {tool.description}".rstrip(": ") for tool in tools]
+    return "\n".join([instructions, *lines])
+
+
+def create_observation(status: str, data: Any, tool_name: str | None = None) -> dict[str, str]:
+    """`{"status", "data": text, "tool_name"?}`; anything but text is rendered (row B4-10)."""
+    made = {"status": status, "data": render_value(data)}
+    if tool_name is not None:
+        made["tool_name"] = tool_name
+    return made
+
+
+def validate_tool_arguments(func: Callable[..., Any], args: Mapping[str, Any], name: str) -> str | None:
+    """Names of the arguments against the signature, before the call: the error's text, or None (rows S4-9, B4-3)."""
+    signature = _signature(func)
+    if signature is None:
+        return None
+    parameters = signature.parameters.values()
+    by_name = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for argument in args:
+            if argument not in by_name:
+                valid = ", ".join(p.name for p in parameters if p.name in by_name)
+                return f"Error: Tool '{name}' does not accept argument '{argument}'. Valid parameters: {valid}"
+    for parameter in parameters:
+        if parameter.name in by_name and parameter.default is parameter.empty and parameter.name not in args:
+            return f"Error: Tool '{name}' missing required argument '{parameter.name}'"
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _signature(func: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(func)
+    except (ValueError, TypeError):  # some builtins have none
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _signature_text(func: Callable[..., Any]) -> str:
+    signature = _signature(func)
+    if signature is None:
+        return "(...)"
+    return re.sub(r" at 0x[0-9a-f]+", "", str(signature)).replace("'", "")
+
+
+# --- standalone use ---
+
+
+class ToolRegistry:
+    """Named functions. Registering a name again warns, and the last one wins."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, Callable[..., Any]] = {}
+
+    def register(self, name: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A decorator that leaves the function as it is.
+
+        Raises ValueError for a positional-only parameter without default: a call by name could never fill it.
+        """
+
+        def add(func: Callable[..., Any]) -> Callable[..., Any]:
+            known: str = name or getattr(func, "__name__", type(func).__name__)
+            signature = _signature(func)
+            for parameter in signature.parameters.values() if signature else ():
+                if parameter.kind is parameter.POSITIONAL_ONLY and parameter.default is parameter.empty:
+                    raise ValueError(f"tool {known!r}: parameter {parameter.name!r} is positional-only and has no default")
+            if known in self._tools:
+                warnings.warn(f"tool {known!r} is registered again; the last one wins", stacklevel=2)
+            self._tools[known] = func
+            return func
+
+        return add
+
+    def get_tool(self, name: str) -> Callable[..., Any] | None:
+        return self._tools.get(name)
+
+    def list_tools(self) -> list[str]:
+        """In the order of registration."""
+        return list(self._tools)
+
+    def toolbox(self, *, check_types: bool = False) -> Toolbox:
+        """The same functions as a Toolbox; only `check_types` needs pydantic."""
+        return Toolbox(
+            Tool.from_function(func, name=name)
+            if check_types
+            else Tool(name, inspect.getdoc(func) or "", {"type": "object"}, func)
+            for name, func in self._tools.items()
+        )
+
+
+registry = ToolRegistry()
+"""The default registry of `run_agent`."""
+
+
+def mock_llm(history: History, step: int) -> str:
+    """Stands in for a model, offline and deterministic: one sum or division of two numbers, then the answer."""
+    if step > 0:
+        return json.dumps({"final_answer": json.loads(history[-1]["content"])["data"]})
+    query = next(entry["content"] for entry in history if entry["role"] == "user")
+    asked = re.search(r"(-?\d+(?:\.\d+)?)\s*([+/])\s*(-?\d+(?:\.\d+)?)", query)
+    if asked is None:
+        return json.dumps({"final_answer": "mock_llm can only add and divide two numbers."})
+    a, b = (float(text) if "." in text else int(text) for text in asked.group(1, 3))
+    tool = "add" if asked.group(2) == "+" else "divide"
+    return json.dumps({"thought": f"{tool} the two numbers", "tool_name": tool, "arguments": {"a": a, "b": b}})
+
+
+async def arun_agent(
+    query: str,
+    max_steps: int = 10,
+    llm_func: Callable[[History, int], str | Awaitable[str]] = mock_llm,
+    max_consecutive_errors: int | None = 3,
+    *,
+    registry: ToolRegistry = registry,
+    config: Bare | None = None,
+) -> dict[str, Any]:
+    """The loop over plain functions: `{"final_answer", "steps", "history"}`.
+
+    `llm_func(history, step)` gives the raw reply and may be async; it gets the messages as any provider takes them, a system text
+    that lists the tools first, observations as role user. `config` sets the other factors. An exception that `llm_func` raises
+    ends the run with `final_answer` None and is logged, unless `config.on_provider_error` is "observe".
+    """
+    if llm_func is mock_llm:
+        logger.warning("run_agent answers from mock_llm, a stand-in: pass llm_func to use a model")
+    loop = replace(config or Bare(), max_steps=max_steps, max_consecutive_errors=max_consecutive_errors)
+
+    async def ask(messages: tuple[Message, ...], step: int) -> str:
+        try:
+            reply = llm_func([{"role": message.role, "content": message.content} for message in messages], step)
+            return reply if isinstance(reply, str) else await reply
+        except Exception as error:  # llm_func is the provider here: whatever it raises is a provider's failure
+            logger.warning("llm_func raised %s: %s", type(error).__name__, error)
+            raise ProviderError(str(error) or type(error).__name__) from error
+
+    outcome = await loop.loop(query, registry.toolbox(check_types=loop.check_types), ask)
+    return {"final_answer": outcome.answer, "steps": outcome.steps, "history": outcome.details["history"]}
+
+
+def run_agent(
+    query: str,
+    max_steps: int = 10,
+    llm_func: Callable[[History, int], str | Awaitable[str]] = mock_llm,
+    max_consecutive_errors: int | None = 3,
+    *,
+    registry: ToolRegistry = registry,
+    config: Bare | None = None,
+) -> dict[str, Any]:
+    """`arun_agent` from synchronous code."""
+    return run_sync(arun_agent(query, max_steps, llm_func, max_consecutive_errors, registry=registry, config=config))
+
+
+def _demo() -> None:
+    tools = ToolRegistry()
+
+    @tools.register()
+    def add(a: float, b: float) -> float:
+        """Add two numbers."""
+        return a + b
+
+    @tools.register()
+    def divide(a: float, b: float) -> float:
+        """Divide a by b."""
+        if b == 0:
+            raise ValueError("Cannot divide by zero")
+        return a / b
+
+    for query in ("What is 5 + 3?", "What is 1 / 0?"):
+        result = run_agent(query, registry=tools)
+        print(f"{query} -> {result['final_answer']} ({result['steps']} steps)")  # noqa: T201
+
+
+LOOP = Bare
+
+if __name__ == "__main__":
+    _demo()
