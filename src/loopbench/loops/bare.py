@@ -208,8 +208,7 @@ class Bare:
             reply = await model.complete(Request(messages, role=Role.DECIDE, codec=CODEC))
             return reply.text
 
-        text = f"{query.text}\n\nContext:\n{query.context}" if query.context else query.text
-        return await self.loop(text, tools, ask, observer)
+        return await self.loop(query.full_text, tools, ask, observer)
 
     async def loop(self, query: str, tools: Toolbox, ask: Ask, observer: Observer = SILENT) -> Outcome:
         """The loop itself. `ask(messages, step)` gives the model's raw text; the outcome's `history` is the seed's (row S4-7)."""
@@ -361,7 +360,7 @@ class ToolRegistry:
         """
 
         def add(func: Callable[..., Any]) -> Callable[..., Any]:
-            known: str = name or getattr(func, "__name__", type(func).__name__)
+            known = name if name is not None else str(getattr(func, "__name__", type(func).__name__))
             signature = _signature(func)
             for parameter in signature.parameters.values() if signature else ():
                 if parameter.kind is parameter.POSITIONAL_ONLY and parameter.default is parameter.empty:
@@ -383,9 +382,7 @@ class ToolRegistry:
     def toolbox(self, *, check_types: bool = False) -> Toolbox:
         """The same functions as a Toolbox; only `check_types` needs pydantic."""
         return Toolbox(
-            Tool.from_function(func, name=name)
-            if check_types
-            else Tool(name, inspect.getdoc(func) or "", {"type": "object"}, func)
+            Tool.from_function(func, name=name) if check_types else Tool(name, inspect.getdoc(func) or "", {"type": "object"}, func)
             for name, func in self._tools.items()
         )
 

@@ -27,6 +27,11 @@ class Query:
     schema: Mapping[str, Any] | None = None
     """JSON schema of the answer; None for text."""
 
+    @property
+    def full_text(self) -> str:
+        """Question and context in one text."""
+        return f"{self.text}\n\nContext:\n{self.context}" if self.context else self.text
+
 
 class StopReason(StrEnum):
     """Why a run ended. The list is closed; timeout, budget and crashed are set by the harness only."""

@@ -1,0 +1,458 @@
+"""Design 2: React -> Extract, on DSPy.
+
+One call a turn chooses a tool, in the text fields thought, name and arguments; what it gave is added to the trajectory; when
+`finish` is chosen, or the limit is reached, a chain of thought over the whole trajectory states the answer. Standalone use:
+
+    agent = ReactExtractProgram([search, get_event])
+    agent(query="What is on in Tokyo tonight?").answer              # with dspy.configure(lm=...), as any dspy.Module
+
+    ReactExtract().run_sync(Query("..."), Toolbox([search]), model)   # with any Model
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Literal, Self
+
+import dspy
+
+from loopbench.dspy_seam import Fields, SignatureCodec, ThroughPredictor, ask, with_instructions
+from loopbench.protocol import (
+    SILENT,
+    Act,
+    Answer,
+    ContextOverflow,
+    Inexpressible,
+    Model,
+    Move,
+    Observer,
+    Outcome,
+    ProviderError,
+    Query,
+    Role,
+    StopReason,
+    Tool,
+    Toolbox,
+    ToolCall,
+    WireError,
+    render_value,
+    run_sync,
+)
+from loopbench.protocol.digest import canonical_json
+
+logger = logging.getLogger(__name__)
+
+FINISH = "finish"
+COMPLETED = "Completed."
+Trajectory = dict[str, Any]
+
+
+class ReactStep(dspy.Signature):  # type: ignore[misc]  # DSPy ships no types
+    """Work towards an answer to `query` by calling tools, one per turn.
+
+    `trajectory` holds every turn so far: your thought, the tool you chose, its arguments and what came back. State your next
+    thought, then the name of one tool and its arguments as a JSON object. Choose `finish` as soon as the trajectory holds all
+    that the answer needs; the answer itself is drawn from the trajectory afterwards."""
+
+    query: str = dspy.InputField()
+    trajectory: str = dspy.InputField()
+    next_thought: str = dspy.OutputField()
+    next_tool_name: str = dspy.OutputField()
+    next_tool_args: dict[str, Any] = dspy.OutputField()
+
+
+class ExtractAnswer(dspy.Signature):  # type: ignore[misc]
+    """State the answer to `query` that follows from `trajectory`: an agent's thoughts, tool calls and observations."""
+
+    query: str = dspy.InputField()
+    trajectory: str = dspy.InputField()
+    reasoning: str = dspy.OutputField()
+
+
+# --- the wire format ---
+
+
+class ReactCodec(SignatureCodec):
+    """next_thought, next_tool_name, next_tool_args. `finish` says that the run is over; the answer comes from extract."""
+
+    name = "react_extract.react"
+    role = Role.DECIDE
+
+    def fields(self, move: Move) -> Fields:
+        if isinstance(move, Act) and len(move.calls) == 1 and move.calls[0].name != FINISH:
+            call = move.calls[0]
+            return {"next_thought": move.thought, "next_tool_name": call.name, "next_tool_args": dict(call.arguments)}
+        if isinstance(move, Answer) and move.confidence is None:
+            return {"next_thought": move.thought, "next_tool_name": FINISH, "next_tool_args": self.finish_args(move)}
+        raise Inexpressible(f"a {type(move).__name__} that is neither one call nor an answer without confidence")
+
+    def move(self, fields: Fields) -> Move:
+        thought, name, args = fields["next_thought"], fields["next_tool_name"], fields["next_tool_args"]
+        if name == FINISH:
+            return Answer(thought, self.finish_value(args))
+        return Act(thought, (ToolCall(name, args),))
+
+    def finish_args(self, move: Answer) -> dict[str, Any]:
+        if move.value is not None:
+            raise Inexpressible("finish states no answer: extract does")
+        return {}
+
+    def finish_value(self, args: Mapping[str, Any]) -> Any:
+        return None
+
+
+class FinishingReactCodec(ReactCodec):
+    """Without an extract call: `finish` may hold the answer."""
+
+    name = "react_extract.react_only"
+
+    def finish_args(self, move: Answer) -> dict[str, Any]:
+        return {} if move.value is None else {"answer": move.value}
+
+    def finish_value(self, args: Mapping[str, Any]) -> Any:
+        return args.get("answer")
+
+
+class ExtractCodec(SignatureCodec):
+    """reasoning, then `answer`, or one field for each property of the query's schema."""
+
+    name = "react_extract.extract"
+    role = Role.ANSWER
+    max_calls = 0
+
+    def __init__(self, signature: Any, properties: tuple[str, ...]) -> None:
+        super().__init__(signature)
+        self.properties = properties
+
+    def fields(self, move: Move) -> Fields:
+        if not isinstance(move, Answer) or move.confidence is not None:
+            raise Inexpressible("extract states an answer, without confidence")
+        if not self.properties:
+            return {"reasoning": move.thought, "answer": move.value}
+        if not isinstance(move.value, Mapping) or set(move.value) != set(self.properties):
+            raise Inexpressible(f"the answer must have exactly the properties {', '.join(self.properties)}")
+        return {"reasoning": move.thought, **{_safe(name): move.value[name] for name in self.properties}}
+
+    def move(self, fields: Fields) -> Move:
+        value = {name: fields[_safe(name)] for name in self.properties} if self.properties else fields["answer"]
+        return Answer(fields["reasoning"], value)
+
+
+_TYPES: dict[str, Any] = {
+    "string": str,
+    "number": float,
+    "integer": int,
+    "boolean": bool,
+    "array": list[Any],
+    "object": dict[str, Any],
+}
+
+
+@lru_cache(maxsize=256)
+def _extract_codec(signature: Any, schema: str) -> ExtractCodec:
+    """`schema`: canonical JSON of the query's schema, or "null"."""
+    wanted = json.loads(schema)
+    properties: dict[str, Any] = wanted.get("properties", {}) if wanted and wanted.get("type") == "object" else {}
+    for name, item in (properties or {"answer": wanted or {"type": "string"}}).items():
+        described = dspy.OutputField(desc=str(item.get("description") or item.get("title") or name))
+        signature = signature.append(_safe(name), described, _TYPES.get(item.get("type", ""), Any))
+    return ExtractCodec(signature, tuple(properties))
+
+
+def _safe(name: str) -> str:
+    """A property's name as a field of the signature; `reasoning`, `query` and `trajectory` are taken."""
+    word = "".join(char if char.isalnum() and char.isascii() else "_" for char in name)
+    return f"answer_{word}" if word in ("reasoning", "query", "trajectory") or not word[:1].isalpha() else word
+
+
+@lru_cache(maxsize=256)
+def _react_codec(signature: Any, instructions: str, *, extract: bool) -> ReactCodec:
+    return (ReactCodec if extract else FinishingReactCodec)(with_instructions(signature, instructions))
+
+
+def instructions_with_tools(instructions: str, tools: Iterable[Tool], *, extract: bool = True) -> str:
+    """The React instructions with the tools listed; `finish` is always the last (rows S2-3, S2-4, S2-14)."""
+    lines = [_tool_line(tool.name, tool.description, canonical_json(tool.parameters.get("properties", {}))) for tool in tools]
+    done = (
+        "finish: takes no arguments; the trajectory holds all that the answer needs."
+        if extract
+        else 'finish: ends the run; give your answer as {"answer": ...}.'
+    )
+    return "\n".join([instructions, "", "Tools:", *lines, f"- {done}"])
+
+
+@lru_cache(maxsize=4096)
+def _tool_line(name: str, description: str, arguments: str) -> str:
+    return f"- {name}: {description} Arguments: {arguments}"
+
+
+# --- the loop ---
+
+
+@dataclass(frozen=True, slots=True)
+class ReactExtract:
+    """React until `finish` or the limit, then extract. Raises ValueError for a limit below 1."""
+
+    max_iterations: int = 5
+    """Most React calls; choosing `finish` is one of them."""
+    extract: bool = True
+    """State the answer in a call of its own; False takes `finish`'s answer, or the last thought."""
+    on_parse_error: Literal["finish", "observe"] = "finish"
+    """An unreadable React reply ends the loop (finish), or is shown to the model (observe)."""
+    on_unknown_tool: Literal["observe", "finish"] = "observe"
+    """An unknown tool is an observation (observe), or as bad as an unreadable reply (finish)."""
+    parse_retries: int = 0
+    """How often an unreadable extract reply is asked for again, with the error shown."""
+    overflow_attempts: int = 3
+    """How often the oldest iteration is left out of the prompt when the context overflows."""
+    tell_extract: bool = False
+    """Tell extract that the run was cut off or that its last step failed."""
+    program: ReactExtractProgram | None = field(default=None, repr=False, compare=False, metadata={"option": False})
+    """The predictors, with their instructions and demonstrations; None: the design's own."""
+
+    def __post_init__(self) -> None:
+        if self.max_iterations < 1:
+            raise ValueError(f"max_iterations must be at least 1, not {self.max_iterations}")
+        if self.parse_retries < 0 or self.overflow_attempts < 0:
+            raise ValueError("parse_retries and overflow_attempts must not be negative")
+
+    @property
+    def name(self) -> str:
+        return "react_extract"
+
+    @property
+    def stops(self) -> frozenset[StopReason]:
+        last = StopReason.FORCED if self.extract else StopReason.MAX_STEPS
+        always = {StopReason.FINISHED, last, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
+        readable = self.on_parse_error == "observe" and self.on_unknown_tool == "observe" and not self.extract
+        return frozenset(always if readable else always | {StopReason.PARSE_FAILED})
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return replace(self, max_iterations=tool_steps + 1)
+
+    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
+        return run_sync(self.run(query, tools, model))
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        refuse_reserved(tools)
+        program = self.program or _default_program()
+        agent = ReactAgent(program.react, extract=self.extract)
+        trajectory: Trajectory = {}
+        shown: list[str] = []  # one text per iteration; joined, they are the prompt's trajectory
+        calls, overflows = 0, 0
+        stop = StopReason.FORCED
+        answer: Any = None
+
+        while calls < self.max_iterations:
+            k = calls
+            move: Act | Answer | None = None
+            problem = ""
+            try:
+                move = await agent.decide(query, tools, "\n\n".join(shown), model)
+            except ContextOverflow:
+                if overflows >= self.overflow_attempts or not shown:
+                    stop = StopReason.CONTEXT_OVERFLOW
+                    break
+                overflows += 1
+                observer.note("trimmed", oldest=shown.pop(0)[:80])
+                continue
+            except ProviderError as error:
+                return _outcome(None, StopReason.PROVIDER_ERROR, calls, trajectory, error=str(error))
+            except WireError as error:
+                problem = str(error)
+            calls += 1
+
+            if isinstance(move, Act):
+                call = move.calls[0]
+                trajectory |= _chosen(k, move.thought, call.name, call.arguments)
+                if call.name in tools or self.on_unknown_tool == "observe":
+                    trajectory[f"observation_{k}"], text = await self._act(call, tools)
+                    shown.append(render_iteration(trajectory, k, text))
+                    continue
+                problem = f"Unknown tool {call.name}"
+            elif move is not None:
+                trajectory |= _chosen(k, move.thought, FINISH, {} if move.value is None else {"answer": move.value})
+                trajectory[f"observation_{k}"] = COMPLETED
+                shown.append(render_iteration(trajectory, k))
+                answer, stop = move.value, StopReason.FINISHED
+                break
+
+            logger.info("iteration %d: %s", k, problem)
+            observer.note("unreadable", error=problem)
+            trajectory[f"error_{k}"] = problem
+            shown.append(render_iteration(trajectory, k))
+            if self.on_parse_error == "finish" or move is not None:
+                stop = StopReason.PARSE_FAILED
+                break
+
+        if not self.extract:
+            return self._without_extract(answer, stop, calls, trajectory)
+        return await self._extract(query, model, stop, calls, trajectory, shown)
+
+    async def _act(self, call: ToolCall, tools: Toolbox) -> tuple[Any, str]:
+        """Run the tool; gives the observation as returned, and as the prompt shows it (rows B2-2, B2-3, S2-17)."""
+        if call.name not in tools:
+            error = f"Error: Unknown tool {call.name}"
+            return error, error
+        seen = await tools.call(call)
+        if seen.ok:
+            return seen.value, seen.data
+        return f"Error: {seen.data}", f"Error: {seen.data}"
+
+    def _without_extract(self, answer: Any, stop: StopReason, calls: int, trajectory: Trajectory) -> Outcome:
+        thoughts = [value for key, value in trajectory.items() if key.startswith("thought_")]
+        answer = answer if answer is not None else (thoughts[-1] if thoughts else None)
+        return _outcome(answer, StopReason.MAX_STEPS if stop is StopReason.FORCED else stop, calls, trajectory)
+
+    async def _extract(
+        self, query: Query, model: Model, stop: StopReason, calls: int, trajectory: Trajectory, shown: list[str]
+    ) -> Outcome:
+        program = self.program or _default_program()
+        agent = ExtractAgent(program.extract)
+        notes = [f"[[ ## note ## ]]\n{_CUT_OFF[stop]}"] if self.tell_extract and stop in _CUT_OFF else []
+        retries, overflows = 0, 0
+        while True:
+            try:
+                move = await agent.answer(query, "\n\n".join([*shown, *notes]), model)
+            except ContextOverflow as error:
+                if overflows >= self.overflow_attempts or not shown:
+                    return _outcome(None, StopReason.CONTEXT_OVERFLOW, calls, trajectory, error=str(error))
+                overflows += 1
+                shown = shown[1:]
+            except ProviderError as error:
+                return _outcome(None, StopReason.PROVIDER_ERROR, calls, trajectory, error=str(error))
+            except WireError as error:
+                if retries >= self.parse_retries:
+                    return _outcome(None, StopReason.PARSE_FAILED, calls, trajectory, error=str(error))
+                retries += 1
+                notes.append(f"[[ ## error_{retries} ## ]]\nYour last reply could not be read: {error}")
+            else:
+                return _outcome(move.value, stop, calls, trajectory, reasoning=move.thought)
+
+
+_CUT_OFF = {
+    StopReason.FORCED: "The run was cut off at its limit; the trajectory may be incomplete.",
+    StopReason.PARSE_FAILED: "The last step could not be read, and the run ended there.",
+    StopReason.CONTEXT_OVERFLOW: "The run ended because the trajectory no longer fits; its oldest part is not shown.",
+}
+
+
+def _outcome(answer: Any, stop: StopReason, steps: int, trajectory: Trajectory, **details: str) -> Outcome:
+    return Outcome(answer, stop, steps, None, {"trajectory": trajectory, **details})
+
+
+def refuse_reserved(tools: Toolbox) -> None:
+    """Raises ValueError for a user's tool named finish (row G-6)."""
+    if FINISH in tools:
+        raise ValueError(f"a tool is named {FINISH!r}: react_extract reserves that name")
+
+
+def _chosen(k: int, thought: str, name: str, args: Mapping[str, Any]) -> Trajectory:
+    return {f"thought_{k}": thought, f"tool_name_{k}": name, f"tool_args_{k}": dict(args)}
+
+
+def render_iteration(trajectory: Trajectory, k: int, observation: str | None = None) -> str:
+    """One iteration as text, its keys together and in order (row S2-17). `observation` is its text where it is known."""
+    parts = []
+    for kind in ("thought", "tool_name", "tool_args", "observation", "error"):
+        key = f"{kind}_{k}"
+        if key in trajectory:
+            known = observation is not None and kind == "observation"
+            parts.append(f"[[ ## {key} ## ]]\n{observation if known else render_value(trajectory[key])}")
+    return "\n\n".join(parts)
+
+
+def format_trajectory(trajectory: Trajectory) -> str:
+    """The whole trajectory as the prompt shows it."""
+    count = 1 + max((int(key.rpartition("_")[2]) for key in trajectory), default=-1)
+    return "\n\n".join(filter(None, (render_iteration(trajectory, k) for k in range(count))))
+
+
+# --- the two agents and the program that holds their predictors ---
+
+
+class ReactAgent:
+    """Chooses the next tool."""
+
+    def __init__(self, predictor: Any, *, extract: bool = True) -> None:
+        self.predictor = predictor
+        self.with_extract = extract
+
+    async def decide(self, query: Query, tools: Toolbox, trajectory: str, model: Model) -> Act | Answer:
+        """One React call. Raises WireError for an unreadable reply, ModelError where there is none."""
+        signature = self.predictor.signature
+        instructions = instructions_with_tools(signature.instructions, tools, extract=self.with_extract)
+        codec = _react_codec(signature, instructions, extract=self.with_extract)
+        move = await ask(self.predictor, {"query": query.full_text, "trajectory": trajectory}, codec=codec, model=model)
+        assert isinstance(move, Act | Answer)  # ReactCodec.move gives no other
+        return move
+
+    async def act(
+        self, query: Query, tools: Toolbox, trajectory: Trajectory, model: Model
+    ) -> tuple[Trajectory, str, dict[str, Any]]:
+        """One React call over a trajectory: `(trajectory, tool_name, tool_args)`; the observation is the caller's to add (S2-9)."""
+        k = sum(key.startswith("thought_") for key in trajectory)
+        move = await self.decide(query, tools, format_trajectory(trajectory), model)
+        name, args = (move.calls[0].name, dict(move.calls[0].arguments)) if isinstance(move, Act) else (FINISH, {})
+        return trajectory | _chosen(k, move.thought, name, args), name, args
+
+
+class ExtractAgent:
+    """States the answer from the complete trajectory."""
+
+    def __init__(self, predictor: Any) -> None:
+        self.predictor = predictor
+
+    async def answer(self, query: Query, trajectory: str, model: Model) -> Answer:
+        """One extract call. Raises WireError for an unreadable reply, ModelError where there is none."""
+        codec = _extract_codec(self.predictor.signature, canonical_json(query.schema))
+        move = await ask(self.predictor, {"query": query.full_text, "trajectory": trajectory}, codec=codec, model=model)
+        assert isinstance(move, Answer)  # ExtractCodec.move gives no other
+        return move
+
+
+class ReactExtractProgram(dspy.Module):  # type: ignore[misc]
+    """The two predictors as a dspy.Module: call it, save it, hand it to a teleprompter.
+
+    Raises ValueError for a tool named `finish` (row G-6).
+    """
+
+    def __init__(
+        self, tools: Sequence[Tool | Callable[..., Any]] = (), config: ReactExtract | None = None, schema: Any = None
+    ) -> None:
+        """`config`: the design's options. `schema`: JSON schema of the answer, whose properties become output fields."""
+        super().__init__()
+        self.react = dspy.Predict(ReactStep)
+        self.extract = dspy.Predict(ExtractAnswer)
+        self.toolbox = Toolbox(tools)
+        self.config = config or ReactExtract()
+        self.schema = schema
+        refuse_reserved(self.toolbox)
+
+    def forward(self, query: str) -> Any:
+        return run_sync(self.aforward(query))
+
+    async def aforward(self, query: str) -> Any:
+        """A dspy.Prediction of `answer`, `reasoning`, `trajectory` and `stop`, from the model that DSPy is configured with."""
+        loop = replace(self.config, program=self)
+        outcome = await loop.run(Query(query, schema=self.schema), self.toolbox, ThroughPredictor())
+        values = outcome.answer if self.schema and isinstance(outcome.answer, dict) else {}
+        return dspy.Prediction(
+            **values,
+            answer=outcome.answer,
+            reasoning=outcome.details.get("reasoning"),
+            trajectory=outcome.details["trajectory"],
+            stop=outcome.stop.value,
+        )
+
+
+@lru_cache(maxsize=1)
+def _default_program() -> ReactExtractProgram:
+    return ReactExtractProgram()
+
+
+LOOP = ReactExtract
