@@ -1,0 +1,243 @@
+"""Faults: drawing them, applying them to replies and moves, and keeping count of what became of each."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from loopbench.protocol import (
+    Act,
+    Answer,
+    Move,
+    NativeCall,
+    PlannedCall,
+    Reply,
+    Request,
+    Text,
+    ToolCall,
+    ToolSpec,
+    render_value,
+)
+
+from .draws import unit
+from .profiles import Profile
+
+NOT_DETERMINED = "not determined"
+ANSWER = "answer"
+FLAKY_ATTEMPTS = 2
+
+Clearing = Literal["feedback", "after", "never"]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place in a trial's course: what is asked, and the first planned call of the move (or `answer`)."""
+
+    role: str
+    call: str
+
+    def __str__(self) -> str:
+        return f"{self.role}:{self.call}"
+
+
+@dataclass(slots=True)
+class Disturbance:
+    """One fault of one trial and what became of it."""
+
+    kind: str
+    point: Point
+    clearing: Clearing
+    attempts: int
+    """With `after`: the attempt (0-based) from which the fault is gone."""
+    landed: bool = False
+    absorbed: bool = False
+    recovered: bool = False
+    landed_at: int = field(default=0)
+    """Number of receipts issued when it landed: what is issued later may be its recovery."""
+
+    @property
+    def family(self) -> str:
+        return self.kind.partition(".")[0]
+
+    def active(self, attempt: int, feedback_seen: bool) -> bool:
+        """Whether it still strikes at the (0-based) attempt."""
+        if self.clearing == "feedback":
+            return not feedback_seen
+        return self.clearing == "never" or attempt < self.attempts
+
+
+_CALL_ONLY = frozenset(
+    {
+        "decision.unknown_tool",
+        "decision.missing_argument",
+        "decision.extra_argument",
+        "decision.wrong_type",
+        "decision.wrong_value",
+        "decision.early_finish",
+    }
+)
+
+
+def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> bool:
+    """Whether a kind can strike at a point. Depends on the plan only, so that every loop draws alike."""
+    if kind.startswith("provider.") or kind.startswith("wire."):
+        return True
+    if role not in ("decide", "select"):
+        return False
+    if kind in ("decision.missing_argument", "decision.wrong_type", "decision.wrong_value"):
+        return call is not None and bool(call.arguments)
+    if kind.startswith("tool.") or kind in _CALL_ONLY:
+        if kind in ("tool.lies", "tool.garbage", "tool.huge") and call is not None and call.fails:
+            return False  # there is no result to spoil
+        return call is not None
+    if kind == "decision.no_tool":
+        return call is not None and first
+    if kind == "decision.repeated_call":
+        return call is not None and not first
+    return call is None  # never_finish
+
+
+def draw(profile: Profile, key: tuple[object, ...], point: Point, call: PlannedCall | None, first: bool) -> Disturbance | None:
+    """The fault of a point, if any: one draw, keyed by trial and point, never by loop or scope."""
+    if not profile.rates:
+        return None
+    u = unit(*key, "fault", point)
+    for kind, rate in sorted(profile.rates.items()):
+        if not _applies(kind, point.role, call, first):
+            continue
+        if u < rate:
+            return Disturbance(kind, point, *_clearing(profile, kind, key, point))
+        u -= rate
+    return None
+
+
+def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: Point) -> tuple[Clearing, int]:
+    if kind == "tool.flaky":
+        return "after", FLAKY_ATTEMPTS
+    if kind.endswith(".slow"):
+        return "after", 1
+    u = unit(*key, "clears", point)
+    if u < profile.clears.feedback:
+        return "feedback", 0
+    if u < profile.clears.feedback + profile.clears.after:
+        return "after", profile.clears.attempts
+    return "never", 0
+
+
+# --- wire ---
+
+
+def spoil(kind: str, reply: Reply) -> Reply:
+    """A reply as a bad wire leaves it: its text, or the raw arguments of its calls where it has no text."""
+    if reply.text or not reply.calls:
+        return replace(reply, text=_spoil_text(kind, reply.text))
+    calls = tuple(NativeCall(call.id, call.name, _spoil_text(kind, call.arguments)) for call in reply.calls)
+    if kind == "wire.empty":
+        calls = ()
+    return replace(reply, calls=calls)
+
+
+def _spoil_text(kind: str, text: str) -> str:
+    if kind == "wire.malformed":
+        broken = text.translate(_NO_OPENING)
+        return broken if broken != text else text[: len(text) // 2]
+    if kind == "wire.truncated":
+        return text[: max(len(text) // 2, 1)]
+    if kind == "wire.fenced":
+        return f"Sure, here is my reply:\n```\n{text}\n```\nLet me know how it goes."
+    if kind == "wire.duplicated":
+        return f"{text}\n{text}"
+    return ""  # wire.empty
+
+
+_NO_OPENING = {ord(char): None for char in "{[<"}
+
+
+# --- decisions ---
+
+
+def disturb(kind: str, move: Move, known: Mapping[str, ToolCall], specs: Mapping[str, ToolSpec]) -> tuple[Move, ...]:
+    """A move as a confused model makes it, in order of preference; the move itself where the kind finds nothing to change.
+
+    `known`: calls made before, by planned id, in order. `specs`: tools by name.
+    """
+    if kind in ("decision.early_finish", "decision.no_tool"):
+        return stated("I can answer this already.", NOT_DETERMINED)
+    if kind in ("decision.repeated_call", "decision.never_finish"):
+        return (Act("I should make sure of this.", (list(known.values())[-1],)),) if known else (move,)
+    if not isinstance(move, Act) or not move.calls:
+        return (move,)
+    first = _confuse(kind, move.calls[0], specs.get(move.calls[0].name))
+    return (replace(move, calls=(first, *move.calls[1:])),)
+
+
+def stated(thought: str, value: Any) -> tuple[Move, ...]:
+    """An answer in the ways that formats differ in: as a value, as text, without a value, as prose."""
+    text = render_value(value)
+    return (Answer(thought, value), Answer(thought, text), Answer(thought), Answer("", text), Text(text))
+
+
+def _confuse(kind: str, call: ToolCall, spec: ToolSpec | None) -> ToolCall:
+    arguments = dict(call.arguments)
+    names = [name for name in (spec.parameters.get("required", ()) if spec else ()) if name in arguments] or list(arguments)
+    if kind == "decision.unknown_tool":
+        return ToolCall(f"{call.name}_v2", arguments)
+    if kind == "decision.extra_argument":
+        return ToolCall(call.name, arguments | {"verbose": True})
+    if not names:
+        return call
+    last = names[-1]
+    if kind == "decision.missing_argument":
+        del arguments[last]
+    elif kind == "decision.wrong_type":
+        arguments[last] = {"about": arguments[last]}
+    elif kind == "decision.wrong_value":
+        arguments[last] = mislead(arguments[last])
+    return ToolCall(call.name, arguments)
+
+
+def mislead(value: Any) -> Any:
+    """Another value of the same kind; never equal to the one given."""
+    if value is None:
+        return 42
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1 if abs(value) < 1e15 else value / 2
+    if isinstance(value, str):
+        return f"{value} (old)"
+    if isinstance(value, list | tuple):
+        return [mislead(value[0]), *value[1:]] if value else [0]
+    if isinstance(value, dict):
+        first = next(iter(value), None)
+        return {"value": 0} if first is None else value | {first: mislead(value[first])}
+    return 0
+
+
+# --- feedback ---
+
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def shows_feedback(before: Request, now: Request, own: Reply) -> bool:
+    """Whether `now` says more than `before` did, the model's own reply and counters aside.
+
+    Compared as bags of words without digits, so that it holds for any loop's wording and layout.
+    """
+    new = _words(now) - _words(before)
+    new -= Counter(_WORD.findall(own.text))
+    for call in own.calls:
+        new -= Counter(_WORD.findall(f"{call.name} {call.arguments}"))
+    return bool(new)
+
+
+def _words(request: Request) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for message in request.messages:
+        counted.update(_WORD.findall(message.content))
+        for call in message.calls:
+            counted.update(_WORD.findall(f"{call.name} {call.arguments}"))
+    return counted

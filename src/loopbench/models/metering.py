@@ -1,0 +1,225 @@
+"""Metering: the model and the toolbox that a loop receives count what it does, whatever it says of itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from loopbench.protocol import (
+    BudgetExceeded,
+    Capabilities,
+    Chunk,
+    Model,
+    ModelError,
+    Observation,
+    Reply,
+    Request,
+    Tool,
+    Toolbox,
+    ToolCall,
+    Usage,
+    render_value,
+)
+from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
+
+from .draws import unit
+from .faults import Disturbance, mislead
+from .receipts import call_digest
+from .tokens import estimate_input, estimate_usage
+from .tunnel import Tunnel
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a trial, or a whole run, may spend; None: no limit."""
+
+    calls: int | None = None
+    """Model calls."""
+    tokens: int | None = None
+    """Input and output tokens."""
+    dollars: float | None = None
+    """US dollars, as far as prices are known."""
+    seconds: float | None = None
+    """Wall time since the meter was made, simulated time included."""
+
+    @property
+    def is_unlimited(self) -> bool:
+        return self == _UNLIMITED
+
+
+_UNLIMITED = Budget()
+
+
+class Meter:
+    """Adds up what is spent; `parent` is the meter of the whole run."""
+
+    def __init__(self, budget: Budget = _UNLIMITED, parent: Meter | None = None) -> None:
+        self.budget = budget
+        self.parent = parent
+        self.calls = 0
+        self.tokens = 0
+        self.dollars = 0.0
+        self.simulated_s = 0.0
+        self._started = time.monotonic()
+
+    def check(self) -> None:
+        """Raises BudgetExceeded when a limit is used up, this meter's or its parent's."""
+        reason = self.exhausted
+        if reason:
+            raise BudgetExceeded(reason)
+        if self.parent is not None:
+            self.parent.check()
+
+    @property
+    def exhausted(self) -> str:
+        """Which limit is used up, in words; empty while there is room."""
+        budget = self.budget
+        if budget.is_unlimited:
+            return ""
+        spent = {
+            "model calls": (self.calls, budget.calls),
+            "tokens": (self.tokens, budget.tokens),
+            "dollars": (self.dollars, budget.dollars),
+            "seconds": (time.monotonic() - self._started + self.simulated_s, budget.seconds),
+        }
+        for what, (used, limit) in spent.items():
+            if limit is not None and used >= limit:
+                return f"budget of {limit:g} {what} used up"
+        return ""
+
+    def add(self, usage: Usage) -> None:
+        """Count one reply."""
+        self.calls += 1
+        self.tokens += usage.total_tokens
+        self.dollars += usage.cost_usd or 0.0
+        if self.parent is not None:
+            self.parent.add(usage)
+
+
+class Listener(Protocol):
+    """Told of every exchange with the model and every call of a tool."""
+
+    def exchange(self, request: Request, reply: Reply | None, error: ModelError | None, seconds: float, fault: str | None) -> None:
+        """One request and what came of it; exactly one of `reply` and `error` is given."""
+
+    def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
+        """One call of a tool as the loop saw it."""
+
+
+class MeteredModel:
+    """A model that counts, keeps to the budget and tells the listener."""
+
+    def __init__(self, model: Model, meter: Meter, listener: Listener, tunnel: Tunnel | None = None) -> None:
+        self.model = model
+        self.meter = meter
+        self.listener = listener
+        self.tunnel = tunnel
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.model.capabilities
+
+    async def complete(self, request: Request) -> Reply:
+        """Raises BudgetExceeded before the call that would go beyond; otherwise as the model does."""
+        self.meter.check()
+        started = time.perf_counter()
+        try:
+            reply = await self.model.complete(request)
+        except ModelError as error:
+            self._heard(request, None, error, started)
+            raise
+        return self._heard(request, reply, None, started) or reply
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """Counts the last chunk's reply."""
+        self.meter.check()
+        started = time.perf_counter()
+        try:
+            async for chunk in self.model.stream(request):
+                if chunk.reply is not None:
+                    chunk = replace(chunk, reply=self._heard(request, chunk.reply, None, started))
+                yield chunk
+        except ModelError as error:
+            self._heard(request, None, error, started)
+            raise
+
+    def _heard(self, request: Request, reply: Reply | None, error: ModelError | None, started: float) -> Reply | None:
+        if reply is not None and reply.usage is None:
+            reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
+        self.meter.add(reply.usage if reply is not None and reply.usage is not None else Usage())
+        fault = None
+        if self.tunnel is not None:
+            self.meter.simulated_s = self.tunnel.simulated_s
+            fault = self.tunnel.struck(request)
+        self.listener.exchange(request, reply, error, time.perf_counter() - started, fault)
+        return reply
+
+
+GARBAGE = "\ufffd\ufffd%PDF-1.3 \x7fELF 0xDEADBEEF"
+HUGE_CHARS = 8_000
+
+
+class MeteredToolbox(Toolbox):
+    """A toolbox that tells the listener; in the tunnel it gives receipts, and its tools suffer the faults armed for them."""
+
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        listener: Listener,
+        tunnel: Tunnel | None = None,
+        *,
+        time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
+    ) -> None:
+        super().__init__(tools, time_limit_s=time_limit_s)
+        self.listener = listener
+        self.tunnel = tunnel
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        tunnel = self.tunnel
+        fault = None
+        if tunnel is None:
+            seen = await super().call(call, validate=validate)
+        else:
+            fault = tunnel.take(call_digest(call.name, call.arguments)) if tunnel.has_armed else None
+            seen = await self._in_tunnel(tunnel, fault, call, validate)
+        self.listener.tool_call(call, seen, None if fault is None else fault.kind)
+        return seen
+
+    async def _in_tunnel(self, tunnel: Tunnel, fault: Disturbance | None, call: ToolCall, validate: bool) -> Observation:
+        """The call as its fault, if any, leaves it; with a receipt where a tool gave a result."""
+        if fault is not None:
+            tunnel.land(fault, None, True)
+            if fault.kind in _NO_RESULT:
+                return await self._lost(fault, tunnel, call)
+        seen = await super().call(call, validate=validate)
+        if fault is not None and fault.kind == "tool.slow":
+            await tunnel.spend(tunnel.slow_s)
+        if fault is not None and fault.kind == "tool.lies" and seen.ok:
+            lie = mislead(seen.value)
+            seen = replace(seen, data=render_value(lie), value=lie)  # signed, and believed
+        if seen.error_type in ("UnknownTool", "InvalidArguments"):
+            return seen
+        entry = tunnel.ledger.issue(call.name, call.arguments, seen.data, seen.value, seen.ok)
+        flood = f" {'x' * HUGE_CHARS}" if fault is not None and fault.kind == "tool.huge" else ""
+        text = f"{seen.data}{flood} {entry.receipt}"
+        return replace(seen, data=text, value=text if seen.ok else None)
+
+    async def _lost(self, fault: Disturbance, tunnel: Tunnel, call: ToolCall) -> Observation:
+        """A call whose result never comes."""
+        if fault.kind == "tool.garbage":
+            noise = f"{GARBAGE} {int(unit(call.name, fault.point) * 16**8):08x}"
+            return Observation(call.name, "success", noise, None, noise, call.call_id)
+        if fault.kind == "tool.hangs":
+            limit = self.time_limit_s or DEFAULT_TIME_LIMIT_S
+            await tunnel.spend(limit)
+            return Observation(call.name, "error", f"no result within {limit:g} s", "TimeoutError", None, call.call_id)
+        return Observation(call.name, "error", "service unavailable, try again", "ToolUnavailable", None, call.call_id)
+
+
+_NO_RESULT = frozenset({"tool.raises", "tool.flaky", "tool.hangs", "tool.garbage"})

@@ -1,0 +1,243 @@
+"""The policy: what a model that reads its prompt would decide next, from a plan and from what the prompt shows. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loopbench.protocol import (
+    Act,
+    Move,
+    Plan,
+    PlannedCall,
+    PlanTask,
+    Recovery,
+    Role,
+    Tasks,
+    Text,
+    ToolCall,
+    Understanding,
+    Verdict,
+    render_value,
+    resolve,
+)
+
+from .faults import ANSWER, NOT_DETERMINED, mislead, stated
+from .receipts import Ledger, Truth, call_digest, sightings
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A planned call whose result the prompt shows."""
+
+    call: ToolCall
+    value: Any
+    receipt: str
+    distance: float
+    """From the prompt's end, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the model makes of one prompt."""
+
+    plan: Plan
+    text: str
+    """All that the request shows."""
+    tools: Collection[str]
+    """Tools offered natively; others are usable iff the text names them."""
+    known: Mapping[str, Known] = field(default_factory=dict)
+    misled: bool = False
+    """A result differs from what the tool would truly give: what depends on it comes out wrong."""
+    stuck: bool = False
+    """A call that should work has been seen to fail for good."""
+
+    def without(self, forgotten: Collection[str]) -> View:
+        """The same prompt with some results overlooked."""
+        kept = {name: item for name, item in self.known.items() if name not in forgotten}
+        return View(self.plan, self.text, self.tools, kept, self.misled, self.stuck)
+
+    @property
+    def unknown(self) -> list[PlannedCall]:
+        return [call for call in self.plan.calls if call.id not in self.known]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {name: item.value for name, item in self.known.items()}
+
+    def ready(self) -> list[PlannedCall]:
+        """Unknown calls whose dependencies are known, in the plan's order."""
+        needs = self.plan.dependencies
+        return [call for call in self.unknown if needs[call.id] <= self.known.keys()]
+
+
+def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, tools: Collection[str] = ()) -> View:
+    """Which planned calls the prompt shows. `oracle`: the truth of each planned call."""
+    seen = sightings(text)
+    known: dict[str, Known] = {}
+    misled = stuck = False
+    for planned in plan.calls if seen else ():
+        if not plan.dependencies[planned.id] <= known.keys():
+            continue
+        for option in (planned, *planned.alternatives):
+            call = concrete(option, {name: item.value for name, item in known.items()})
+            sighting = seen.get(call_digest(call.name, call.arguments)) if call is not None else None
+            entry = ledger.find(call_digest(call.name, call.arguments), sighting.content) if call and sighting else None
+            if call is None or sighting is None or entry is None:
+                continue
+            if entry.ok is planned.fails:
+                stuck = stuck or not planned.fails
+                continue
+            known[planned.id] = Known(call, entry.value, entry.receipt, sighting.distance)
+            truth = oracle.get(planned.id)
+            misled = misled or (option is planned and truth is not None and truth.content != entry.content)
+            break
+    return View(plan, text, tools, known, misled, stuck)
+
+
+def concrete(planned: PlannedCall, values: Mapping[str, Any]) -> ToolCall | None:
+    """A planned call with its references filled in; None where a result does not have the part that is referred to."""
+    try:
+        return ToolCall(planned.tool, resolve(planned.arguments, values))
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What the policy is asked for, beside the view."""
+
+    max_calls: int
+    failures: Mapping[str, int]
+    """Planned call → failed attempts that the model saw."""
+    patience: int
+    bluffs: bool
+    """The honest answer would be "not determined", and this trial's model bluffs instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A move, where it stands in the plan, and what to say instead where a codec cannot say it."""
+
+    point: str
+    """Id of the move's first planned call, or `answer`."""
+    options: tuple[Move, ...]
+    """In order of preference."""
+
+
+def decide(view: View, ask: Ask) -> Decision:
+    """The calls that can be made now, at most `max_calls`; the answer once all results are known."""
+    ready = view.ready()
+    if not ready or view.stuck or ask.max_calls == 0:
+        return answer(view, ask)
+    calls: list[ToolCall] = []
+    for planned in ready[: ask.max_calls]:
+        call = _chosen(planned, view, ask)
+        if call is None:
+            return answer(view, ask)
+        if call.name not in view.tools and call.name not in view.text:
+            return Decision(planned.id, (Text(f"I would need a tool to {planned.goal}"), *answer(view, ask).options))
+        calls.append(call)
+    return Decision(ready[0].id, (Act(f"Next: {ready[0].goal}.", tuple(calls)), Act("", tuple(calls))))
+
+
+def _chosen(planned: PlannedCall, view: View, ask: Ask) -> ToolCall | None:
+    """The planned call itself, or an alternative once patience with it is used up."""
+    options = (planned, *planned.alternatives)
+    tried = max(0, ask.failures.get(planned.id, 0) - ask.patience + 1)
+    return concrete(options[min(tried, len(options) - 1)], view.values)
+
+
+def answer(view: View, ask: Ask) -> Decision:
+    """The answer iff all results are legible; else "not determined", or a bluff."""
+    value = view.plan.answer
+    complete = not view.unknown and not view.stuck
+    thought = "All results are in." if complete else "Some results are missing."
+    if complete and value is not None:
+        value = _derived(view)
+    elif not complete and ask.bluffs:
+        value = mislead(value)
+    else:
+        value = NOT_DETERMINED
+    return Decision(ANSWER, stated(thought, value))
+
+
+def _derived(view: View) -> Any:
+    """The plan's answer; one that refers to no result is wrong all the same when a tool lied."""
+    try:
+        value = resolve(view.plan.answer, view.values)
+    except (KeyError, IndexError, TypeError):
+        return NOT_DETERMINED
+    return mislead(value) if view.misled and value == view.plan.answer else value
+
+
+def understand(view: View, ask: Ask) -> Decision:
+    tools = tuple(dict.fromkeys(call.tool for call in view.plan.calls))
+    return Decision(ANSWER, (Understanding("find the answer with tools", tools), Understanding("find the answer")))
+
+
+def plan(view: View, ask: Ask) -> Decision:
+    """One task per unknown call, its goal as description."""
+    unknown = {call.id for call in view.unknown}
+    tasks = tuple(
+        PlanTask(call.id, call.goal, "use_tools", tuple(sorted(view.plan.dependencies[call.id] & unknown))) for call in view.unknown
+    )
+    return Decision(tasks[0].id if tasks else ANSWER, (Tasks(tasks, "Collect what is missing."), Tasks(tasks)))
+
+
+def select(view: View, ask: Ask) -> Decision:
+    """The calls whose goal stands in the request and that can be made."""
+    wanted = [call for call in view.ready() if call.goal in view.text][: ask.max_calls]
+    calls = tuple(call for planned in wanted if (call := _chosen(planned, view, ask)) is not None)
+    return Decision(wanted[0].id if wanted else ANSWER, (Act("", calls),))
+
+
+def recount(view: View, ask: Ask) -> Decision:
+    """The legible results with their receipts (roles reason and summarize)."""
+    goals = {call.id: call.goal for call in view.plan.calls}
+    lines = [f"{goals[name]}: {render_value(item.value)} {item.receipt}" for name, item in view.known.items()]
+    return Decision(ANSWER, (Text("\n".join(lines) or "Nothing is known yet."),))
+
+
+def judge(view: View, ask: Ask) -> Decision:
+    """Done iff all receipts are legible (roles reflect and validate)."""
+    missing = tuple(call.goal for call in view.unknown)
+    reason = "All results are in." if not missing else "Some results are missing."
+    return Decision(ANSWER, (Verdict(not missing, reason, missing), Verdict(not missing, reason), Verdict(not missing)))
+
+
+def recover(view: View, ask: Ask) -> Decision:
+    """Retry, then the plan's alternative, then skip, after `patience` failures that the model saw."""
+    ready = view.ready()
+    if not ready:
+        return Decision(ANSWER, (Recovery("skip"),))
+    failed = next((call for call in ready if ask.failures.get(call.id)), ready[0])
+    beyond = ask.failures.get(failed.id, 0) - ask.patience
+    if beyond < 0:
+        return Decision(failed.id, (Recovery("retry", concrete(failed, view.values), "It may work now."), Recovery("retry")))
+    if beyond < len(failed.alternatives):
+        other = concrete(failed.alternatives[beyond], view.values)
+        return Decision(failed.id, (Recovery("alternative_tool", other, "Another way."), Recovery("skip")))
+    return Decision(failed.id, (Recovery("skip", None, "It keeps failing."), Recovery("skip")))
+
+
+def format_draft(view: View, ask: Ask) -> Decision:
+    """The answer, where the request shows it as a draft."""
+    draft = render_value(_derived(view)) if view.plan.answer is not None and not view.unknown else NOT_DETERMINED
+    return Decision(ANSWER, (Text(draft if draft in view.text else NOT_DETERMINED),))
+
+
+POLICY: Mapping[Role, Callable[[View, Ask], Decision]] = {
+    Role.DECIDE: decide,
+    Role.UNDERSTAND: understand,
+    Role.PLAN: plan,
+    Role.SELECT: select,
+    Role.REASON: recount,
+    Role.REFLECT: judge,
+    Role.RECOVER: recover,
+    Role.SUMMARIZE: recount,
+    Role.VALIDATE: judge,
+    Role.FORMAT: format_draft,
+    Role.ANSWER: answer,
+}

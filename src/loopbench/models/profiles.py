@@ -1,0 +1,160 @@
+"""Fault profiles: which disturbances blow through the tunnel, how often, and what clears them. Small TOML files."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from loopbench.protocol.digest import digest
+
+PROFILES_VERSION = 1
+"""Raised with any change to a built-in profile, to the policy or to the way faults are drawn."""
+
+FAULT_KINDS: dict[str, str] = {
+    "wire.malformed": "every opening bracket of the reply is lost",
+    "wire.truncated": "the reply ends in the middle",
+    "wire.fenced": "the reply stands in a code fence with prose round it",
+    "wire.empty": "the reply is empty",
+    "wire.duplicated": "the reply is there twice",
+    "decision.unknown_tool": "a tool that does not exist is called",
+    "decision.missing_argument": "a required argument is left out",
+    "decision.extra_argument": "an argument that the tool does not have is given",
+    "decision.wrong_type": "an argument has the wrong type",
+    "decision.wrong_value": "an argument has a wrong value",
+    "decision.repeated_call": "a call that was made before is made again",
+    "decision.early_finish": "the model answers before its work is done",
+    "decision.never_finish": "the model calls a tool again instead of answering",
+    "decision.no_tool": "the model answers without having called any tool",
+    "provider.rate_limit": "the provider answers 429",
+    "provider.server": "the provider answers 500",
+    "provider.timeout": "the provider does not answer in time",
+    "provider.slow": "the reply comes late",
+    "tool.raises": "the tool raises",
+    "tool.flaky": "the tool raises twice, then works",
+    "tool.hangs": "the tool never returns",
+    "tool.garbage": "the tool returns noise",
+    "tool.huge": "the tool's result is followed by thousands of characters",
+    "tool.slow": "the tool takes long",
+    "tool.lies": "the tool returns a wrong value",
+}
+
+Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Clears(_Section):
+    """What makes a fault go away, as shares that add up to 1."""
+
+    feedback: Rate = 0.8
+    """Gone at the next attempt whose request shows feedback; repeated word for word until then."""
+    after: Rate = 0.1
+    """Gone after `attempts` attempts, whatever is shown."""
+    never: Rate = 0.1
+    """Never gone."""
+    attempts: Annotated[int, Field(ge=1, le=100)] = 2
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        total = self.feedback + self.after + self.never
+        if abs(total - 1) > 1e-9:
+            raise ValueError(f"feedback + after + never must be 1, not {total:g}")
+        return self
+
+
+class Abilities(_Section):
+    """What the simulated model can do; no coin flips, so that no retry cures them."""
+
+    context_tokens: Annotated[int, Field(ge=1)] | None = None
+    """Longest request in estimated tokens."""
+    tool_choice: bool = True
+    """False: a request that forces a tool is refused."""
+
+
+class Profile(_Section):
+    """One fault profile."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    description: str = ""
+    rates: dict[str, Rate] = Field(default_factory=dict)
+    """Fault kind → chance per point that a trial reaches."""
+    clears: Clears = Clears()
+    forget: Rate = 0.0
+    """Chance that a result at the very start of the prompt is treated as unknown; falls to 0 towards its end."""
+    bluff: Rate = 0.5
+    """Chance of a fluent wrong answer, where the honest one is "not determined"."""
+    patience: Annotated[int, Field(ge=1, le=100)] = 3
+    """Failures that the model sees before it tries another way."""
+    latency_s: Seconds = 0.0
+    """Simulated seconds that each reply takes."""
+    slow_s: Seconds = 20.0
+    """Simulated seconds that a slow fault adds."""
+    abilities: Abilities = Abilities()
+
+    @field_validator("rates")
+    @classmethod
+    def _known_kinds(cls, rates: dict[str, float]) -> dict[str, float]:
+        for kind in rates:
+            if kind not in FAULT_KINDS:
+                near = difflib.get_close_matches(kind, FAULT_KINDS, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(FAULT_KINDS)}"
+                raise ValueError(f"unknown fault kind {kind!r}; {hint}")
+        if sum(rates.values()) > 1 + 1e-9:
+            raise ValueError(f"the rates add up to {sum(rates.values()):g}; at most 1 fault fits a point")
+        return rates
+
+    @property
+    def digest(self) -> str:
+        """sha256 of all that the profile says, its description aside."""
+        return digest(self.model_dump(exclude={"description"}))
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.rates and not self.forget
+
+
+def built_in_profiles() -> tuple[str, ...]:
+    """Names, sorted."""
+    return tuple(sorted(item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml")))
+
+
+@lru_cache(maxsize=64)
+def load_profile(name: str) -> Profile:
+    """A built-in profile by name, or a file of the user's by path (`.toml`).
+
+    Raises ValueError, in one line that names file and field, or OSError.
+    """
+    if name.endswith(".toml"):
+        return _parse(Path(name).read_bytes(), name)
+    if name not in built_in_profiles():
+        near = difflib.get_close_matches(name, built_in_profiles(), 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(built_in_profiles())}, or a path to a .toml file"
+        raise ValueError(f"unknown profile {name!r}; {hint}")
+    return _parse((_folder() / f"{name}.toml").read_bytes(), f"{name}.toml")
+
+
+def _folder() -> Any:
+    return resources.files("loopbench.models") / "profiles"
+
+
+def _parse(raw: bytes, source: str) -> Profile:
+    try:
+        data = tomllib.loads(raw.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{source}: no valid TOML: {error}") from None
+    try:
+        return Profile.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "profile"
+        known = f"; known fields: {', '.join(Profile.model_fields)}" if first["type"] == "extra_forbidden" else ""
+        raise ValueError(f"{source}: {where}: {first['msg'].removeprefix('Value error, ')}{known}") from None

@@ -1,0 +1,98 @@
+"""Receipts: how a scripted model knows what the prompt shows it.
+
+Looking for a result's value in the prompt does not work: "9" may stand in the question too. So the metered toolbox ends every
+result that a tool really gave with a receipt `[r:CALL.CONTENT]`, and a planned call counts as known iff its receipt stands in the
+request. Plain characters, so that JSON, JSON in JSON, XML and prose carry it alike. An error that the tool itself raised has one
+too: a task may want the model to learn from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loopbench.protocol import render_value
+from loopbench.protocol.digest import canonical_json, sha256
+
+_RECEIPT = re.compile(r"\[r:([0-9a-f]{6})\.([0-9a-f]{4})\]")
+
+
+def call_digest(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Six hex digits of tool and canonical arguments."""
+    try:
+        text = canonical_json([tool, arguments])
+    except (TypeError, ValueError, RecursionError):  # what JSON cannot say was not planned either
+        text = f"{tool}({render_value(arguments)})"
+    return sha256(text)[:6]
+
+
+def content_digest(text: str) -> str:
+    """Four hex digits of the text that a tool returned."""
+    return sha256(text)[:4]
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What the oracle, a replay of the plan on fresh tools, says of one planned call."""
+
+    call: str
+    """CALL digest of tool and resolved arguments."""
+    content: str
+    """CONTENT digest of the true result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A result that was given out with a receipt."""
+
+    call: str
+    content: str
+    value: Any
+    ok: bool
+    """False: the tool raised."""
+    number: int
+    """0-based order of issue within the trial."""
+
+    @property
+    def receipt(self) -> str:
+        return f"[r:{self.call}.{self.content}]"
+
+
+class Ledger:
+    """All receipts of one trial."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, str], Entry] = {}
+        self.issued: list[Entry] = []
+
+    def issue(self, tool: str, arguments: Mapping[str, Any], text: str, value: Any, ok: bool) -> Entry:
+        entry = Entry(call_digest(tool, arguments), content_digest(text), value, ok, len(self.issued))
+        self._entries[entry.call, entry.content] = entry
+        self.issued.append(entry)
+        return entry
+
+    def find(self, call: str, content: str) -> Entry | None:
+        return self._entries.get((call, content))
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A receipt in a prompt."""
+
+    content: str
+    distance: float
+    """How far from the prompt's end it stands last: 0 at the end, towards 1 at the start."""
+
+
+def sightings(text: str) -> dict[str, Sighting]:
+    """CALL → the last receipt of that call in a text."""
+    if "[r:" not in text:
+        return {}
+    return {match.group(1): Sighting(match.group(2), 1 - match.end() / len(text)) for match in _RECEIPT.finditer(text)}
+
+
+def strip_receipts(text: str) -> str:
+    """The text as the tool gave it."""
+    return re.sub(rf" ?{_RECEIPT.pattern}", "", text)

@@ -1,0 +1,43 @@
+"""Token counts offline: an estimate, and it says so."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from loopbench.protocol import Reply, Request, ToolSpec, Usage
+from loopbench.protocol.digest import canonical_json
+
+CHARS_PER_TOKEN = 4
+"""The usual rule of thumb for English text; deterministic, and wrong by a quarter either way."""
+MESSAGE_OVERHEAD = 4
+"""Tokens that a chat format adds to each message."""
+
+
+def estimate_tokens(text: str) -> int:
+    return (len(text) + CHARS_PER_TOKEN - 1) // CHARS_PER_TOKEN
+
+
+def estimate_input(request: Request) -> int:
+    """Tokens of all that a request shows."""
+    total = sum(_tool_tokens(tool.name, tool.description, canonical_json(tool.parameters)) for tool in request.tools)
+    for message in request.messages:
+        total += MESSAGE_OVERHEAD + estimate_tokens(message.content)
+        for call in message.calls:
+            total += estimate_tokens(call.name) + estimate_tokens(call.arguments)
+    return total
+
+
+@lru_cache(maxsize=4096)
+def _tool_tokens(name: str, description: str, parameters: str) -> int:
+    return estimate_tokens(name) + estimate_tokens(description) + estimate_tokens(parameters)
+
+
+def tool_tokens(tool: ToolSpec) -> int:
+    """Tokens of one tool's description."""
+    return _tool_tokens(tool.name, tool.description, canonical_json(tool.parameters))
+
+
+def estimate_usage(input_tokens: int, reply: Reply) -> Usage:
+    """Usage of a reply that no provider counted."""
+    output = estimate_tokens(reply.text) + sum(estimate_tokens(call.name) + estimate_tokens(call.arguments) for call in reply.calls)
+    return Usage(input_tokens, output, estimated=True)

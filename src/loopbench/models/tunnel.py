@@ -1,0 +1,69 @@
+"""What a trial's scripted model and its tools share: receipts, faults on their way, and virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from loopbench.protocol import Request
+
+from .faults import Disturbance
+from .receipts import Ledger, Truth
+
+
+class Tunnel:
+    """The state of one trial in the tunnel; never shared between trials."""
+
+    def __init__(self, *, real_time: bool = False, slow_s: float = 20.0) -> None:
+        """`real_time`: delays are slept, not only counted. `slow_s`: seconds that a slow tool takes."""
+        self.real_time = real_time
+        self.slow_s = slow_s
+        self.ledger = Ledger()
+        self.disturbances: list[Disturbance] = []
+        self.simulated_s = 0.0
+        self._armed: dict[str, Disturbance] = {}
+        self._struck: dict[int, str] = {}
+
+    async def spend(self, seconds: float) -> None:
+        """Let simulated time pass."""
+        if seconds <= 0:
+            return
+        if self.real_time:
+            await asyncio.sleep(seconds)
+        else:
+            self.simulated_s += seconds
+
+    def arm(self, call: str, fault: Disturbance) -> None:
+        """The next run of the call with this digest is disturbed."""
+        self._armed[call] = fault
+
+    @property
+    def has_armed(self) -> bool:
+        """Whether any call is to be disturbed."""
+        return bool(self._armed)
+
+    def take(self, call: str) -> Disturbance | None:
+        """The fault that waits for a call, if any; it strikes once."""
+        return self._armed.pop(call, None)
+
+    def land(self, fault: Disturbance, request: Request | None, landed: bool) -> None:
+        """The loop has received a fault; remembered with the request that it struck."""
+        if not landed:
+            return
+        fault.landed = True
+        fault.landed_at = len(self.ledger.issued)
+        if request is not None:
+            self._struck[id(request)] = fault.kind
+
+    def struck(self, request: Request) -> str | None:
+        """The kind of fault that a request's reply suffered, if any; asked once."""
+        return self._struck.pop(id(request), None)
+
+    def settle(self, oracle: Mapping[str, Truth]) -> None:
+        """At the trial's end: note which disturbed calls later gave their true result."""
+        for fault in self.disturbances:
+            truth = oracle.get(fault.point.call)
+            if truth is None or not fault.landed or fault.recovered:
+                continue
+            later = self.ledger.issued[fault.landed_at :]
+            fault.recovered = any((entry.call, entry.content) == (truth.call, truth.content) for entry in later)
