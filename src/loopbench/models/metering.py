@@ -62,15 +62,16 @@ class Meter:
         self.tokens = 0
         self.dollars = 0.0
         self.simulated_s = 0.0
+        self.refused = ""
+        """Why the last call was refused; a loop may have swallowed the exception."""
         self._started = time.monotonic()
 
     def check(self) -> None:
         """Raises BudgetExceeded when a limit is used up, this meter's or its parent's."""
-        reason = self.exhausted
+        reason = self.exhausted or (self.parent.exhausted if self.parent is not None else "")
         if reason:
+            self.refused = reason
             raise BudgetExceeded(reason)
-        if self.parent is not None:
-            self.parent.check()
 
     @property
     def exhausted(self) -> str:

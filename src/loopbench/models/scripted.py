@@ -85,6 +85,8 @@ class Scripted:
         self.tunnel = tunnel or Tunnel()
         abilities = script.profile.abilities
         self.capabilities = Capabilities(tool_choice=abilities.tool_choice, context_tokens=abilities.context_tokens)
+        self.unknown: tuple[str, ...] = tuple(call.id for call in script.plan.calls)
+        """Planned calls whose results the last prompt did not show."""
         self._visits: dict[tuple[Point, str], _Visits] = {}
         self._first = script.plan.calls[0].id if script.plan.calls else ANSWER
         self._planned = {call.id: call for call in script.plan.calls}
@@ -145,7 +147,9 @@ class Scripted:
     def _view(self, request: Request) -> View:
         parts = [message.content for message in request.messages]
         offered = [tool.name for tool in request.tools]
-        return read(self.script.plan, self.script.oracle, self.tunnel.ledger, "\n".join(parts), offered)
+        view = read(self.script.plan, self.script.oracle, self.tunnel.ledger, "\n".join(parts), offered)
+        self.unknown = tuple(call.id for call in view.unknown)
+        return view
 
     def _decide(self, request: Request, view: View, codec: Codec) -> Decision:
         failures = Counter[str]()

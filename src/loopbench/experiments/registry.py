@@ -1,0 +1,271 @@
+"""From what the user typed to the thing itself: `name`, `name(option=value)`, `package.module:Name`, or an entry point's name.
+
+Code is imported only for names that stand in a configuration or on the command line, never because a file of ours names it.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import inspect
+import pkgutil
+import re
+import textwrap
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from loopbench.datasets.task import Suite
+from loopbench.protocol import Loop
+
+_SPEC = re.compile(r"^\s*([A-Za-z_][\w.:-]*)\s*(?:\((.*)\))?\s*$", re.DOTALL)
+_BARE_WORD = re.compile(r"^[A-Za-z_][\w./+-]*$")
+_PACKAGES = {"loop": ("loopbench.loops", "LOOP"), "suite": ("loopbench.datasets", "SUITE")}
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A name with options, as typed."""
+
+    name: str
+    options: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        """The canonical text: options sorted, values as TOML."""
+        if not self.options:
+            return self.name
+        return f"{self.name}({', '.join(f'{key}={_toml(value)}' for key, value in sorted(self.options.items()))})"
+
+
+def parse_spec(text: str) -> Spec:
+    """Raises ValueError for text that is no `name(option=value, …)`."""
+    match = _SPEC.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no name; write name or name(option=value)")
+    name, inside = match.groups()
+    options: dict[str, Any] = {}
+    for part in _split(inside or ""):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip().isidentifier():
+            raise ValueError(f"{text!r}: {part.strip()!r} is no option; write option=value")
+        if key.strip() in options:
+            raise ValueError(f"{text!r}: option {key.strip()!r} stands twice")
+        options[key.strip()] = _value(value.strip(), text)
+    return Spec(name, options)
+
+
+def _split(text: str) -> list[str]:
+    """At commas outside of quotes and brackets."""
+    parts, depth, quote, current = [], 0, "", ""
+    for char in text:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+        if char == "," and depth == 0 and not quote:
+            parts.append(current)
+            current = ""
+        else:
+            current += char
+    parts.append(current)
+    return [part for part in parts if part.strip()]
+
+
+def _value(text: str, whole: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        if _BARE_WORD.match(text):
+            return text
+        raise ValueError(f"{whole!r}: {text!r} is no TOML value; quote it if it is text") from None
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str) and _BARE_WORD.match(value):
+        return value
+    if isinstance(value, str | list | dict):
+        return repr(value)
+    return str(value)
+
+
+# --- options ---
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a loop or suite."""
+
+    name: str
+    type: Any
+    default: Any
+    doc: str
+
+
+def options_of(target: Callable[..., Any]) -> dict[str, Option]:
+    """The options of a loop's class or a suite's loader, with the line of documentation under each field."""
+    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    docs = _field_docs(target)
+    hidden = {name for name, item in getattr(target, "__dataclass_fields__", {}).items() if item.metadata.get("option") is False}
+    return {
+        name: Option(name, hints.get(name, Any), parameter.default, docs.get(name, ""))
+        for name, parameter in inspect.signature(target).parameters.items()
+        if name not in hidden and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+
+
+def _field_docs(target: Callable[..., Any]) -> dict[str, str]:
+    """First line of the string under each field of a class."""
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(target))).body[0]
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    docs, field = {}, ""
+    for node in getattr(body, "body", ()):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            field = node.target.id
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            if field:
+                docs[field] = node.value.value.strip().splitlines()[0]
+            field = ""
+    return docs
+
+
+def checked_options(target: Callable[..., Any], given: Mapping[str, Any], whose: str) -> dict[str, Any]:
+    """Options converted to their types. Raises ValueError that names the option and what would be right."""
+    known = options_of(target)
+    made = {}
+    for name, value in given.items():
+        if name not in known:
+            raise ValueError(f"{whose}: unknown option {name!r}; {nearest(name, known)}")
+        option = known[name]
+        try:
+            made[name] = TypeAdapter(option.type).validate_python(None if value == "none" and _takes_none(option.type) else value)
+        except ValidationError as error:
+            raise ValueError(f"{whose}: {name}: {error.errors(include_url=False)[0]['msg']}, got {value!r}") from None
+    return made
+
+
+def _takes_none(annotation: Any) -> bool:
+    try:
+        TypeAdapter(annotation).validate_python(None)
+    except ValidationError:
+        return False
+    return True
+
+
+def nearest(name: str, known: Any) -> str:
+    """A hint: the nearest right name, and all of them."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return (f"did you mean {near[0]!r}? " if near else "") + f"known: {', '.join(known) or 'none'}"
+
+
+# --- names ---
+
+
+def builtin_names(kind: str) -> list[str]:
+    """The built-in loops or suites: one module each, sorted."""
+    package, attribute = _PACKAGES[kind]
+    path = importlib.import_module(package).__path__
+    names = sorted(item.name for item in pkgutil.iter_modules(path) if not item.name.startswith("_"))
+    return [name for name in names if attribute in _source_of(package, name)]
+
+
+def _source_of(package: str, name: str) -> str:
+    """A module's text, read without importing it: `--help` and `list` stay quick, and nothing runs by being listed."""
+    for folder in importlib.import_module(package).__path__:
+        for file in (Path(folder) / f"{name}.py", Path(folder) / name / "__init__.py"):
+            if file.is_file():
+                return file.read_text(encoding="utf-8")
+    return ""
+
+
+def find(kind: str, name: str) -> Callable[..., Any]:
+    """The loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
+    package, attribute = _PACKAGES[kind]
+    if ":" in name:
+        return _imported(kind, name)
+    if name in builtin_names(kind):
+        found: Callable[..., Any] = getattr(importlib.import_module(f"{package}.{name}"), attribute)
+        return found
+    plugins = {point.name: point for point in entry_points(group=f"loopbench.{kind}s")}
+    if name in plugins:
+        loaded: Callable[..., Any] = plugins[name].load()
+        return loaded
+    known = [*builtin_names(kind), *sorted(plugins)]
+    raise ValueError(f"unknown {kind} {name!r}; {nearest(name, known)}, or package.module:Name")
+
+
+def _imported(kind: str, name: str) -> Callable[..., Any]:
+    module_name, _, attribute = name.partition(":")
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module_name), attribute)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{kind} {name!r}: no module named {error.name!r} (is it on PYTHONPATH?)") from None
+    except AttributeError:
+        raise ValueError(f"{kind} {name!r}: {module_name} has no {attribute!r}") from None
+    if not callable(found):
+        raise ValueError(f"{kind} {name!r} is no class or function")
+    return found
+
+
+def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
+    """The loop that a spec names, under a limit of `tool_steps`; an option that the user typed wins over the limit.
+
+    Raises ValueError for an unknown name or option, or an option's bad value.
+    """
+    design = find("loop", spec.name)
+    options = checked_options(design, spec.options, f"loop {spec.name}")
+    try:
+        loop = design(**options)
+        if not isinstance(loop, Loop):
+            raise ValueError("it has no name, stops, run and with_step_limit: see loopbench.protocol.Loop")
+        if tool_steps is None:
+            return loop
+        limited = loop.with_step_limit(tool_steps)
+        changed = {name for name in options_of(design) if getattr(limited, name, None) != getattr(loop, name, None)}
+        return loop if changed & options.keys() else limited
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"loop {spec}: {error}") from None
+
+
+def make_suite(spec: Spec, data: Path | None = None) -> Suite:
+    """The suite that a spec names. Raises ValueError for a bad name, option or file, OSError for an unreadable one."""
+    loader = find("suite", spec.name)
+    given = dict(spec.options)
+    if data is not None:
+        if "data" not in options_of(loader):
+            raise ValueError(f"suite {spec.name} takes no --data file")
+        given["data"] = data
+    options = checked_options(loader, given, f"suite {spec.name}")
+    needed = [name for name, option in options_of(loader).items() if option.default is inspect.Parameter.empty]
+    missing = [name for name in needed if name not in options]
+    if missing:
+        how = "--data FILE" if missing[0] == "data" else f"{spec.name}({missing[0]}=…)"
+        raise ValueError(f"suite {spec.name} needs {missing[0]}: give {how}")
+    suite = loader(**options)
+    if not isinstance(suite, Suite):
+        raise ValueError(f"suite {spec.name} gives a {type(suite).__name__}, not a loopbench.datasets.task.Suite")
+    return suite
+
+
+def code_digest(target: object) -> str:
+    """sha256 of the source file behind a loop: a run is only ever continued with the code that began it."""
+    from loopbench.protocol.digest import sha256
+
+    try:
+        source = inspect.getsource(importlib.import_module(type(target).__module__))
+    except (OSError, TypeError):
+        return ""
+    return sha256(source)

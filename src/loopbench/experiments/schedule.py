@@ -1,0 +1,75 @@
+"""The schedule: arms × tasks × repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from loopbench.datasets.task import Suite, Task
+from loopbench.models.draws import derived_seed
+from loopbench.models.profiles import Profile, load_profile
+from loopbench.protocol import Loop
+
+from .config import CompareConfig
+from .registry import Spec, make_loop, parse_spec
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One column of a comparison."""
+
+    name: str
+    """`loop/profile`, or `loop/model` for a real model; unique within the run."""
+    spec: Spec
+    loop: Loop
+    model: str
+    profile: Profile
+
+    @property
+    def is_scripted(self) -> bool:
+        return self.model == "scripted"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One cell of the schedule."""
+
+    arm: Arm
+    task: Task
+    repeat: int
+    run_seed: int
+    attempt: int = 0
+    """How many earlier attempts were errored."""
+
+    @property
+    def seed(self) -> int:
+        """The trial's own seed; the same for every arm, so that trials pair up."""
+        return derived_seed(self.run_seed, self.task.id, self.repeat)
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return (self.arm.name, self.task.id, self.repeat)
+
+
+def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
+    """Loops × models × profiles, each loop under the suite's step limit. Raises ValueError for a bad name or option."""
+    limit = config.max_tool_steps or suite.max_tool_steps
+    arms = []
+    for profile in [load_profile(name) for name in config.profiles]:
+        for model in config.models:
+            for text in config.loops:
+                spec = parse_spec(text)
+                name = f"{spec}/{profile.name if model == 'scripted' else model}"
+                arms.append(Arm(name, spec, make_loop(spec, limit), model, profile))
+    names = [arm.name for arm in arms]
+    if len(set(names)) != len(names):
+        raise ValueError(f"two arms are both called {next(n for n in names if names.count(n) > 1)!r}")
+    return tuple(arms)
+
+
+def schedule(arms: Sequence[Arm], tasks: Sequence[Task], repeats: int, seed: int) -> Iterator[Trial]:
+    """All trials; arms change fastest, so that an interrupted run can still be compared."""
+    for repeat in range(repeats):
+        for task in tasks:
+            for arm in arms:
+                yield Trial(arm, task, repeat, seed)

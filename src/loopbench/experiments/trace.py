@@ -1,0 +1,184 @@
+"""The trace of one trial: every request, reply, move and observation, kept as plain JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from loopbench.models.tokens import estimate_input
+from loopbench.protocol import (
+    STEP_ROLES,
+    Act,
+    Answer,
+    Chunk,
+    ContextOverflow,
+    Message,
+    ModelError,
+    Move,
+    Observation,
+    Observer,
+    ProviderError,
+    Reply,
+    Request,
+    Text,
+    ToolArgumentError,
+    Toolbox,
+    ToolCall,
+    Usage,
+    WireError,
+    render_value,
+)
+from loopbench.protocol.digest import sha256
+
+NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
+
+
+class Recorder(Observer):
+    """Hears all that happens in one trial: counts it, and keeps it as the trace's events."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.steps = 0
+        self.calls = Counter[str]()
+        self.tool_calls = 0
+        self.usage = Usage()
+        self.errors = Counter[str]()
+        self.provider_failure: ProviderError | None = None
+        """The last failure of a real provider, if any."""
+        self.tools: Toolbox | None = None
+        self._digested: list[Any] = []
+        self._shown: dict[str, tuple[Message, ...]] = {}
+
+    # --- what the metered model and toolbox tell ---
+
+    def exchange(self, request: Request, reply: Reply | None, error: ModelError | None, seconds: float, fault: str | None) -> None:
+        role = request.role.value
+        self.calls[role] += 1
+        event = self._asked(request, role)
+        if fault is not None:
+            event["fault"] = fault
+        if seconds >= 0.001:
+            event["seconds"] = round(seconds, 3)
+        if reply is not None:
+            self._replied(event, request, reply)
+        elif error is not None:
+            self._failed(event, request, error)
+        self.events.append(event)
+
+    def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
+        self.tool_calls += seen.error_type not in NEVER_RAN
+        if seen.error_type is not None and seen.error_type not in NEVER_RAN:
+            self.errors[f"tool.{seen.error_type}"] += 1
+        event: dict[str, Any] = {"event": "tool", "tool": call.name, "arguments": call.arguments, "status": seen.status}
+        if seen.error_type is not None:
+            event["error_type"] = seen.error_type
+        event["data"] = seen.data
+        if fault is not None:
+            event["fault"] = fault
+        self.events.append(event)
+        self._digested.append((call.name, call.arguments, seen.status, seen.error_type, seen.data))
+
+    # --- what the loop tells ---
+
+    def note(self, kind: str, **data: Any) -> None:
+        self.events.append({"event": "note", "kind": kind, **data})
+
+    def chunk(self, chunk: Chunk) -> None:
+        """Streams are recorded by their whole replies."""
+
+    # --- results ---
+
+    def digest(self) -> str:
+        """sha256 of moves and observations: the run's course, without times and wording of prompts."""
+        return sha256(_ENCODER.encode(self._digested))
+
+    def line(self, head: Mapping[str, Any]) -> bytes:
+        """The whole trace as one line of JSON."""
+        return (_ENCODER.encode({**head, "events": self.events}) + "\n").encode("ascii")
+
+    # --- the parts of an exchange ---
+
+    def _asked(self, request: Request, role: str) -> dict[str, Any]:
+        """The request; messages that the last request of this scope and role showed already are only counted."""
+        key = f"{role}/{request.scope}"
+        before = self._shown.get(key, ())
+        same = 0
+        for old, new in zip(before, request.messages, strict=False):
+            if old is not new and old != new:
+                break
+            same += 1
+        self._shown[key] = request.messages
+        event: dict[str, Any] = {"event": "ask", "role": role}
+        if request.scope:
+            event["scope"] = request.scope
+        event["same"] = same
+        event["messages"] = [message.as_dict() for message in request.messages[same:]]
+        if request.tool_choice is not None:
+            event["tool_choice"] = request.tool_choice
+        return event
+
+    def _replied(self, event: dict[str, Any], request: Request, reply: Reply) -> None:
+        usage = reply.usage or Usage()
+        self.usage += usage
+        self.steps += request.role in STEP_ROLES
+        event["reply"] = reply.text
+        if reply.calls:
+            event["calls"] = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in reply.calls]
+        event["tokens"] = [usage.input_tokens, usage.output_tokens]
+        if request.codec is None:
+            self._digested.append((event["role"], reply.text))
+            return
+        try:
+            move = request.codec.parse(reply)
+        except WireError as error:
+            self.errors["wire"] += 1
+            event["wire_error"] = str(error)
+            self._digested.append((event["role"], "wire"))
+            return
+        event["move"] = move_to_json(move)
+        self._digested.append((event["role"], event["move"]))
+        if isinstance(move, Act) and self.tools is not None:
+            self._check_calls(move)
+
+    def _check_calls(self, move: Act) -> None:
+        """Calls that cannot run are errors of the model, wherever a design notices them."""
+        assert self.tools is not None
+        for call in move.calls:
+            tool = self.tools.get(call.name)
+            if tool is None:
+                self.errors["call.unknown_tool"] += 1
+            elif tool.arguments is not None:
+                try:
+                    tool.arguments.bind(call.arguments)
+                except ToolArgumentError:
+                    self.errors["call.invalid_arguments"] += 1
+
+    def _failed(self, event: dict[str, Any], request: Request, error: ModelError) -> None:
+        self.usage += Usage(estimate_input(request), 0, estimated=True) if isinstance(error, ContextOverflow) else Usage()
+        kind = "context_overflow" if isinstance(error, ContextOverflow) else "provider"
+        if isinstance(error, ProviderError):
+            kind = f"provider.{error.kind}"
+            if not error.injected:
+                self.provider_failure = error
+        self.errors[kind] += 1
+        event["error"] = {"kind": kind, "message": str(error)}
+        self._digested.append((event["role"], kind))
+
+
+def move_to_json(move: Move) -> dict[str, Any]:
+    """A move as plain JSON, its kind under `move`."""
+    if isinstance(move, Act):
+        calls = [{"name": call.name, "arguments": call.arguments} for call in move.calls]
+        return {"move": "act", "thought": move.thought, "calls": calls}
+    if isinstance(move, Answer):
+        made: dict[str, Any] = {"move": "answer", "thought": move.thought, "value": move.value}
+        return made if move.confidence is None else made | {"confidence": move.confidence}
+    if isinstance(move, Text):
+        return {"move": "text", "text": move.text}
+    return {"move": type(move).__name__.lower(), **dataclasses.asdict(move)}
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=True, sort_keys=False, separators=(",", ":"), default=render_value)
