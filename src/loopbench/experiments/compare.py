@@ -1,0 +1,257 @@
+"""A comparison from configuration to result: prepare or reopen the run directory, run what is missing, compare."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import platform
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from loopbench.datasets.task import Suite, Task
+from loopbench.metrics.comparison import ArmInfo, Comparison, compare
+from loopbench.metrics.record import RECORD_VERSION, Record, records_digest
+from loopbench.models.metering import Budget, Meter
+from loopbench.models.profiles import PROFILES_VERSION
+from loopbench.protocol import Model
+
+from .config import BudgetConfig, CompareConfig, config_from
+from .journal import Journal, RunError, read_manifest, read_records, write_manifest
+from .registry import code_digest, make_suite, parse_spec
+from .runner import Progress, run_trials
+from .schedule import Arm, Trial, make_arms, schedule
+from .trial import Setting
+
+MOST_ATTEMPTS = 3
+"""How often a trial that infrastructure made fail is tried in all, over resumes."""
+
+PACKAGES = ("loopbench", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A run that is ready to go: everything looked up, the directory made."""
+
+    folder: Path
+    config: CompareConfig
+    suite: Suite
+    tasks: tuple[Task, ...]
+    arms: tuple[Arm, ...]
+    manifest: Mapping[str, Any]
+    finished: tuple[Record, ...] = ()
+    """Of an earlier sitting."""
+
+    @property
+    def trials(self) -> int:
+        """In the whole schedule."""
+        return len(self.arms) * len(self.tasks) * self.config.repeats
+
+    def missing(self) -> list[Trial]:
+        """Trials without a record, and errored ones that may be tried again."""
+        known = {record.key: record for record in self.finished}
+        todo = []
+        for trial in schedule(self.arms, self.tasks, self.config.repeats, self.config.seed):
+            record = known.get(trial.key)
+            if record is None:
+                todo.append(trial)
+            elif record.status == "errored" and record.attempt + 1 < MOST_ATTEMPTS:
+                todo.append(replace(trial, attempt=record.attempt + 1))
+        return todo
+
+
+def prepare(config: CompareConfig) -> Experiment:
+    """Look everything up and make the run directory. Raises ValueError for bad input; then nothing was made."""
+    suite, tasks, arms = _look_up(config)
+    manifest = _manifest(config, suite, tasks, arms)
+    folder = _new_folder(config.runs, suite.name)
+    write_manifest(folder, manifest)
+    return Experiment(folder, config, suite, tasks, arms, manifest)
+
+
+def reopen(folder: Path, *, mlflow: bool | None = None) -> Experiment:
+    """An interrupted run. Raises RunError where code, suite or profiles have changed since: results are never mixed."""
+    manifest = read_manifest(folder)
+    if not manifest.get("resumable", True):
+        raise RunError(f"{folder}: this run cannot be continued")
+    config = config_from(manifest["config"], f"{folder}/manifest.json")
+    if mlflow is not None:
+        config = config.model_copy(update={"mlflow": mlflow})
+    suite, tasks, arms = _look_up(config)
+    now = _manifest(config, suite, tasks, arms)
+    for what in ("versions", "suite", "profiles", "arms"):
+        if now[what] != manifest.get(what):
+            raise RunError(f"{folder}: {what} changed since this run began; start a new run (nothing was written)")
+    return Experiment(folder, config, suite, tasks, arms, manifest, tuple(read_records(folder)))
+
+
+def _look_up(config: CompareConfig) -> tuple[Suite, tuple[Task, ...], tuple[Arm, ...]]:
+    suite = make_suite(parse_spec(config.suite), config.data)
+    return suite, suite.tasks[: config.tasks], make_arms(config, suite)
+
+
+def _manifest(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: Sequence[Arm]) -> dict[str, Any]:
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "config": config.public(),
+        "seed": config.seed,
+        "versions": {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION},
+        "suite": {
+            "name": suite.name,
+            "version": suite.version,
+            "digest": suite.digest,
+            "tasks": len(tasks),
+            "max_tool_steps": config.max_tool_steps or suite.max_tool_steps,
+        },
+        "profiles": {arm.profile.name: arm.profile.digest for arm in arms},
+        "arms": [
+            {
+                "arm": arm.name,
+                "loop": arm.spec.name,
+                "options": dict(arm.spec.options),
+                "model": arm.model,
+                "profile": arm.profile.name,
+                "configuration": repr(arm.loop),
+                "code": code_digest(arm.loop),
+            }
+            for arm in arms
+        ],
+        "packages": {name: _version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "platform": platform.platform(terse=True),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _new_folder(runs: Path, suite: str) -> Path:
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder = runs / f"{stamp}-{suite}-{secrets.token_hex(2)}"
+    folder.mkdir(parents=True)
+    return folder
+
+
+# --- running ---
+
+
+def run(experiment: Experiment, progress: Progress) -> str:
+    """Run what is missing; gives why it stopped early, or an empty text. KeyboardInterrupt leaves a resumable run."""
+    return asyncio.run(_run(experiment, progress))
+
+
+async def _run(experiment: Experiment, progress: Progress) -> str:
+    config = experiment.config
+    async with contextlib.AsyncExitStack() as stack:
+        models = {}
+        for name in config.models:
+            if name != "scripted":
+                models[name] = await _open_model(stack, name, config.base_url)
+        setting = Setting(
+            experiment.suite,
+            models,
+            config.trial_timeout_s,
+            _budget(config.trial_budget),
+            Meter(_budget(config.budget)),
+            config.real_time,
+        )
+        with Journal(experiment.folder) as journal:
+            return await run_trials(experiment.missing(), setting, journal, progress, config.concurrency)
+
+
+async def _open_model(stack: contextlib.AsyncExitStack, name: str, base_url: str | None) -> Model:
+    from loopbench.models.real import open_model  # DSPy takes a second to import: only where a real model is asked for
+
+    model = open_model(name, base_url)
+    stack.push_async_callback(model.aclose)
+    return model
+
+
+def _budget(config: BudgetConfig) -> Budget:
+    return Budget(config.calls, config.tokens, config.dollars, config.seconds)
+
+
+# --- results ---
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """A run and what it says."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    records: tuple[Record, ...]
+    comparison: Comparison
+
+    @property
+    def digest(self) -> str:
+        """Of the records: equal for equal input, at any concurrency."""
+        return records_digest(self.records)
+
+    @property
+    def wall_s(self) -> float | None:
+        """First trial started to last finished, in seconds."""
+        ran = [record for record in self.records if record.status != "excluded"]
+        if not ran:
+            return None
+        return max(record.started_at + record.wall_s for record in ran) - min(record.started_at for record in ran)
+
+    @property
+    def scheduled(self) -> int:
+        """Trials in the whole schedule."""
+        return len(self.manifest["arms"]) * int(self.manifest["suite"]["tasks"]) * int(self.manifest["config"]["repeats"])
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.records) >= self.scheduled
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `--json`: names stay stable."""
+        return self.comparison.to_json(run=str(self.folder), digest=self.digest, wall_s=self.wall_s) | {
+            "complete": self.is_complete,
+            "scheduled": self.scheduled,
+        }
+
+
+def results(folder: Path) -> Results:
+    """Read a run and compare its arms; no model, loop or suite is loaded. Raises RunError."""
+    manifest = read_manifest(folder)
+    records = read_records(folder)
+    try:
+        arms = [
+            ArmInfo(arm["arm"], arm["loop"], arm["options"], arm["model"], arm["profile"], manifest["suite"]["name"])
+            for arm in manifest["arms"]
+        ]
+        config = manifest["config"]
+        compared = compare(records, arms, alpha=config["alpha"], margin=config["margin"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{folder}: manifest and records do not fit together: {error}") from None
+    return Results(folder, manifest, tuple(records), compared)
+
+
+def find_record(found: Results, trial: str) -> Record:
+    """The record of `ARM/TASK/REPEAT`; the repeat may be left out, and so may all but a unique end or a task's id.
+
+    Raises RunError where none or several match.
+    """
+    names = {f"{r.arm}/{r.task}/{r.repeat}": r for r in found.records}
+    if trial in names:
+        return names[trial]
+    matching = [name for name in names if name in (f"{trial}/0",) or f"/{trial}/" in f"/{name}/"]
+    if len(matching) == 1:
+        return names[matching[0]]
+    if not matching:
+        raise RunError(f"{found.folder}: no trial {trial!r}; a trial is ARM/TASK/REPEAT, such as {next(iter(names), '(none)')}")
+    shown = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
+    raise RunError(f"{found.folder}: {trial!r} matches {len(matching)} trials: {shown}")
+
+
+__all__ = ["Experiment", "Results", "find_record", "prepare", "reopen", "results", "run"]

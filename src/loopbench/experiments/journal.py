@@ -1,0 +1,190 @@
+"""A run directory: manifest, one line per trial, traces. Append-only; what was written survives a kill at any moment.
+
+manifest.json   configuration, versions, digests, seed
+trials.jsonl    one record per trial; of several for one trial the last counts
+traces.jsonl    one trace per line; a record holds where its own stands
+run.lock        held while a process writes
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from io import BufferedRandom
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from loopbench.metrics.record import Record
+
+MANIFEST = "manifest.json"
+TRIALS = "trials.jsonl"
+TRACES = "traces.jsonl"
+LOCK = "run.lock"
+
+MOST_UNSYNCED = 256
+"""Finished trials that may wait for the disk; after a kill they run again."""
+LONGEST_UNSYNCED_S = 1.0
+
+_ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+
+
+class RunError(ValueError):
+    """A run directory that cannot be read, or written, as asked; one line that names it."""
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Whole or not at all."""
+    scratch = folder / f"{MANIFEST}.part"
+    scratch.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with scratch.open("rb") as file:
+        os.fsync(file.fileno())
+    scratch.replace(folder / MANIFEST)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Raises RunError where there is none or it is no JSON object."""
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunError(f"{folder}: no run directory (it has no {MANIFEST})") from None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}: {error}") from None
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("config"), dict):
+        raise RunError(f"{path}: no manifest of a run")
+    return manifest
+
+
+def read_records(folder: Path) -> list[Record]:
+    """The records of a run, the last one of each trial, in the order in which trials first ended.
+
+    A torn last line, left by a kill, is skipped. Raises RunError for any other line that is no record.
+    """
+    path = folder / TRIALS
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    latest: dict[tuple[str, str, int], Record] = {}
+    for number, line in enumerate(raw[: _whole(raw)].splitlines(), 1):
+        try:
+            record = Record.from_json(json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RunError(f"{path}:{number}: no record of a trial: {error}") from None
+        latest[record.key] = record
+    return list(latest.values())
+
+
+def read_trace(folder: Path, record: Record) -> dict[str, Any]:
+    """The trace of one trial. Raises RunError where there is none."""
+    if record.trace_at is None:
+        raise RunError(f"{folder}: trial {record.arm}/{record.task}/{record.repeat} has no trace: {record.reason}")
+    offset, length = record.trace_at
+    try:
+        with (folder / TRACES).open("rb") as file:
+            file.seek(offset)
+            trace = json.loads(file.read(length))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{folder / TRACES}: no trace at {offset}: {error}") from None
+    if not isinstance(trace, dict) or not isinstance(trace.get("events"), list):
+        raise RunError(f"{folder / TRACES}: no trace at {offset}")
+    return trace
+
+
+def _whole(raw: bytes) -> int:
+    """Length of the part that ends with a line's end."""
+    return raw.rfind(b"\n") + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    record: Record
+    trace: bytes
+
+
+class Journal:
+    """Appends finished trials to a run directory. One process at a time: a second one gets RunError."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._pending: list[_Pending] = []
+        self._synced_at = time.monotonic()
+        self._lock = (folder / LOCK).open("a")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise RunError(f"{folder}: another process is writing to this run") from None
+        self._trials = _open_repaired(folder / TRIALS)
+        self._traces = _open_repaired(folder / TRACES)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        self.close()
+
+    def append(self, record: Record, trace: bytes) -> None:
+        """Take a finished trial; it is on the disk within 256 trials or, while trials keep ending, one second."""
+        self._pending.append(_Pending(record, trace))
+        if len(self._pending) >= MOST_UNSYNCED or time.monotonic() - self._synced_at >= LONGEST_UNSYNCED_S:
+            self.sync()
+
+    def sync(self) -> None:
+        """Write and fsync what is pending: traces first, so that no record points at a trace that was lost."""
+        if not self._pending:
+            return
+        offset = self._traces.seek(0, os.SEEK_END)
+        lines = []
+        for item in self._pending:
+            record = item.record
+            if item.trace:
+                record = replace(record, trace_at=(offset, len(item.trace)))
+                offset += len(item.trace)
+            lines.append(_ENCODER.encode(record.to_json()).encode("ascii") + b"\n")
+        _write(self._traces, b"".join(item.trace for item in self._pending))
+        self._trials.seek(0, os.SEEK_END)
+        _write(self._trials, b"".join(lines))
+        self._pending.clear()
+        self._synced_at = time.monotonic()
+
+    def close(self) -> None:
+        try:
+            self.sync()
+        finally:
+            self._trials.close()
+            self._traces.close()
+            self._lock.close()
+
+
+def _open_repaired(path: Path) -> BufferedRandom:
+    """Open for appending; a torn last line is cut off."""
+    path.touch()
+    file = path.open("r+b")
+    size = file.seek(0, os.SEEK_END)
+    for start in _blocks(size):
+        file.seek(start)
+        whole = _whole(file.read(min(_BLOCK, size - start)))
+        if whole or start == 0:
+            file.truncate(start + whole)
+            break
+    return file
+
+
+_BLOCK = 1 << 20
+
+
+def _blocks(size: int) -> Iterator[int]:
+    """Starts of the blocks of a file, the last one first."""
+    yield from range(max(0, (size - 1) // _BLOCK * _BLOCK), -1, -_BLOCK)
+
+
+def _write(file: BufferedRandom, data: bytes) -> None:
+    file.write(data)
+    file.flush()
+    os.fsync(file.fileno())

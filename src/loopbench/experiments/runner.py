@@ -1,0 +1,54 @@
+"""The runner: trials from a schedule, a bounded number in flight, results to the journal as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from loopbench.metrics.record import Record
+
+from .journal import Journal
+from .schedule import Trial
+from .trial import NotRun, Setting, run_trial
+
+
+class Progress(Protocol):
+    """Told of each finished trial."""
+
+    def finished(self, record: Record) -> None: ...
+
+
+async def run_trials(trials: Iterable[Trial], setting: Setting, journal: Journal, progress: Progress, concurrency: int) -> str:
+    """Run all trials; gives why it stopped early, or an empty text.
+
+    Cancellation stops at once: trials in flight are not recorded, and run again on resume.
+    """
+    waiting = iter(trials)
+    stopped: list[str] = []
+
+    async def worker() -> None:
+        for trial in _until(waiting, stopped):
+            try:
+                done = await run_trial(trial, setting)
+            except NotRun as reason:
+                stopped.append(str(reason))
+                return
+            journal.append(done.record, done.trace)
+            progress.finished(done.record)
+            await asyncio.sleep(0)  # a trial without latency never waits: let the others, and Ctrl-C, in
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(worker())
+    finally:
+        journal.sync()
+    return stopped[0] if stopped else ""
+
+
+def _until(trials: Iterator[Trial], stopped: list[str]) -> Iterator[Trial]:
+    for trial in trials:
+        if stopped:
+            return
+        yield trial
