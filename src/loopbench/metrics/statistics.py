@@ -1,0 +1,353 @@
+"""Estimates, intervals, tests and verdicts over tasks.
+
+The unit of inference is the task: repeats are reduced to one mean per task first. `clusters` names, per task, the template that it
+shares with others; an empty name is a cluster of its own. Tasks of one cluster count as one unit wherever a spread is estimated;
+the estimate itself stays the mean over tasks. Where all tasks share one cluster no spread between clusters can be had, and the
+tasks are the units again: the numbers then speak about that template only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.proportion import proportion_confint
+
+ALPHA = 0.05
+EXACT_LIMIT = 20
+"""Up to this many non-zero differences the sign-flip test enumerates all signs."""
+DRAWS = 9_999
+"""Random sign vectors beyond that."""
+_CHUNK = 1_000
+"""Sign vectors drawn at a time: bounds memory at about 8 kB per task."""
+_NO_SPREAD = 1e-12
+"""A standard error of scores, or a relative one, that is no more than a rounding error."""
+
+Floats = NDArray[np.float64]
+Clusters = Sequence[str] | None
+VerdictWord = Literal["better", "worse", "equivalent", "undecided"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate with its confidence interval: low <= value <= high."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    """What was counted: tasks, or events where the interval is one of events."""
+
+    def as_dict(self) -> dict[str, float | int]:
+        """Plain JSON."""
+        return {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
+
+
+# One arm.
+
+
+def wilson(successes: float, n: float, alpha: float = ALPHA) -> tuple[float, float]:
+    """Score interval of a proportion (Wilson 1927), (low, high); both counts may be real-valued, as effective sizes are.
+
+    Raises ValueError unless 0 <= successes <= n and n > 0.
+    """
+    if not (n > 0 and 0 <= successes <= n):
+        raise ValueError(f"{successes!r} successes of {n!r}")
+    low, high = proportion_confint(successes, n, alpha, method="wilson")
+    share = successes / n
+    return min(max(float(low), 0.0), share), max(min(float(high), 1.0), share)
+
+
+def event_rate(events: int, n: int, alpha: float = ALPHA) -> Interval | None:
+    """Share of independent events with Wilson's interval; None where there are none."""
+    if n == 0:
+        return None
+    low, high = wilson(events, n, alpha)
+    return Interval(events / n, low, high, n)
+
+
+def accuracy_interval(scores: Sequence[Sequence[float]], clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
+    """Mean over tasks of scores in [0, 1], `scores[task][repeat]`; never of zero width.
+
+    0/1 scores, one per task, no cluster shared: Wilson on tasks. 0/1 scores otherwise: Wilson on n_eff = p(1-p)/SE², at most the
+    number of trials, and the number of tasks where SE = 0. Graded scores: Student's t on task means, clipped to [0, 1]; Wilson on
+    tasks where SE = 0, since no score in [0, 1] varies more than a 0/1 score of the same mean.
+    SE is clustered (`clustered_error`), and few clusters cost degrees of freedom: n_eff x (z/t)² (Korn & Graubard 1998).
+    Raises ValueError for no tasks, a task without score, or scores outside of [0, 1].
+    """
+    means, flat = _task_means(scores), np.concatenate([np.asarray(task, float) for task in scores])
+    if flat.min() < 0 or flat.max() > 1:
+        raise ValueError("scores must lie in [0, 1]")
+    n, value = len(means), float(np.clip(means.mean(), 0.0, 1.0))
+    units = _units(means, clusters)
+    error = _error(units)
+    binary = bool(np.isin(flat, (0.0, 1.0)).all())
+    if error < _NO_SPREAD or (binary and len(flat) == len(units)):
+        low, high = wilson(value * n, n, alpha)
+    elif binary:
+        effective = value * (1 - value) / error**2
+        if len(units) < n:
+            effective *= float(stats.norm.ppf(alpha / 2) / stats.t.ppf(alpha / 2, len(units) - 1)) ** 2
+        effective = min(effective, float(len(flat)))
+        low, high = wilson(value * effective, effective, alpha)
+    else:
+        half = float(stats.t.ppf(1 - alpha / 2, len(units) - 1)) * error
+        low, high = max(value - half, 0.0), min(value + half, 1.0)
+    return Interval(value, low, high, n)
+
+
+def mean_interval(means: Sequence[float], clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
+    """Mean over tasks of a quantity that is never negative, with Student's t; low is cut at 0.
+
+    One task, or tasks that are all equal, show no spread: then low = value = high. Raises ValueError for no tasks.
+    """
+    values = _array(means)
+    value, half = _t_interval(values, clusters, alpha)
+    return Interval(value, max(value - half, min(value, 0.0)), value + half, len(values))
+
+
+def standard_error(values: ArrayLike) -> float:
+    """√(Σ(x - x̄)²/(n(n-1))), the error of a mean of independent values (Miller 2024, arXiv:2411.00640, §2); 0 for one value."""
+    return _error(_array(values))
+
+
+def clustered_error(values: ArrayLike, clusters: Sequence[str], form: Literal["miller", "CR0", "CR1"] = "CR1") -> float:
+    """Error of a mean of clustered values.
+
+    `miller`: Miller 2024 (arXiv:2411.00640, §2.2). `CR0`: (1/n)√Σ_c(Σ_i(x_ic - x̄))² (Liang & Zeger 1986). `CR1`: CR0 x √(G/(G-1))
+    for G clusters, what Inspect reports. Raises ValueError for one cluster.
+    """
+    data = _array(values)
+    groups = _groups(clusters, len(data))
+    sums = np.bincount(groups, weights=data - data.mean())
+    n, g = len(data), len(sums)
+    if g < 2:
+        raise ValueError("a clustered error needs at least two clusters")
+    within = float(np.sum(sums**2))
+    if form == "miller":
+        squares = float(np.sum((data - data.mean()) ** 2))
+        return math.sqrt(max(squares / (n * (n - 1)) + (within - squares) / n**2, 0.0))
+    return math.sqrt(within) / n * (math.sqrt(g / (g - 1)) if form == "CR1" else 1.0)
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Chance that at least one of k trials succeeds, unbiased, from c successes in n (Chen et al. 2021, arXiv:2107.03374)."""
+    _check_k(n, c, k)
+    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
+
+
+def pass_hat_k(n: int, c: int, k: int) -> float:
+    """Chance that all of k trials succeed, unbiased, from c successes in n (Yao et al. 2024, arXiv:2406.12045)."""
+    _check_k(n, c, k)
+    return math.comb(c, k) / math.comb(n, k)
+
+
+# Pairs: d holds one difference per task, a's mean minus b's.
+
+
+def score_difference(d: ArrayLike, clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
+    """Mean difference of scores in [0, 1]; never of zero width.
+
+    The interval is the normal one after a pseudo-unit of +1 and one of -1 are added (adjusted Wald, Bonett & Price 2012); `value`
+    stays the plain mean. Raises ValueError for no tasks.
+    """
+    values = _array(d)
+    value = float(values.mean())
+    center, error = _with_pseudo_units(_units(values, clusters))
+    half = float(stats.norm.ppf(1 - alpha / 2)) * error
+    low, high = max(center - half, -1.0), min(center + half, 1.0)
+    return Interval(value, min(low, value), max(high, value), len(values))
+
+
+def mean_difference(d: ArrayLike, clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
+    """Mean difference of an unbounded quantity, paired Student's t; low = value = high for one task or equal differences.
+
+    Raises ValueError for no tasks.
+    """
+    values = _array(d)
+    value, half = _t_interval(values, clusters, alpha)
+    return Interval(value, value - half, value + half, len(values))
+
+
+def sign_flip(d: ArrayLike, clusters: Clusters = None, *, draws: int = DRAWS, seed: int = 0) -> float:
+    """Two-sided p of the paired permutation test (Fisher 1935): under the null each unit's difference may as well be negated.
+
+    Exact where at most 20 units differ from 0, else p = (1+#)/(draws+1) over random signs (Phipson & Smyth 2010). All zero: p = 1.
+    The order of tasks changes nothing.
+    """
+    values = _array(d)
+    groups = _unit_groups(clusters, len(values))
+    sums = values if groups is None else np.bincount(groups, weights=values)
+    sizes = np.sort(np.abs(sums[sums != 0.0]))
+    if not len(sizes):
+        return 1.0
+    threshold = abs(float(sums.sum())) - 1e-9 * float(sizes.sum())  # sums equal but for rounding count as equal
+    if len(sizes) <= EXACT_LIMIT:
+        return _exact_flips(sizes, threshold)
+    return _random_flips(sizes, threshold, draws, seed)
+
+
+def score_equivalence(d: ArrayLike, margin: float, clusters: Clusters = None) -> float:
+    """p of two one-sided normal tests (Schuirmann 1987) that a mean difference of scores lies within ±margin.
+
+    Pseudo-units are added as in `score_difference`.
+    """
+    center, error = _with_pseudo_units(_units(_array(d), clusters))
+    return float(stats.norm.sf((margin - abs(center)) / error))
+
+
+def mean_equivalence(d: ArrayLike, margin: float, clusters: Clusters = None) -> float:
+    """p of two one-sided t tests (Schuirmann 1987) that a mean difference lies within ±margin.
+
+    Where all n units differ by the same amount t says nothing; then the sign test's 2⁻ⁿ stands if that amount is within the margin.
+    """
+    values = _array(d)
+    units, value = _units(values, clusters), float(values.mean())
+    if np.ptp(units) <= _NO_SPREAD * np.max(np.abs(units)):
+        return 0.5 ** len(units) if abs(value) <= margin else 1.0
+    return float(stats.t.sf((margin - abs(value)) / _error(units), len(units) - 1))
+
+
+def mcnemar_exact(only_a: int, only_b: int) -> float:
+    """Two-sided exact p of McNemar's test (1947) from the counts of tasks that only one of two arms solved; one repeat per task."""
+    return min(1.0, float(mcnemar([[0, only_a], [only_b, 0]], exact=True).pvalue))
+
+
+# Families and verdicts.
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p values adjusted for their family, in the same order: the running maximum of (m-j+1) p_(j), at most 1 (Holm 1979).
+
+    By hand because statsmodels' `multipletests` runs a full garbage collection per call, 30 ms and more beside a run's records.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p)
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return [float(value) for value in adjusted]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What may be said of a against b."""
+
+    word: VerdictWord
+    within_margin: bool
+    """The difference is shown to be smaller than the margin; it may be significant all the same."""
+
+
+def verdict(advantage: float, p_holm: float, p_equivalence_holm: float, alpha: float = ALPHA) -> Verdict:
+    """better or worse iff p_holm < alpha; else equivalent iff both one-sided tests pass; else undecided.
+
+    `advantage`: a minus b, turned so that positive is good. Both p values are adjusted over the family.
+    """
+    within = p_equivalence_holm < alpha
+    if p_holm < alpha and advantage != 0:
+        return Verdict("better" if advantage > 0 else "worse", within)
+    return Verdict("equivalent" if within else "undecided", within)
+
+
+def unit_count(clusters: Sequence[str]) -> int:
+    """How many units of inference tasks of these clusters make."""
+    groups = _unit_groups(clusters, len(clusters))
+    return len(clusters) if groups is None else int(groups.max()) + 1
+
+
+# Parts.
+
+
+def _array(values: ArrayLike) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not len(array):
+        raise ValueError("at least one task is needed")
+    return array
+
+
+def _task_means(scores: Sequence[Sequence[float]]) -> Floats:
+    if not scores or not all(len(task) for task in scores):
+        raise ValueError("at least one task is needed, and at least one score per task")
+    return np.array([math.fsum(task) / len(task) for task in scores])
+
+
+def _groups(clusters: Sequence[str], n: int) -> NDArray[np.int64]:
+    """The number of each task's cluster, from 0."""
+    if len(clusters) != n:
+        raise ValueError(f"{len(clusters)} clusters for {n} tasks")
+    numbers: dict[str | int, int] = {}
+    return np.array([numbers.setdefault(name or place, len(numbers)) for place, name in enumerate(clusters)])
+
+
+def _unit_groups(clusters: Clusters, n: int) -> NDArray[np.int64] | None:
+    """None where each task is a unit: no clusters, none shared, or one that all share."""
+    if clusters is None:
+        return None
+    groups = _groups(clusters, n)
+    return None if int(groups.max()) + 1 in (1, n) else groups
+
+
+def _units(values: Floats, clusters: Clusters) -> Floats:
+    """One value per unit; their mean is the mean over tasks, their standard error the clustered one (CR1).
+
+    The value of a cluster of average size is its mean; the deviation of a larger one weighs more.
+    """
+    groups = _unit_groups(clusters, len(values))
+    if groups is None:
+        return values
+    mean = values.mean()
+    sums = np.bincount(groups, weights=values - mean)
+    return np.asarray(mean + sums * (len(sums) / len(values)), dtype=np.float64)
+
+
+def _error(units: Floats) -> float:
+    return float(np.std(units, ddof=1)) / math.sqrt(len(units)) if len(units) > 1 else 0.0
+
+
+def _t_interval(values: Floats, clusters: Clusters, alpha: float) -> tuple[float, float]:
+    """Mean and half width; the width is 0 for one unit."""
+    units = _units(values, clusters)
+    value = float(values.mean())
+    if len(units) == 1:
+        return value, 0.0
+    return value, float(stats.t.ppf(1 - alpha / 2, len(units) - 1)) * _error(units)
+
+
+def _with_pseudo_units(units: Floats) -> tuple[float, float]:
+    """Mean and standard error of the units with +1 and -1 among them."""
+    values = np.append(units, (1.0, -1.0))
+    return float(values.mean()), float(np.std(values)) / math.sqrt(len(values))
+
+
+def _exact_flips(sizes: Floats, threshold: float) -> float:
+    """Share of all sign vectors whose sum is at least the threshold in size: each half's sums, one sorted, meet in the middle."""
+    left, right = _signed_sums(sizes[::2]), np.sort(_signed_sums(sizes[1::2]))
+    above = len(left) * len(right) - int(np.searchsorted(right, threshold - left, side="left").sum())
+    return float(min(1.0, 2 * above / (len(left) * len(right))))
+
+
+def _signed_sums(sizes: Floats) -> Floats:
+    sums = np.zeros(1)
+    for size in sizes:
+        sums = np.concatenate((sums + size, sums - size))
+    return sums
+
+
+def _random_flips(sizes: Floats, threshold: float, draws: int, seed: int) -> float:
+    generator = np.random.default_rng(seed)
+    total, reached = float(sizes.sum()), 0
+    for start in range(0, draws, _CHUNK):
+        rows = min(_CHUNK, draws - start)
+        bits = np.unpackbits(generator.integers(0, 256, (rows, (len(sizes) + 7) // 8), np.uint8), axis=1, count=len(sizes))
+        reached += int(np.count_nonzero(np.abs(2 * (bits @ sizes) - total) >= threshold))
+    return (1 + reached) / (draws + 1)
+
+
+def _check_k(n: int, c: int, k: int) -> None:
+    if not (1 <= k <= n and 0 <= c <= n):
+        raise ValueError(f"k = {k} of n = {n} trials with c = {c} successes")

@@ -1,0 +1,190 @@
+"""One arm's numbers from its records."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from loopbench.protocol import StopReason
+
+from .record import FaultRecord, Record
+from .statistics import ALPHA, Interval, accuracy_interval, event_rate, mean_interval
+
+PRIMARY = "accuracy"
+
+METRICS: Mapping[str, Callable[[Record], float | None]] = {
+    PRIMARY: lambda record: record.accuracy,
+    "steps": lambda record: record.steps,
+    "lm_calls": lambda record: record.lm_calls,
+    "tokens": lambda record: record.tokens,
+    "cost_usd": lambda record: record.cost_usd,
+    "seconds": lambda record: record.seconds,
+}
+"""Metric → its value for a scored trial; None where it is not known. More accuracy is better, of all else less."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultCounts:
+    """Disturbances of an arm's scored trials."""
+
+    scheduled: int = 0
+    landed: int = 0
+    absorbed: int = 0
+    """Landed, but the codec still read the same move."""
+    recovered: int = 0
+    """Landed, not absorbed, and the disturbed point got through later."""
+
+    @property
+    def short(self) -> bool:
+        """Landed under 95 % of scheduled: the treatment did not take place."""
+        return 100 * self.landed < 95 * self.scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSummary:
+    """What one arm gave. Only scored trials enter counts of stops, errors and faults, and means; None: nothing is known."""
+
+    trials: int
+    scored: int
+    errored: int
+    excluded: int
+    tasks: int
+    """With at least one scored trial."""
+    accuracy: Interval | None
+    steps: Interval | None
+    lm_calls: Interval | None
+    tokens: Interval | None
+    cost_usd: Interval | None
+    """US dollars per trial, over the tasks whose price is known."""
+    seconds: Interval | None
+    stops: Mapping[str, int]
+    """Stop reason → trials."""
+    errors: Mapping[str, int]
+    """Kind of error → occurrences."""
+    faults: FaultCounts
+    recovery: Interval | None
+    """recovered / (landed - absorbed)."""
+    false_success: int
+    """Trials."""
+    false_success_rate: Interval | None
+    """Share of the scored trials, as a mean over tasks."""
+    exclusions: Mapping[str, int]
+    """Reason → trials."""
+    errored_reasons: Mapping[str, int]
+    """Reason → trials."""
+
+    @property
+    def errored_share(self) -> float:
+        """Of the trials that were to be scored."""
+        return self.errored / max(self.scored + self.errored, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskValues:
+    """One metric of one arm, task by task."""
+
+    values: Mapping[str, Sequence[float]]
+    """Task → one value per scored repeat; tasks without a known value are left out."""
+    clusters: Mapping[str, str]
+    """Task → cluster."""
+
+    @property
+    def means(self) -> dict[str, float]:
+        return {task: math.fsum(values) / len(values) for task, values in self.values.items()}
+
+
+def task_values(records: Sequence[Record], metric: Callable[[Record], float | None]) -> TaskValues:
+    """Sort a metric's values by task. Values that are not finite count as not known."""
+    values: dict[str, list[float]] = {}
+    clusters: dict[str, str] = {}
+    for record in records:
+        if record.status != "scored":
+            continue
+        value = metric(record)
+        if value is not None and math.isfinite(value):
+            values.setdefault(record.task, []).append(float(value))
+            clusters[record.task] = record.cluster
+    return TaskValues(values, clusters)
+
+
+def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
+    """The summary of one arm's records, one per trial; repeats are reduced to task means before any interval."""
+    scored = [record for record in records if record.status == "scored"]
+    faults = count_faults(scored)
+    means = {name: _mean(scored, name, alpha) for name in METRICS if name != PRIMARY}
+    return ArmSummary(
+        trials=len(records),
+        scored=len(scored),
+        errored=sum(record.status == "errored" for record in records),
+        excluded=sum(record.status == "excluded" for record in records),
+        tasks=len({record.task for record in scored}),
+        accuracy=_share(scored, METRICS[PRIMARY], alpha),
+        steps=means["steps"],
+        lm_calls=means["lm_calls"],
+        tokens=means["tokens"],
+        cost_usd=means["cost_usd"],
+        seconds=means["seconds"],
+        stops=_counted(Counter(record.stop for record in scored if record.stop is not None)),
+        errors=_counted(sum((Counter(record.errors) for record in scored), Counter())),
+        faults=faults,
+        recovery=event_rate(faults.recovered, faults.landed - faults.absorbed, alpha),
+        false_success=sum(record.false_success for record in scored),
+        false_success_rate=_share(scored, lambda record: float(record.false_success), alpha),
+        exclusions=_reasons(records, "excluded"),
+        errored_reasons=_reasons(records, "errored"),
+    )
+
+
+def count_faults(records: Sequence[Record]) -> FaultCounts:
+    """Every fault of a record was scheduled; what did not land was neither absorbed nor recovered."""
+    faults = [fault for record in records for fault in record.faults]
+    return FaultCounts(
+        scheduled=len(faults),
+        landed=sum(fault.landed for fault in faults),
+        absorbed=sum(fault.landed and fault.absorbed for fault in faults),
+        recovered=sum(fault.landed and fault.recovered and not fault.absorbed for fault in faults),
+    )
+
+
+def false_success(
+    *,
+    accuracy: float,
+    stop: str | None,
+    abstained: bool,
+    faults: Sequence[FaultRecord],
+    planned_call_unknown: bool,
+) -> bool:
+    """Whether a trial claims success that it did not have.
+
+    Scored wrong (accuracy < 1), stopped as finished or forced, the answer no abstention, and either a fault that landed, was not
+    absorbed and not recovered, or a planned call whose result the model never saw.
+    """
+    claimed = stop in (StopReason.FINISHED, StopReason.FORCED) and not abstained
+    hurt = any(fault.landed and not fault.absorbed and not fault.recovered for fault in faults)
+    return accuracy < 1 and claimed and (hurt or planned_call_unknown)
+
+
+def _share(records: Sequence[Record], metric: Callable[[Record], float | None], alpha: float) -> Interval | None:
+    found = task_values(records, metric)
+    if not found.values:
+        return None
+    return accuracy_interval(list(found.values.values()), list(found.clusters.values()), alpha)
+
+
+def _mean(records: Sequence[Record], name: str, alpha: float) -> Interval | None:
+    found = task_values(records, METRICS[name])
+    if not found.values:
+        return None
+    return mean_interval(list(found.means.values()), list(found.clusters.values()), alpha)
+
+
+def _reasons(records: Sequence[Record], status: Literal["errored", "excluded"]) -> dict[str, int]:
+    return _counted(Counter(record.reason for record in records if record.status == status))
+
+
+def _counted(counter: Counter[str]) -> dict[str, int]:
+    """Sorted by name, so that equal records in any order give an equal summary."""
+    return {name: counter[name] for name in sorted(counter)}

@@ -1,0 +1,318 @@
+"""The importer of GSM8K: annotations become plans, and what does not add up is said."""
+
+from __future__ import annotations
+
+import json
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from loopbench.datasets import gsm8k
+from loopbench.datasets.gsm8k import AnnotationError, plan_of
+from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.validity import check_suite, replay
+from loopbench.protocol import Plan, Query, Ref, run_sync
+
+PUBLISHED = Path(__file__).parents[2] / "../shared/data/gsm8k/test_first200.jsonl"
+
+FERRY = {
+    "question": "A ferry makes 3 trips with 40 cars each and one with 25. A quarter of the cars are red. How many are not?",
+    "answer": "3*40 = <<3*40=120>>120 cars.\nAll in all 120+25 = <<120+25=145>>145.\n"
+    "A quarter is 145/4 = <<145/4=36.25>>36.25.\nThe rest: <<145-36.25=108.75>>108.75.\n#### 108.75",
+}
+
+
+def steps(answer: str) -> list[tuple[str, dict[str, Any]]]:
+    return [(call.tool, dict(call.arguments)) for call in plan_of(answer, 0).calls]
+
+
+def suite_of(plan: Plan) -> Suite:
+    return Suite("s", "1", (Task("t", Query("q"), 1, plan=Plan(plan.calls, 1)),), gsm8k._open)
+
+
+def write(path: Path, *rows: Any, encoding: str = "utf-8", newline: str = "\n") -> Path:
+    path.write_bytes(newline.join(row if isinstance(row, str) else json.dumps(row) for row in rows).encode(encoding))
+    return path
+
+
+# Expressions
+
+
+class Tree:
+    """An expression with its value, its text, and how tightly its last operator binds."""
+
+    def __init__(self, text: str, value: Fraction, binds: int = 3) -> None:
+        self.text, self.value, self.binds = text, value, binds
+
+    def inside(self, binds: int) -> str:
+        return self.text if self.binds >= binds else f"({self.text})"
+
+
+def joined(left: Tree, operator: str, right: Tree) -> Tree:
+    if operator in "+-":
+        value = left.value + right.value if operator == "+" else left.value - right.value
+        return Tree(f"{left.inside(1)}{operator}{right.inside(2)}", value, 1)
+    assume(operator != "/" or right.value)
+    value = left.value * right.value if operator == "*" else left.value / right.value
+    return Tree(f"{left.inside(2)}{operator}{right.inside(3)}", value, 2)
+
+
+leaves = st.integers(-80, 80).map(lambda quarters: Tree(f"{quarters / 4:g}", Fraction(quarters, 4)))
+pairs = st.builds(joined, leaves, st.sampled_from("+-*/"), leaves)
+trees = st.builds(joined, leaves | pairs, st.sampled_from("+-*/"), leaves | pairs)
+
+
+@given(trees)
+def test_an_expression_is_read_as_fractions_are_reckoned(tree: Tree) -> None:
+    value = float(tree.value)
+    plan = plan_of(f"<<{tree.text}={value:.10f}>>", 1)
+    assert check_suite(suite_of(plan)) == []
+    assert any(
+        abs(result.value - value) < 1e-6 * max(1, abs(value))
+        for result in run_sync(replay(suite_of(plan).tasks[0], suite_of(plan)))
+    )
+    with pytest.raises(AnnotationError, match=re.escape("annotation 1")):
+        plan_of(f"<<{tree.text}={value + 1:.10f}>>", 1)
+
+
+@settings(max_examples=300)
+@given(
+    st.text()
+    | st.text("0123456789.,+-*/()%$x^= ½<>", max_size=30)
+    | st.lists(st.sampled_from(["<<", ">>", "1/3", "=", "2*", "0.33", "(", ")", "-", "9**"])).map("".join)
+)
+@example("(" * 100 + "1" + ")" * 99 + "=1")
+@example("-" * 200 + "1=1")
+@example("9**9**9=1")
+@example("1/(2-2)=0")
+@example("\x00=1")
+@example("1=" + "9" * 5000)
+@example("9" * 150 + "*1=1")
+@example("1e5*2=200000")
+@example("٣*2=6")
+def test_any_annotation_gives_a_valid_plan_or_the_documented_error(text: str) -> None:
+    for answer in (text, f"<<{text}>>", f"<<{text}=6>> <<6*{text}=6>>"):
+        try:
+            plan = plan_of(answer, 1)
+        except AnnotationError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+            continue
+        assert check_suite(suite_of(plan)) == []
+
+
+def test_results_are_referred_to() -> None:
+    assert steps(FERRY["answer"]) == [
+        ("multiply", {"a": 3, "b": 40}),
+        ("add", {"a": Ref("c1"), "b": 25}),
+        ("divide", {"a": Ref("c2"), "b": 4}),
+        ("subtract", {"a": Ref("c2"), "b": Ref("c3")}),
+    ]
+
+
+def test_the_closest_earlier_result_is_meant() -> None:
+    assert steps("<<2+4=6>> <<3*2=6>> <<6*5=30>>")[2] == ("multiply", {"a": Ref("c2"), "b": 5})
+
+
+def test_results_are_compared_as_numbers() -> None:
+    assert steps("<<2*0.5=1.00>> <<1+7=8>>")[1] == ("add", {"a": Ref("c1"), "b": 7})
+
+
+def test_a_call_is_not_planned_twice() -> None:
+    assert steps("<<2*3=6>> <<2.0*3=6>> <<6+1=7>>") == [("multiply", {"a": 2, "b": 3}), ("add", {"a": Ref("c1"), "b": 1})]
+    assert steps("<<2*3=6>> <<6-5=1>> <<2*3+1=7>>")[2] == ("add", {"a": Ref("c1"), "b": Ref("c2")})
+
+
+def test_a_nested_expression_is_planned_from_the_inside_in_reading_order() -> None:
+    assert steps("<<(10-4)/(1+2)*-3=-6>>") == [
+        ("subtract", {"a": 10, "b": 4}),
+        ("add", {"a": 1, "b": 2}),
+        ("divide", {"a": Ref("c1"), "b": Ref("c2")}),
+        ("multiply", {"a": Ref("c3"), "b": -3}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "3\N{MULTIPLICATION SIGN}4=12", "3 x 4 = 12", "24÷2=12", "$1,000.00-988=$12", "50%*24=12", "100/25%-388=12", "½*24=12",
+        "-(3-15)=12", "+12*1=12.", "5 + 7=12", "20\N{MINUS SIGN}8=12", ".5*24=12", "12^1=12", "24*1/2=12.00",
+    ],
+)  # fmt: skip
+def test_notations_of_twelve(annotation: str) -> None:
+    plan = plan_of(f"<<{annotation}>>", 12)
+    results = run_sync(replay(suite_of(plan).tasks[0], suite_of(plan)))
+    assert results[-1].value == 12
+
+
+def test_a_rounded_result_is_rounded_in_the_plan() -> None:
+    assert steps("<<10/3=3.33>> <<3.33*3=9.99>>") == [
+        ("divide", {"a": 10, "b": 3}),
+        ("round_to", {"number": Ref("c1"), "digits": 2}),
+        ("multiply", {"a": Ref("c2"), "b": 3}),
+    ]
+    assert steps("<<7/2=4>>")[1] == ("round_to", {"number": Ref("c1"), "digits": 0})
+    assert len(steps("<<1/3*9=3>>")) == 2  # 2.99999999999 is 3: no rounding is meant
+
+
+def test_goals_do_not_tell_results() -> None:
+    goals = [call.goal for call in plan_of(FERRY["answer"], 0).calls]
+    assert goals[:2] == ["Step 1: multiply 3 by 40.", "Step 2: add 25 to the result of step 1."]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("#### 6", "no annotation"),
+        ("<<100=100>>", "no annotation computes anything"),
+        ("<<2*3=7>>", "annotation 1, '2*3=7': the result is 6, not 7"),
+        ("<<2*3=6>><<20/3=6.66>>", "annotation 2, '20/3=6.66': the result is 6.66666666667, not 6.66"),
+        ("<<2*3>>", "there is no '='"),
+        ("<<2*3=>>", "'' is no number"),
+        ("<<2*3=6 apples>>", "'6 apples' is no number"),
+        ("<<1/0=0>>", "division by zero"),
+        ("<<2y=6>>", "the expression is no plain arithmetic"),
+        ("<<2(3)=6>>", "the expression is no plain arithmetic"),
+        ("<<2*=6>>", "the expression is no plain arithmetic"),
+        ("<<7//2=3>>", "the expression is no plain arithmetic"),
+        ("<<2*3==6>>", "'=6' is no number"),
+        (f"<<{'1+' * 120}1=121>>", "longer than 200 characters"),
+        ("<<9**99=1>>", "exponent 99 is beyond"),
+        ("<<9999999999999999*1=1>>", "beyond ±1e+15"),
+    ],
+)
+def test_what_does_not_add_up_is_said(answer: str, reason: str) -> None:
+    with pytest.raises(AnnotationError, match=re.escape(reason)):
+        plan_of(answer, 6)
+
+
+# Files
+
+
+def test_a_row_becomes_a_task(tmp_path: Path) -> None:
+    suite = gsm8k.load(data=write(tmp_path / "rows.jsonl", FERRY))
+    (task,) = suite.tasks
+    assert (task.id, task.expected, task.scorer) == ("gsm8k-0001", 108.75, "numeric")
+    assert task.query.text == f"{FERRY['question']}\n\n{gsm8k.ANSWER_FORMAT}"
+    assert "####" not in task.query.text
+    assert task.plan is not None
+    assert task.plan.answer == 108.75
+    assert [tool.name for tool in suite.open(task).tools] == ["add", "subtract", "multiply", "divide", "power", "round_to"]
+    assert check_suite(suite) == []
+
+
+def test_the_gold_answer_is_the_stated_one(tmp_path: Path) -> None:
+    (task,) = gsm8k.load(
+        data=write(tmp_path / "rows.jsonl", {"question": "q?", "answer": "<<3+4=7>>7, and one more: 8\n#### 8"})
+    ).tasks
+    assert task.plan is not None
+    assert (task.expected, task.plan.answer) == (8, 8)
+
+
+def test_a_row_without_a_plan_stays_a_task(tmp_path: Path) -> None:
+    (task,) = gsm8k.load(data=write(tmp_path / "rows.jsonl", {"question": "q?", "answer": "Two and two.\n#### 4"})).tasks
+    assert (task.plan, task.no_plan, task.expected) == (None, "no annotation", 4)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\n\n", "\r\n \r\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_byte_order_mark_line_ends_and_blank_lines(tmp_path: Path, newline: str, encoding: str) -> None:
+    rows = [{"question": f"How many\u2028are {n}?", "answer": f"#### {n}"} for n in (1, 2)]
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    suite = gsm8k.load(data=write(tmp_path / "rows.jsonl", *lines, "", encoding=encoding, newline=newline))
+    assert [task.expected for task in suite.tasks] == [1, 2]
+    assert [task.id for task in suite.tasks] == ["gsm8k-0001", f"gsm8k-{1 + newline.count(chr(10)):04d}"]
+
+
+def test_a_question_asked_twice_is_quarantined(tmp_path: Path) -> None:
+    rows = [{"question": text, "answer": "<<1+1=2>>\n#### 2"} for text in ("One  and one?", "Other?", "One and one? ")]
+    suite = gsm8k.load(data=write(tmp_path / "rows.jsonl", *rows))
+    assert [task.quarantined for task in suite.tasks] == ["", "", "the same question as line 1"]
+    assert check_suite(suite) == []
+
+
+def test_limit_takes_rows_from_the_start(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", "", FERRY, {"question": "q?", "answer": "#### 1"}, "not read")
+    assert [task.id for task in gsm8k.load(data=path, limit=2).tasks] == ["gsm8k-0002", "gsm8k-0003"]
+    for limit in (0, -1, True, "3"):
+        with pytest.raises(ValueError, match="must be a whole number from 1 on"):
+            gsm8k.load(data=path, limit=limit)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("gold", "value"),
+    [("18", 18), ("2,125", 2125), ("-3", -3), ("$1,000.50", 1000.5), ("-$4", -4), ("0.0", 0), (" 7. ", 7), (".5", 0.5)],
+)
+def test_gold_answers(tmp_path: Path, gold: str, value: float) -> None:
+    (task,) = gsm8k.load(data=write(tmp_path / "rows.jsonl", {"question": "q?", "answer": f"#### 1 #### {gold}"})).tasks
+    assert task.expected == value
+    assert isinstance(task.expected, int) == float(value).is_integer()
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("{", "line 2: no JSON"),
+        ("[" * 100_000, "line 2: no JSON"),
+        ("[1]", "line 2: list where an object with 'question' and 'answer' belongs"),
+        ({"answer": "#### 1"}, "line 2: field 'question' is missing or no text"),
+        ({"question": " ", "answer": "#### 1"}, "line 2: field 'question' is missing or no text"),
+        ({"question": "q", "answer": 1}, "line 2: field 'answer' is missing or no text"),
+        ({"question": "q", "answer": "<<1+1=2>>2"}, "line 2: field 'answer' does not end in '#### number'"),
+        ({"question": "q", "answer": "#### two"}, "line 2: field 'answer', after '####': 'two' is no number"),
+        ({"question": "q", "answer": "#### 1 2"}, "line 2: field 'answer', after '####': '1 2' is no number"),
+        ({"question": "q", "answer": "#### " + "9" * 400}, "line 2: field 'answer', after '####': a number is beyond"),
+    ],
+)
+def test_a_broken_row_is_named(tmp_path: Path, row: Any, message: str) -> None:
+    path = write(tmp_path / "rows.jsonl", FERRY, row)
+    with pytest.raises(ValueError, match=re.escape(f"{path}, {message}")) as caught:
+        gsm8k.load(data=path)
+    assert "\n" not in str(caught.value)
+
+
+def test_text_in_another_encoding_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'\n{"question": "caf\xe9"}')
+    with pytest.raises(ValueError, match=re.escape(f"{path}, line 2: the text is not UTF-8")):
+        gsm8k.load(data=path)
+
+
+@settings(deadline=None)
+@given(
+    st.binary(max_size=60)
+    | st.text(max_size=40).map(lambda text: json.dumps({"question": text, "answer": f"{text}#### 1"}).encode())
+)
+def test_any_file_is_a_suite_or_a_value_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    path.write_bytes(content)
+    try:
+        suite = gsm8k.load(data=path)
+    except ValueError as error:
+        assert str(path) in str(error)  # noqa: PT017
+    else:
+        assert len(suite.digest) == 64
+
+
+def test_a_file_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--data FILE"):
+        gsm8k.SUITE()
+    with pytest.raises(FileNotFoundError):
+        gsm8k.load(data=tmp_path / "nowhere.jsonl")
+    with pytest.raises(ValueError, match=r"rows.jsonl: no row"):
+        gsm8k.load(data=write(tmp_path / "rows.jsonl", "", " "))
+
+
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="the published file is not here")
+def test_the_published_rows() -> None:
+    suite = gsm8k.load(data=PUBLISHED)
+    assert check_suite(suite) == []
+    reasons = [task.no_plan for task in suite.tasks if task.plan is None]
+    assert len(suite.tasks) == 200
+    assert sorted(reasons) == ["no annotation"] * 4 + ["no annotation computes anything"]
+    needing = sum(any(task.plan.dependencies.values()) for task in suite.tasks if task.plan)
+    assert needing > 150

@@ -1,0 +1,221 @@
+"""The oracle and the checks: each fault of a suite is found, and named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.datasets import calculator
+from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.datasets.validity import Replayed, agrees, check_suite, planned_answer, replay
+from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
+
+
+def planned(name: str, tool: str, goal: str = "", **rest: Any) -> PlannedCall:
+    options = {key: rest.pop(key) for key in ("fails", "alternatives") if key in rest}
+    return PlannedCall(name, tool, rest, goal or f"Goal of {name}.", **options)
+
+
+def task(*calls: PlannedCall, answer: Any = None, expected: Any = None, text: str = "How many?", **rest: Any) -> Task:
+    return Task("t", Query(text), expected, plan=Plan(calls, answer), **rest)
+
+
+def suite(*tasks: Task) -> Suite:
+    return Suite("s", "1", tasks, lambda _: StatelessEnvironment(calculator.TOOLS))
+
+
+GOOD = task(
+    planned("c1", "add", a=2, b=3),
+    planned("c2", "subtract", a=Ref("c1"), b=5),
+    planned("c3", "divide", a=1, b=Ref("c2"), fails=True),
+    planned("c4", "multiply", a=Ref("c1"), b=2.5),
+    answer=Ref("c4"),
+    expected=12.5,
+)
+
+
+def test_replay_gives_what_a_loop_would_see() -> None:
+    assert run_sync(replay(GOOD, suite(GOOD))) == (
+        Replayed("c1", "add", {"a": 2, "b": 3}, "5", 5, False),
+        Replayed("c2", "subtract", {"a": 5, "b": 5}, "0", 0, False),
+        Replayed("c3", "divide", {"a": 1, "b": 0}, "division by zero: 1 / 0 has no value", None, True),
+        Replayed("c4", "multiply", {"a": 5, "b": 2.5}, "12.5", 12.5, False),
+    )
+    assert check_suite(suite(GOOD)) == []
+
+
+class Shop:
+    """An environment with state, that counts how often it is opened and closed."""
+
+    opened = closed = 0
+
+    def __init__(self, _: Task) -> None:
+        type(self).opened += 1
+        self.cart: list[str] = []
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        return [Tool.from_function(self.put, blocking=False)]
+
+    def put(self, item: str) -> dict[str, Any]:
+        """Put an item into the cart."""
+        if item == "nothing":
+            raise ValueError("no such item")
+        self.cart.append(item)
+        return {"cart": list(self.cart)}
+
+    def state(self) -> Any:
+        return self.cart
+
+    def close(self) -> None:
+        type(self).closed += 1
+
+
+def test_each_replay_has_an_environment_of_its_own_and_closes_it() -> None:
+    class Counted(Shop):
+        opened = closed = 0
+
+    good = task(planned("c1", "put", item="tea"), planned("c2", "put", item=Ref("c1", ("cart", 0))), answer=Ref("c2", ("cart",)))
+    broken = task(planned("c1", "put", item="nothing"))
+    shop = Suite("shop", "1", (good,), Counted)
+    first, second = run_sync(replay(good, shop)), run_sync(replay(good, shop))
+    assert first == second
+    assert planned_answer(good, first) == ["tea", "tea"]
+    with pytest.raises(ValueError, match="task 't', call 'c1': ValueError: no such item"):
+        run_sync(replay(broken, shop))
+    assert (Counted.opened, Counted.closed) == (3, 3)
+
+
+ONE = planned("c1", "add", a=2, b=3)
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (task(planned("c1", "fly"), expected=None), "task 't', call 'c1': no tool 'fly'; there are add, "),
+        (
+            task(planned("c1", "add", a=1, b=1, alternatives=(planned("c1", "fly"),)), expected=2, answer=2),
+            "task 't', call 'c1': no tool 'fly'",
+        ),
+        (task(planned("c1", "divide", a=1, b=0), expected=None), "task 't', call 'c1': ZeroDivisionError: division by zero"),
+        (task(planned("c1", "add", a="x", b=0), expected=None), "task 't', call 'c1': InvalidArguments: Tool 'add'"),
+        (
+            task(planned("c1", "add", a=1, b=1, fails=True), expected=None),
+            "task 't', call 'c1': the plan expects an error, the result is 2",
+        ),
+        (
+            task(planned("c1", "divide", a=1, b=0, fails=True), planned("c2", "add", a=Ref("c1"), b=1), expected=None),
+            "task 't', call 'c2': refers to a result that is not there",
+        ),
+        (task(planned("c1", "add", a=1, b=1), answer=Ref("c1", ("sum",)), expected=2), "task 't': the answer refers to a result"),
+        (task(ONE, answer=Ref("c1"), expected=6), "task 't': the plan's answer is 5, expected is 6"),
+        (task(ONE, answer=Ref("c1"), expected=None), "None belongs to None"),
+        (task(ONE, answer=None, expected=5), "None belongs to None"),
+        (task(ONE, planned("c2", "add", a=2.0, b=3.0), answer=Ref("c1"), expected=5), "calls 'c1' and 'c2' are the same: add "),
+        (
+            task(ONE, planned("c2", "add", a=Ref("c1"), b=1), planned("c3", "add", a=5, b=1), answer=Ref("c2"), expected=6),
+            "calls 'c2' and 'c3' are the same",
+        ),
+        (task(answer=5, expected=5), "answers without any call"),
+        (task(planned("c1", "add", " ", a=1, b=2), answer=Ref("c1"), expected=3), "the goal of call 'c1' is empty"),
+        (
+            task(planned("c1", "add", "How many", a=1, b=2), answer=Ref("c1"), expected=3),
+            "'How many', stands in the question too",
+        ),
+        (
+            task(planned("c1", "add", "Sum", a=1, b=2), planned("c2", "add", "Sum up", a=2, b=2), answer=Ref("c1"), expected=3),
+            "the goal of call 'c1', 'Sum', stands in the goal of call 'c2' too",
+        ),
+        (task(ONE, answer="", expected=""), "an empty answer counts as right"),
+        (Task("t", Query("q"), 5), "a task has a plan, or a reason in `no_plan`, and not both"),
+        (task(ONE, answer=Ref("c1"), expected=5, no_plan="why"), "a task has a plan, or a reason in `no_plan`, and not both"),
+    ],
+)
+def test_each_fault_is_named(broken: Task, message: str) -> None:
+    # Beside good tasks, so that an unanswerable one is not over the limit.
+    others = [Task(f"g{index}", GOOD.query, GOOD.expected, plan=GOOD.plan) for index in range(9)]
+    problems = check_suite(suite(broken, *others))
+    assert any(message in problem for problem in problems), problems
+
+
+def test_arguments_that_json_cannot_say_are_a_problem() -> None:
+    def pair() -> set[int]:
+        """Two numbers."""
+        return {1, 2}
+
+    def size(of: Any) -> int:
+        """How many."""
+        return len(of)
+
+    odd = task(planned("c1", "pair"), planned("c2", "size", of=Ref("c1")), answer=Ref("c2"), expected=2)
+    tools = tuple(Tool.from_function(function, blocking=False) for function in (pair, size))
+    problems = check_suite(Suite("s", "1", (odd,), lambda _: StatelessEnvironment(tools)))
+    assert len(problems) == 1
+    assert "call 'c2': the arguments are no JSON" in problems[0]
+
+
+def test_too_many_tasks_without_an_answer_are_a_problem() -> None:
+    def mixed(unanswerable: int) -> Suite:
+        rows = (
+            Task(
+                f"t{index}",
+                Query("How?"),
+                *((None, "numeric", Plan((ONE,), None)) if index < unanswerable else (5, "numeric", Plan((ONE,), Ref("c1")))),
+            )
+            for index in range(20)
+        )
+        return suite(*rows)
+
+    assert check_suite(mixed(2)) == []
+    assert check_suite(mixed(3)) == ["3 of 20 tasks have no answer: doing nothing would score 15%, at most 10% is right"]
+
+
+def test_a_suite_may_be_judged_by_its_own_scorer() -> None:
+    shouted = task(ONE, answer="Five.", expected="five")
+    assert check_suite(suite(shouted)) == ["task 't': the plan's answer is 'Five.', expected is 'five'"]
+    assert check_suite(suite(shouted), judge=lambda of, answer: str(answer).strip(".").lower() == of.expected) == []
+    assert check_suite(suite(shouted), judge=lambda of, answer: True) == ["task 't': an empty answer counts as right"]
+
+
+def test_quarantined_tasks_and_tasks_without_a_plan_are_left_alone() -> None:
+    away = task(planned("c1", "fly"), answer=1, expected=1, quarantined="broken")
+    assert check_suite(suite(away)) == []
+    reasoned = Task("t", Query("q"), 5, no_plan="no annotation")
+    assert check_suite(suite(reasoned)) == []
+    with pytest.raises(ValueError, match="task 't' has no plan: no annotation"):
+        run_sync(replay(reasoned, suite(reasoned)))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(json_values, json_values)
+def test_agreement_is_reflexive_and_symmetric(one: Any, other: Any) -> None:
+    assert agrees(Task("t", Query("q"), one), one)
+    assert agrees(Task("t", Query("q"), one), other) == agrees(Task("t", Query("q"), other), one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (3, 3.0, True),
+        (0.1 + 0.2, 0.3, True),
+        (3, 3.1, False),
+        (1, True, False),
+        ("3", 3, False),
+        (10**400, 1.5, False),
+        ([1, {"a": 2.0}], (1, {"a": 2}), True),
+        ([1, 2], [1], False),
+        ({"a": 1}, {"b": 1}, False),
+    ],
+)
+def test_agreement(one: Any, other: Any, same: bool) -> None:
+    assert agrees(Task("t", Query("q"), one), other) is same

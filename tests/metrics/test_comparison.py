@@ -1,0 +1,259 @@
+"""Comparisons: which arms are paired, what is said of them, and the object that scripts read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.metrics.comparison import ArmInfo, Comparison, Pair, compare
+from loopbench.metrics.record import FaultRecord, Record
+
+INVERSE = {"better": "worse", "worse": "better", "equivalent": "equivalent", "undecided": "undecided"}
+
+
+def arm(name: str, **changes: Any) -> ArmInfo:
+    values: dict[str, Any] = {"arm": name, "loop": name, "options": {}, "model": "scripted", "profile": "clean", "suite": "s"}
+    return ArmInfo(**(values | changes))
+
+
+def record(name: str, task: int, accuracy: float = 1.0, **changes: Any) -> Record:
+    values: dict[str, Any] = {
+        "arm": name,
+        "suite": "s",
+        "suite_digest": "d",
+        "task": f"t{task}",
+        "repeat": 0,
+        "seed": 0,
+        "status": "scored",
+        "stop": "finished",
+        "scores": {"accuracy": accuracy},
+        "steps": 2 + task % 3,
+        "calls": {"decide": 2 + task % 3},
+        "input_tokens": 100 + task,
+        "seconds": 0.5 + task / 100,
+    }
+    return Record(**(values | changes))
+
+
+def pair(comparison: Comparison, metric: str = "accuracy", names: tuple[str, str] = ("a", "b")) -> Pair:
+    return next(item for item in comparison.pairs if (item.a, item.b, item.metric) == (*names, metric))
+
+
+def outcomes(name: str, scores: list[float], **changes: Any) -> list[Record]:
+    return [record(name, task, score, **changes) for task, score in enumerate(scores)]
+
+
+# Laws.
+
+RUN = st.lists(
+    st.builds(
+        record,
+        st.sampled_from(["a", "b", "c"]),
+        st.integers(0, 8),
+        st.sampled_from([0.0, 0.3, 1.0]),
+        repeat=st.integers(0, 2),
+        status=st.sampled_from(["scored", "scored", "errored", "excluded"]),
+        steps=st.integers(0, 9),
+        cost_usd=st.none() | st.floats(0, 1),
+        seconds=st.floats(0, 10),
+        cluster=st.just(""),
+        faults=st.sampled_from([(), (FaultRecord("tool.slow", "decide:c1", landed=True),), (FaultRecord("tool.slow", "answer"),)]),
+    ),
+    max_size=30,
+)
+
+
+@given(RUN)
+@settings(deadline=None)
+def test_json_has_no_number_that_json_cannot_say(records):
+    made = compare(records, [arm("a"), arm("b"), arm("c")]).to_json(run="r", digest="0", wall_s=1.5)
+    assert json.loads(json.dumps(made, allow_nan=False)) == made
+
+
+@given(RUN)
+@settings(deadline=None)
+def test_swapping_two_arms_turns_everything_around(records):
+    there = compare(records, [arm("a"), arm("b"), arm("c")])
+    back = compare(records, [arm("c"), arm("b"), arm("a")])
+    assert len(there.pairs) == len(back.pairs)
+    for one in there.pairs:
+        other = pair(back, one.metric, (one.b, one.a))
+        assert other.difference.value == pytest.approx(-one.difference.value, abs=1e-9)
+        assert other.difference.low == pytest.approx(-one.difference.high, abs=1e-9)
+        assert other.p == pytest.approx(one.p)
+        assert other.p_holm == pytest.approx(one.p_holm)
+        assert other.margin == pytest.approx(one.margin)
+        assert (other.verdict.word, other.verdict.within_margin) == (INVERSE[one.verdict.word], one.verdict.within_margin)
+
+
+@given(records=RUN, data=st.data())
+@settings(deadline=None)
+def test_the_order_of_records_changes_nothing_but_rounding(records, data):
+    arms = [arm("a"), arm("b")]
+    mine = [item for item in records if item.arm != "c"]
+    first, second = compare(mine, arms), compare(data.draw(st.permutations(mine)), arms)
+    assert [item.verdict for item in first.pairs] == [item.verdict for item in second.pairs]
+    assert (first.warnings, first.invalid) == (second.warnings, second.invalid)
+
+
+@given(RUN)
+@settings(deadline=None)
+def test_an_arm_is_never_better_or_worse_than_its_copy(records):
+    mine = [item for item in records if item.arm == "a"]
+    copies = [Record.from_json(item.to_json() | {"arm": "b"}) for item in mine]
+    for item in compare([*mine, *copies], [arm("a"), arm("b")]).pairs:
+        assert (item.difference.value, item.p) == (0.0, 1.0)
+        assert item.verdict.word in ("equivalent", "undecided")
+
+
+# Verdicts.
+
+
+def test_more_accuracy_is_better_and_more_steps_are_worse():
+    comparison = compare(
+        [*outcomes("a", [1.0] * 40, steps=5), *outcomes("b", [0.0] * 20 + [1.0] * 20, steps=3)], [arm("a"), arm("b")]
+    )
+    accuracy, steps = pair(comparison), pair(comparison, "steps")
+    assert (accuracy.verdict.word, accuracy.family, accuracy.difference.value) == ("better", "primary", 0.5)
+    assert (steps.verdict.word, steps.family, steps.difference.value) == ("worse", "secondary", 2.0)
+    assert steps.margin == pytest.approx(0.02 * 4)
+    assert not steps.verdict.within_margin
+
+
+def test_enough_equal_tasks_are_equivalent_and_few_are_undecided():
+    many = compare([*outcomes("a", [1.0] * 300), *outcomes("b", [1.0] * 300)], [arm("a"), arm("b")])
+    few = compare([*outcomes("a", [1.0] * 20), *outcomes("b", [1.0] * 20)], [arm("a"), arm("b")])
+    assert pair(many).verdict.word == "equivalent"
+    assert pair(few).verdict.word == "undecided"
+    assert pair(few).difference.low < 0 < pair(few).difference.high
+
+
+def test_a_difference_may_be_significant_and_not_matter():
+    a, b = [1.0] * 3000, [0.0] * 12 + [1.0] * 2988
+    judged = pair(compare([*outcomes("a", a), *outcomes("b", b)], [arm("a"), arm("b")]))
+    assert (judged.verdict.word, judged.verdict.within_margin) == ("better", True)
+    strict = pair(compare([*outcomes("a", a), *outcomes("b", b)], [arm("a"), arm("b")], margin=0.001))
+    assert (strict.verdict.word, strict.verdict.within_margin) == ("better", False)
+
+
+def test_each_metric_is_a_family_of_its_own():
+    names = ["a", "b", "c"]
+    records = [item for place, name in enumerate(names) for item in outcomes(name, [1.0] * 9 + [0.0] * place, steps=place)]
+    comparison = compare(records, [arm(name) for name in names])
+    for metric in ("accuracy", "steps"):
+        family = [item for item in comparison.pairs if item.metric == metric]
+        assert len(family) == 3
+        assert min(item.p_holm for item in family) == pytest.approx(min(1.0, 3 * min(item.p for item in family)))
+
+
+def test_only_tasks_scored_in_both_arms_are_paired():
+    a = [record("a", 0, 1.0), record("a", 1, 1.0), record("a", 2, 0.0), record("a", 3, 0.0, status="errored")]
+    b = [record("b", 1, 0.0), record("b", 2, 0.0), record("b", 3, 1.0), record("b", 4, 1.0)]
+    difference = pair(compare([*a, *b], [arm("a"), arm("b")])).difference
+    assert (difference.value, difference.n) == (0.5, 2)
+
+
+def test_repeats_are_reduced_before_pairing():
+    a = [record("a", 0, score, repeat=place) for place, score in enumerate([1.0, 1.0, 0.0, 0.0])]
+    b = [record("b", 0, 0.0)]
+    difference = pair(compare([*a, *b], [arm("a"), arm("b")])).difference
+    assert (difference.value, difference.n) == (0.5, 1)
+
+
+def test_arms_are_paired_within_suite_and_profile_only():
+    arms = [arm("a"), arm("b"), arm("c", profile="flaky"), arm("d", profile="flaky"), arm("e", suite="other"), arm("f", model="m2")]
+    records = [item for info in arms for item in outcomes(info.arm, [1.0, 0.0], suite=info.suite, suite_digest=info.suite)]
+    found = {(item.a, item.b) for item in compare(records, arms).pairs}
+    assert found == {("a", "b"), ("a", "f"), ("b", "f"), ("c", "d")}
+
+
+def test_tasks_of_one_template_are_one_piece_of_evidence():
+    scores = {"a": [1.0] * 40, "b": [0.0] * 40}
+    alone = compare([item for name, values in scores.items() for item in outcomes(name, values)], [arm("a"), arm("b")])
+    shared = compare(
+        [record(name, task, score, cluster=f"c{task % 4}") for name, values in scores.items() for task, score in enumerate(values)],
+        [arm("a"), arm("b")],
+    )
+    assert (pair(alone).verdict.word, pair(alone).units) == ("better", 40)
+    assert (pair(shared).verdict.word, pair(shared).units, pair(shared).p) == ("undecided", 4, 0.125)
+    assert any("4 independent tasks or templates are too few" in warning for warning in shared.warnings)
+    assert alone.warnings == ()
+
+
+# Warnings.
+
+
+def test_errored_trials_are_warned_of():
+    a = [record("a", task, status="errored" if task < 3 else "scored") for task in range(100)]
+    b = [record("b", task, status="errored" if task < 2 else "scored") for task in range(100)]
+    c = [record("c", task) for task in range(100)]
+    warnings = compare([*a, *b, *c], [arm("a"), arm("b"), arm("c")]).warnings
+    assert warnings == (
+        "a: 3.0% of its trials are errored and left out.",
+        "a and c: their shares of errored trials differ by 3.0 points.",
+    )
+
+
+def test_faults_that_did_not_land_make_the_run_invalid():
+    faults = tuple(FaultRecord("tool.slow", f"decide:c{place}", landed=place < 9) for place in range(10))
+    comparison = compare([record("a", 0, faults=faults)], [arm("a")])
+    assert comparison.invalid
+    assert comparison.warnings == ("a: only 9 of 10 scheduled faults landed; the run is invalid.",)
+
+
+def test_arms_without_common_tasks_are_warned_of_and_not_paired():
+    comparison = compare([record("a", 0), record("b", 1, status="excluded")], [arm("a"), arm("b")])
+    assert comparison.pairs == ()
+    assert comparison.warnings == ("b: no trial was scored.", "a and b: no task was scored in both.")
+
+
+def test_what_does_not_belong_together_is_refused():
+    with pytest.raises(ValueError, match="same name"):
+        compare([], [arm("a"), arm("a")])
+    with pytest.raises(ValueError, match="'x', which is not among"):
+        compare([record("x", 0)], [arm("a")])
+    with pytest.raises(ValueError, match="two different versions"):
+        compare([record("a", 0), record("b", 0, suite_digest="other")], [arm("a"), arm("b")])
+
+
+# For scripts.
+
+
+def test_the_object_for_scripts():
+    fault = FaultRecord("wire.empty", "decide:c1", landed=True, recovered=True)
+    records = [*outcomes("a", [1.0, 1.0, 0.0], faults=(fault,)), *outcomes("b", [1.0, 0.0, 0.0], errors={"wire": 1})]
+    arms = [arm("a", options={"retries": 1, "limit": float("inf")}), arm("b")]
+    made = compare(records, arms).to_json(run="runs/1", digest="abc", wall_s=2.5)
+    assert (made["run"], made["digest"], made["wall_s"], made["alpha"], made["margin"]) == ("runs/1", "abc", 2.5, 0.05, 0.02)
+    first = made["arms"][0]
+    assert {name: first[name] for name in ("arm", "loop", "options", "model", "profile", "suite")} == {
+        "arm": "a",
+        "loop": "a",
+        "options": {"retries": 1, "limit": "Infinity"},
+        "model": "scripted",
+        "profile": "clean",
+        "suite": "s",
+    }
+    assert {name: first[name] for name in ("trials", "scored", "errored", "excluded")} == {
+        "trials": 3,
+        "scored": 3,
+        "errored": 0,
+        "excluded": 0,
+    }
+    for metric in ("accuracy", "steps", "lm_calls", "tokens", "seconds"):
+        assert first[metric].keys() == {"value", "low", "high", "n"}
+    assert first["cost_usd"] is None
+    assert first["stops"] == {"finished": 3}
+    assert made["arms"][1]["errors"] == {"wire": 3}
+    assert first["faults"] == {"scheduled": 3, "landed": 3, "absorbed": 0, "recovered": 3}
+    assert first["recovery"]["value"] == 1.0
+    assert first["false_success"]["count"] == 0
+    assert [item["metric"] for item in made["pairs"]] == ["accuracy", "steps", "lm_calls", "tokens", "seconds"]
+    accuracy = made["pairs"][0]
+    assert accuracy.keys() >= {"a", "b", "metric", "difference", "p", "p_holm", "verdict", "within_margin", "family", "margin"}
+    assert (accuracy["verdict"], accuracy["within_margin"], accuracy["difference"]["n"]) == ("undecided", False, 3)
+    assert accuracy["difference"]["value"] == pytest.approx(1 / 3)

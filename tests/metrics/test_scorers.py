@@ -1,0 +1,409 @@
+"""Every scorer: its range, the common rule about silence and abstention, and what it takes for equal."""
+
+from __future__ import annotations
+
+import collections
+import re
+import string
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from loopbench.datasets.task import Task
+from loopbench.metrics.scorers import SCORERS, Judgement, is_abstention, scorer_named
+from loopbench.protocol import Query
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e15, max_value=1e15)
+EVERY = pytest.mark.parametrize("name", sorted(SCORERS))
+
+ABSTENTIONS = [
+    "not determined",
+    "Not determined.",
+    '"not determined"',
+    "**Unknown**",
+    "Unknown (the passage gives no date)",
+    "The answer is unknown.",
+    "Final answer: not determined",
+    "It cannot be determined from the passage.",
+    "The total cost can't be determined",
+    "I don’t know",
+    "I do not know her name.",
+    "Unfortunately, I cannot answer this.",
+    "I'm sorry, but I am unable to determine that.",
+    "no answer",
+    "No answer exists.",
+    "There is not enough information to answer.",
+    "Insufficient data",
+    "It is impossible to tell.",
+    "The passage does not say.",
+    "n/a",
+]
+ANSWERS = [
+    "",
+    "   ",
+    "42",
+    "no",
+    "none",
+    "None",
+    "Unknown Soldier",
+    "unknown.txt",
+    "Paris, as far as the rest cannot be determined",
+    "42, the rest is unknown",
+    "It is known",
+    "No data was lost",
+    "not 5 but 6",
+    "Maximum steps reached without final answer",
+    "Agent terminated: 3 consecutive errors detected",
+    "No answer was produced.",
+    "Sorry, need more steps to process this request.",
+]
+
+
+def score(name: str, expected: Any, answer: Any, schema: dict[str, Any] | None = None) -> float:
+    task = Task("t", Query("?", schema=schema), expected)
+    return scorer_named(name)(Judgement(task, answer, "finished"))
+
+
+# The common rule.
+
+
+@EVERY
+@given(expected=JSON, answer=JSON)
+@example(expected=1, answer=10**400)
+@example(expected=10**400, answer=1.5)
+@example(expected=[float("nan")], answer=[float("nan")])
+@example(expected={"a": 1}, answer='{"a": 1')
+@example(expected="x", answer="\ud800")
+def test_any_answer_scores_within_the_scale(name, expected, answer):
+    assert 0.0 <= score(name, expected, answer) <= 1.0
+
+
+@EVERY
+@given(expected=JSON)
+def test_no_answer_scores_nothing(name, expected):
+    assert score(name, expected, None) == 0.0
+
+
+@EVERY
+@given(answer=JSON)
+def test_a_task_without_answer_rewards_only_saying_so(name, answer):
+    assert score(name, None, answer) == float(is_abstention(answer))
+
+
+@EVERY
+@pytest.mark.parametrize("text", ABSTENTIONS)
+def test_an_abstention_is_right_only_where_there_is_no_answer(name, text):
+    assert is_abstention(text)
+    assert score(name, None, text) == 1.0
+    assert score(name, "a passage to be determined, not unknown", text) == 0.0
+
+
+@EVERY
+@pytest.mark.parametrize("text", ANSWERS)
+def test_silence_and_canned_text_are_no_abstention(name, text):
+    assert not is_abstention(text)
+    assert score(name, None, text) == 0.0
+
+
+@given(st.none() | st.booleans() | st.integers() | st.lists(st.just("unknown")) | st.just({"answer": "unknown"}))
+def test_only_text_can_abstain(value):
+    assert not is_abstention(value)
+
+
+def test_an_expected_abstention_may_be_given_word_for_word():
+    assert score("exact", "unknown", "unknown") == 1.0
+    assert score("normalized", "Not given", "not given.") == 1.0
+    assert score("exact", "unknown", "not determined") == 0.0
+
+
+@pytest.mark.parametrize("name", ["exact", "normalized", "f1", "set", "schema"])
+@given(value=st.text().filter(lambda text: bool(text.strip(" ,\n[](){}"))) | FINITE | st.booleans() | st.integers(-(10**9), 10**9))
+def test_the_expected_value_itself_is_right(name, value):
+    assert score(name, value, value) == 1.0
+
+
+DEEP: Any = []
+for _ in range(100_000):
+    DEEP = [DEEP]
+LISTS = {"$defs": {"l": {"items": {"$ref": "#/$defs/l"}}}, "$ref": "#/$defs/l"}
+HUGE = [
+    "1" * 200_000,
+    "1," * 100_000,
+    "1,111" * 40_000,
+    "-" * 200_000,
+    "1/" * 100_000,
+    "1 x 10" * 30_000,
+    " " * 200_000,
+    "[" * 200_000,
+]
+
+
+@EVERY
+@pytest.mark.timeout(60)
+def test_huge_and_deep_answers_end(name):
+    for answer in [*HUGE, "not " * 50_000, "\n" * 200_000, "i " * 100_000, "_" * 200_000, DEEP, 10**5000]:
+        for expected in (5, "5", ["b"], {"b": 1}, None):
+            assert score(name, expected, answer, LISTS) < 0.01
+
+
+# exact
+
+
+def test_exact_compares_json_values_and_knows_booleans_from_numbers():
+    assert score("exact", {"a": [1, 2.0]}, {"a": [1.0, 2]}) == 1.0
+    assert score("exact", 1, True) == 0.0
+    assert score("exact", [0], [False]) == 0.0
+    assert score("exact", 0.3, 0.1 + 0.2) == 0.0
+
+
+def test_exact_reads_text_beside_another_type_as_json():
+    assert score("exact", 5, " 5\n") == 1.0
+    assert score("exact", [1, "a"], '[1, "a"]') == 1.0
+    assert score("exact", True, "true") == 1.0
+    assert score("exact", "5", 5) == 1.0
+    assert score("exact", "Paris", "paris") == 0.0
+    assert score("exact", 5, "five") == 0.0
+
+
+# normalized
+
+
+@given(st.lists(st.sampled_from(["red", "Fox", "3.5", "-2", "Zürich", "naïve"]), min_size=1))
+def test_normalized_ignores_case_articles_white_space_and_punctuation(words):
+    dressed = "  The\t" + ",  ".join(word.upper() for word in words) + " !"
+    assert score("normalized", " ".join(words), dressed) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer"), [("3.5", "35"), ("-5", "5"), ("c++ ✓", "c++ ✗"), ("!", "?"), ("the", "a"), ("a.b", "a b")]
+)
+def test_normalized_keeps_what_makes_a_difference(expected, answer):
+    assert score("normalized", expected, answer) == 0.0
+
+
+# numeric
+
+
+@given(
+    number=st.integers(-(10**12), 10**12) | FINITE,
+    prose=st.sampled_from(["{}", "That makes {}.", "2 + 2, so: **{}** apples", "= {}%", "\\boxed{{{}}}"]),
+)
+def test_numeric_reads_any_number_out_of_prose(number, prose):
+    for written in (repr(number), f"{number:,}" if isinstance(number, int) else f"{number:.17e}"):
+        assert score("numeric", number, prose.format(written)) == 1.0
+        assert score("numeric", written, number) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("$1,250.50", 1250.5),
+        ("-$5", -5),
+        ("$-5", -5),
+        ("\N{MINUS SIGN}5 °C", -5),
+        ("50%", 50),
+        ("The answer is 42.", 42),
+        ("first 3, then 4 apples", 4),
+        ("10-5", 5),
+        ("3\N{EN DASH}5", 5),
+        ("- 5 apples", 5),
+        ("3 x 10^6", 3e6),
+        ("3 \\times 10^{-2}", 0.03),
+        ("6.02E23 atoms", 6.02e23),
+        ("3/4", 0.75),
+        ("-1/8", -0.125),
+        (".5", 0.5),
+        ("25 m2", 25),
+        ("9.8 m s^-2", 9.8),
+        ("10 kg of CO2", 10),
+        ("1\N{NO-BREAK SPACE}250", 1250),
+        ("答案是5", 5),
+        ("1,2345", 2345),
+    ],
+)
+def test_numeric_examples(text, value):
+    assert score("numeric", value, text) == 1.0
+    assert score("numeric", value * 1.01, text) == 0.0
+
+
+@pytest.mark.parametrize(
+    "answer", [True, False, float("nan"), float("inf"), "nan", "Infinity", "1e999", "3/0", "H2O", "", [1], {"a": 1}, 10**400]
+)
+@pytest.mark.parametrize("expected", [1, 0, True, float("inf"), float("nan"), "1e999", 2])
+def test_numeric_knows_what_is_no_number(expected, answer):
+    assert score("numeric", expected, answer) == 0.0
+
+
+@given(expected=st.floats(-1e9, 1e9).filter(lambda x: abs(x) > 1e-3), tolerance=st.floats(1e-5, 0.5), sign=st.sampled_from([-1, 1]))
+def test_numeric_tolerance_is_relative_to_the_expected_number(expected, tolerance, sign):
+    spec = f"numeric(tolerance={tolerance!r})"
+    assert score(spec, expected, expected * (1 + sign * tolerance * 0.99)) == 1.0
+    assert score(spec, expected, expected * (1 + sign * tolerance * 1.01)) == 0.0
+
+
+def test_numeric_forgives_rounding_beside_zero():
+    assert score("numeric", 0, 0.1 + 0.2 - 0.3) == 1.0
+    assert score("numeric", 0, 1e-6) == 0.0
+
+
+# set
+
+ITEMS = st.lists(st.sampled_from(["red", "blue fox", "x-1", 7, 2.5]), min_size=1, max_size=6)
+
+
+@given(items=ITEMS, data=st.data())
+def test_set_ignores_order_and_form(items, data):
+    shuffled = data.draw(st.permutations(items))
+    assert score("set", items, shuffled) == 1.0
+    assert score("set", items, ", ".join(map(str, shuffled))) == 1.0
+    assert score("set", items, "\n".join(f"- {item}" if isinstance(item, str) else str(item) for item in shuffled)) == 1.0
+    assert score("set", items, str(shuffled)) == 1.0
+
+
+@given(items=ITEMS, data=st.data())
+def test_set_counts_items(items, data):
+    extra = data.draw(st.sampled_from([*items, "more"]))
+    assert score("set", items, [*items, extra]) == 0.0
+    assert score("set", [*items, extra], items) == 0.0
+
+
+def test_set_examples():
+    assert score("set", ["a1", "b1", "c1"], "A1, b1, and c1.") == 1.0
+    assert score("set", [], []) == 1.0
+    assert score("set", [], "[]") == 1.0
+    assert score("set", [], "") == 0.0
+    assert score("set", [{"x": 1}, {"y": 2}], [{"y": 2}, {"x": 1}]) == 1.0
+    assert score("set", [1, 2], [True, 2]) == 0.0
+
+
+# f1
+
+
+def squad_f1(gold: str, given_: str) -> float:
+    """compute_f1 of SQuAD's evaluate-v2.0.py, written out anew."""
+
+    def tokens(text: str) -> list[str]:
+        text = "".join(mark for mark in text.lower() if mark not in set(string.punctuation))
+        return re.sub(r"\b(a|an|the)\b", " ", text).split()
+
+    left, right = tokens(gold), tokens(given_)
+    if not left or not right:
+        return float(left == right)
+    same = sum((collections.Counter(left) & collections.Counter(right)).values())
+    if same == 0:
+        return 0.0
+    precision, recall = same / len(right), same / len(left)
+    return 2 * precision * recall / (precision + recall)
+
+
+WORDS = st.text(st.sampled_from("the cats, an 3.5 $a-b!"), max_size=30)
+
+
+@given(gold=WORDS, answer=WORDS)
+def test_f1_is_squads(gold, answer):
+    assert score("f1", gold, answer) == pytest.approx(squad_f1(gold, answer))
+
+
+def test_f1_examples():
+    assert score("f1", "the cat sat", "A cat sat down") == pytest.approx(0.8)
+    assert score("f1", "cat", "dog") == 0.0
+
+
+# schema
+
+POINT = {
+    "type": "object",
+    "properties": {"x": {"type": "number"}, "name": {"type": "string"}},
+    "required": ["x"],
+    "additionalProperties": False,
+}
+
+
+def test_schema_wants_form_and_value():
+    expected = {"x": 0.3, "name": "p"}
+    assert score("schema", expected, {"x": 0.1 + 0.2, "name": "p"}, POINT) == 1.0
+    assert score("schema", expected, '{"x": 0.3, "name": "p"}', POINT) == 1.0
+    assert score("schema", expected, {"x": 0.31, "name": "p"}, POINT) == 0.0
+    assert score("schema(tolerance=0.1)", expected, {"x": 0.31, "name": "p"}, POINT) == 1.0
+    assert score("schema", expected, {"x": 0.3, "name": "q"}, POINT) == 0.0
+    assert score("schema", {"x": "0.3"}, {"x": "0.3"}, POINT) == 0.0
+    assert score("schema", expected, "x is 0.3", POINT) == 0.0
+    assert score("schema", 1000000, 1000001, {"type": "integer"}) == 0.0
+
+
+def test_schema_takes_text_as_text_where_the_schema_does():
+    assert score("schema", "5", "5", {"type": "string"}) == 1.0
+    assert score("schema", 5, "5", {"type": "integer"}) == 1.0
+    assert score("schema", {"a": 1}, '{"a": 1}') == 1.0
+
+
+def test_schema_refuses_what_is_no_json():
+    assert score("schema", {"x": 1}, {"x": float("nan")}, POINT) == 0.0
+    assert score("schema", 1, 10**4000, {"multipleOf": 0.5}) == 0.0
+
+
+def test_schema_fetches_no_reference():
+    with pytest.raises(Exception, match="Unresolvable"):
+        score("schema", 1, 1, {"$ref": "http://127.0.0.1:9/schema.json"})
+
+
+# Specs.
+
+
+def test_options_are_toml_values():
+    assert score("numeric(tolerance=0.01)", 100, 100.9) == 1.0
+    assert score(" numeric ( tolerance = 1e-2 ) ", 100, 100.9) == 1.0
+    assert score("numeric()", 100, 100.9) == 0.0
+
+
+@EVERY
+def test_every_scorer_works_without_options(name):
+    assert scorer_named(name) is scorer_named(name)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("numerik", r"unknown scorer 'numerik'; known: numeric, "),
+        ("normalised", r"known: normalized, "),
+        ("exact(tolerance=1)", r"unknown option 'tolerance'; known: none"),
+        ("numeric(tolerence=1)", r"unknown option 'tolerence'; known: tolerance"),
+        ("numeric(tolerance=-1)", "finite number that is not negative"),
+        ("numeric(tolerance=nan)", "finite number"),
+        ("numeric(tolerance=true)", "finite number"),
+        ("schema(tolerance='1')", "finite number"),
+        ("numeric(tolerance=)", "not TOML"),
+        ("numeric(tolerance=1", "no closing bracket"),
+        ("numeric(tolerance=1}\nmore={)", "more than options"),
+        ("", "unknown scorer"),
+        ("no.such.module:scorer", "cannot be imported"),
+        ("math:no_such", "cannot be imported"),
+        ("math:pi", "not a function"),
+        (":x", "cannot be imported|Empty module name"),
+    ],
+)
+def test_a_wrong_spec_says_what_is_known(spec, message):
+    with pytest.raises(ValueError, match=message):
+        scorer_named(spec)
+
+
+def test_a_scorer_of_the_users_own(tmp_path, monkeypatch):
+    (tmp_path / "own_scorers.py").write_text(
+        "def half(judgement):\n    return 0.5\n\n\ndef fixed(value):\n    return lambda judgement: value\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert score("own_scorers:half", "x", "y") == 0.5
+    assert score("own_scorers:fixed(value=0.25)", "x", "y") == 0.25
+    with pytest.raises(ValueError, match="unknown option 'valeu'; known: value"):
+        scorer_named("own_scorers:fixed(valeu=1)")
+    with pytest.raises(ValueError, match="missing"):
+        scorer_named("own_scorers:fixed()")
+    with pytest.raises(ValueError, match="not a function"):
+        scorer_named("own_scorers:half(judgement=1)")

@@ -1,0 +1,208 @@
+"""An arm's summary: what enters it, what does not, and when nothing is known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.metrics.record import FaultRecord, Record
+from loopbench.metrics.statistics import wilson
+from loopbench.metrics.summary import METRICS, false_success, summarize
+from loopbench.protocol import StopReason
+
+
+def record(task: str = "t1", accuracy: float = 1.0, **changes: Any) -> Record:
+    values: dict[str, Any] = {
+        "arm": "a",
+        "suite": "s",
+        "suite_digest": "d",
+        "task": task,
+        "repeat": 0,
+        "seed": 0,
+        "status": "scored",
+        "stop": "finished",
+        "scores": {"accuracy": accuracy},
+        "steps": 2,
+        "calls": {"decide": 2, "answer": 1},
+        "input_tokens": 100,
+        "output_tokens": 10,
+        "seconds": 0.5,
+    }
+    return Record(**(values | changes))
+
+
+FAULT = st.builds(FaultRecord, st.just("wire.empty"), st.just("decide:c1"), st.booleans(), st.booleans(), st.booleans())
+RECORD = st.builds(
+    record,
+    task=st.sampled_from(["t1", "t2", "t3", "t4"]),
+    accuracy=st.sampled_from([0.0, 0.5, 1.0]),
+    repeat=st.integers(0, 3),
+    status=st.sampled_from(["scored", "scored", "scored", "errored", "excluded"]),
+    reason=st.sampled_from(["network", "disk", "no plan"]),
+    stop=st.sampled_from([*StopReason]),
+    steps=st.integers(0, 20),
+    cost_usd=st.none() | st.floats(0, 1),
+    seconds=st.floats(0, 100),
+    errors=st.dictionaries(st.sampled_from(["wire", "tool.KeyError"]), st.integers(1, 5)),
+    faults=st.lists(FAULT, max_size=3).map(tuple),
+    false_success=st.booleans(),
+)
+RECORDS = st.lists(RECORD, max_size=15)
+
+
+@given(RECORDS)
+def test_every_trial_is_counted_once(records):
+    summary = summarize(records)
+    assert summary.scored + summary.errored + summary.excluded == summary.trials == len(records)
+    assert sum(summary.stops.values()) == summary.scored
+    assert sum(summary.errored_reasons.values()) == summary.errored
+    assert sum(summary.exclusions.values()) == summary.excluded
+    assert summary.false_success <= summary.scored
+
+
+@given(records=RECORDS, data=st.data())
+def test_what_is_not_scored_changes_no_number(records, data):
+    scored = [item for item in records if item.status == "scored"]
+    full, only = summarize(data.draw(st.permutations(records))), summarize(scored)
+    for name in METRICS:
+        left, right = getattr(full, name), getattr(only, name)
+        assert (left is None) == (right is None)
+        if left is not None:
+            assert left.as_dict() == pytest.approx(right.as_dict(), abs=1e-9)
+    assert (full.stops, full.errors, full.faults) == (only.stops, only.errors, only.faults)
+    assert (full.tasks, full.false_success, full.recovery) == (only.tasks, only.false_success, only.recovery)
+
+
+@given(RECORDS)
+def test_intervals_are_finite_and_hold_their_value(records):
+    summary = summarize(records)
+    for name in [*METRICS, "recovery", "false_success_rate"]:
+        interval = getattr(summary, name)
+        if interval is not None:
+            assert all(map(math.isfinite, (interval.value, interval.low, interval.high)))
+            assert interval.low <= interval.value <= interval.high
+    assert summary.scored == 0 or (summary.accuracy is not None and summary.accuracy.low < summary.accuracy.high)
+
+
+@given(RECORDS)
+def test_faults_landed_are_absorbed_recovered_or_neither(records):
+    faults = summarize(records).faults
+    assert faults.absorbed + faults.recovered <= faults.landed <= faults.scheduled
+
+
+def test_repeats_are_reduced_to_task_means():
+    summary = summarize([*[record("t1", 1.0, repeat=i, steps=2) for i in range(9)], record("t2", 0.0, steps=6)])
+    assert summary.accuracy is not None
+    assert summary.steps is not None
+    assert (summary.accuracy.value, summary.accuracy.n) == (0.5, 2)
+    assert (summary.steps.value, summary.steps.n) == (4.0, 2)
+
+
+def test_values():
+    summary = summarize([record("t1", 1.0), record("t2", 1.0, steps=4, seconds=1.5, cost_usd=0.25)])
+    assert summary.accuracy is not None
+    assert (summary.accuracy.low, summary.accuracy.high) == pytest.approx(wilson(2, 2))
+    for name, value in {"steps": 3, "lm_calls": 3, "tokens": 110, "seconds": 1.0, "cost_usd": 0.25}.items():
+        assert getattr(summary, name).value == value
+    assert summary.cost_usd is not None
+    assert summary.cost_usd.n == 1
+
+
+def test_templates_shared_by_tasks_widen_every_interval():
+    values = [float(x) for x in np.repeat([0, 1, 1, 0, 1, 1], 5)]
+    alone = summarize([record(f"t{i}", x, steps=int(3 + x)) for i, x in enumerate(values)])
+    shared = summarize([record(f"t{i}", x, steps=int(3 + x), cluster=f"c{i // 5}") for i, x in enumerate(values)])
+    for name in ("accuracy", "steps"):
+        narrow, wide = getattr(alone, name), getattr(shared, name)
+        assert wide.value == pytest.approx(narrow.value)
+        assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
+
+
+def test_nothing_is_known_of_no_records():
+    summary = summarize([])
+    assert (summary.trials, summary.errored_share, summary.stops) == (0, 0.0, {})
+    assert all(getattr(summary, name) is None for name in [*METRICS, "recovery", "false_success_rate"])
+
+
+def test_a_price_nobody_knows_is_none_and_not_zero():
+    assert summarize([record()]).cost_usd is None
+    assert summarize([record(cost_usd=math.nan)]).cost_usd is None
+
+
+def test_faults_and_recovery():
+    faults = (
+        FaultRecord("wire.truncated", "decide:c1", landed=True, recovered=True),
+        FaultRecord("wire.fenced", "decide:c2", landed=True, absorbed=True, recovered=True),
+        FaultRecord("tool.raises", "decide:c3", landed=True),
+        FaultRecord("provider.429", "answer", recovered=True),
+    )
+    summary = summarize([record(faults=faults), record("t2", status="errored", faults=faults)])
+    counts = summary.faults
+    assert (counts.scheduled, counts.landed, counts.absorbed, counts.recovered) == (4, 3, 1, 1)
+    assert summary.recovery is not None
+    assert (summary.recovery.value, summary.recovery.n) == (0.5, 2)
+    assert counts.short
+
+
+@pytest.mark.parametrize(("landed", "short"), [(94, True), (95, False), (100, False)])
+def test_faults_fall_short_under_95_percent(landed, short):
+    faults = tuple(FaultRecord("tool.slow", f"decide:c{i}", landed=i < landed) for i in range(100))
+    assert summarize([record(faults=faults)]).faults.short is short
+
+
+def test_reasons_and_errors_are_counted():
+    summary = summarize(
+        [
+            record(errors={"wire": 2, "tool.KeyError": 1}),
+            record("t2", errors={"wire": 1}, stop="max_steps"),
+            record("t3", status="errored", reason="network", errors={"wire": 9}),
+            record("t4", status="excluded", reason="no plan"),
+        ]
+    )
+    assert summary.errors == {"tool.KeyError": 1, "wire": 3}
+    assert summary.stops == {"finished": 1, "max_steps": 1}
+    assert (summary.errored_reasons, summary.exclusions) == ({"network": 1}, {"no plan": 1})
+    assert summary.errored_share == pytest.approx(1 / 3)
+
+
+# False success.
+
+HURT = FaultRecord("tool.lies", "decide:c1", landed=True)
+
+
+def claim(**changes: Any) -> bool:
+    values: dict[str, Any] = {
+        "accuracy": 0.0,
+        "stop": "finished",
+        "abstained": False,
+        "faults": (HURT,),
+        "planned_call_unknown": False,
+    }
+    return false_success(**(values | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"stop": StopReason.FORCED}, True),
+        ({"accuracy": 0.99}, True),
+        ({"faults": (), "planned_call_unknown": True}, True),
+        ({"accuracy": 1.0}, False),
+        ({"stop": "max_steps"}, False),
+        ({"stop": None}, False),
+        ({"abstained": True}, False),
+        ({"faults": ()}, False),
+        ({"faults": (FaultRecord("wire.empty", "answer"),)}, False),
+        ({"faults": (FaultRecord("wire.empty", "answer", landed=True, absorbed=True),)}, False),
+        ({"faults": (FaultRecord("wire.empty", "answer", landed=True, recovered=True),)}, False),
+        ({"faults": (FaultRecord("wire.empty", "answer", landed=True, recovered=True), HURT)}, True),
+    ],
+)
+def test_false_success(changes, expected):
+    assert claim(**changes) is expected
