@@ -1,0 +1,282 @@
+"""The `loopbench` command. What takes time to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from loopbench.experiments.compare import Experiment, Results
+
+DONE, BAD_INPUT, INVALID, INTERRUPTED = 0, 2, 4, 130
+
+app = typer.Typer(
+    name="loopbench",
+    help="A wind tunnel for agent loops: compare designs on the same tasks, tools, model behaviour and faults.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Names = Annotated[list[str] | None, typer.Option(help="May be given several times.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Run = Annotated[Path, typer.Argument(help="Run directory, its name under runs/, or `latest`.", show_default=False)]
+Runs = Annotated[Path | None, typer.Option(help="Folder of the run directories [default: runs].", show_default=False)]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as version_of
+
+        print(f"loopbench {version_of('loopbench')}")
+        raise typer.Exit(DONE)
+
+
+@app.command()
+def compare(
+    loop: Annotated[list[str] | None, typer.Option(help="Loop, `name` or `name(option=value)`; again for each.")] = None,
+    suite: Annotated[str | None, typer.Option(help="Task suite [default: arithmetic].")] = None,
+    data: Annotated[Path | None, typer.Option(help="File of a suite that imports one.")] = None,
+    profile: Annotated[list[str] | None, typer.Option(help="Fault profile, name or TOML file; again for each.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="`scripted`, or a real one such as openai/gpt-4o-mini.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible server of a real model.")] = None,
+    tasks: Annotated[int | None, typer.Option(help="Only the first so many tasks.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Trials per arm and task [default: 1].")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of all draws [default: 0].")] = None,
+    max_tool_steps: Annotated[int | None, typer.Option(help="Step limit of every arm [default: the suite's].")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Trials in flight [default: 32].")] = None,
+    trial_timeout: Annotated[float | None, typer.Option(help="Seconds of wall time for a trial [default: 60].")] = None,
+    real_time: Annotated[bool, typer.Option("--real-time", help="Sleep through simulated delays.")] = False,
+    budget_calls: Annotated[int | None, typer.Option(help="Most model calls of the run.")] = None,
+    budget_tokens: Annotated[int | None, typer.Option(help="Most tokens of the run.")] = None,
+    budget_dollars: Annotated[float | None, typer.Option(help="Most US dollars of the run.")] = None,
+    budget_seconds: Annotated[float | None, typer.Option(help="Most seconds of the run.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Level of tests and intervals [default: 0.05].")] = None,
+    margin: Annotated[float | None, typer.Option(help="Accuracy difference of no consequence [default: 0.02].")] = None,
+    runs: Runs = None,
+    mlflow: Annotated[bool | None, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow [default: yes].")] = None,
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow store or server [default: SQLite under runs/].")] = None,
+    experiment: Annotated[str | None, typer.Option(help="MLflow experiment [default: loopbench].")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with any of these; flags win.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run loops over a suite's tasks and say which is better, with intervals."""
+    from loopbench.experiments.compare import prepare
+    from loopbench.experiments.config import load_config
+
+    budget = {"calls": budget_calls, "tokens": budget_tokens, "dollars": budget_dollars, "seconds": budget_seconds}
+    flags: dict[str, Any] = {
+        "loops": tuple(loop or ()),
+        "suite": suite,
+        "data": data,
+        "profiles": tuple(profile or ()),
+        "models": tuple(model or ()),
+        "base_url": base_url,
+        "tasks": tasks,
+        "repeats": repeats,
+        "seed": seed,
+        "max_tool_steps": max_tool_steps,
+        "concurrency": concurrency,
+        "trial_timeout_s": trial_timeout,
+        "real_time": real_time or None,
+        "budget": {name: value for name, value in budget.items() if value is not None} or None,
+        "alpha": alpha,
+        "margin": margin,
+        "runs": runs,
+        "mlflow": mlflow,
+        "tracking_uri": tracking_uri,
+        "experiment": experiment,
+    }
+    _carry_out(prepare(load_config(config, flags)), as_json=as_json, quiet=quiet)
+
+
+@app.command()
+def resume(
+    run: Run,
+    runs: Runs = None,
+    mlflow: Annotated[bool | None, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow [default: as it began].")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with an interrupted run: only trials without a result, or that infrastructure made fail, are run."""
+    from loopbench.experiments.compare import reopen
+
+    _carry_out(reopen(_folder(run, runs), mlflow=mlflow), as_json=as_json, quiet=quiet)
+
+
+@app.command()
+def report(
+    run: Run,
+    runs: Runs = None,
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the arms as CSV.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
+) -> None:
+    """Print the table of a run again; no model is called."""
+    from loopbench.experiments.compare import results
+    from loopbench.experiments.report import to_csv, to_markdown
+
+    if as_json + as_csv + as_markdown > 1:
+        raise ValueError("--json, --csv and --markdown exclude each other")
+    found = results(_folder(run, runs))
+    if as_csv:
+        print(to_csv(found.comparison), end="")
+    elif as_markdown:
+        print(to_markdown(found.folder.name, found.comparison), end="")
+    else:
+        _print_results(found, as_json=as_json)
+    raise typer.Exit(INVALID if found.comparison.invalid else DONE)
+
+
+@app.command()
+def show(
+    run: Run,
+    trial: Annotated[str, typer.Argument(help="ARM/TASK/REPEAT, or a unique part of it.", show_default=False)],
+    runs: Runs = None,
+    full: Annotated[bool, typer.Option("--full", help="Do not cut long texts.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print the trace of one trial: prompt, reply, move, observation, faults."""
+    from loopbench.experiments.compare import find_record, results
+    from loopbench.experiments.journal import read_trace
+
+    from . import render
+
+    folder = _folder(run, runs)
+    trace = read_trace(folder, find_record(results(folder), trial))
+    if as_json:
+        print(json.dumps(trace, ensure_ascii=True))
+    else:
+        render.trace(trace, full=full)
+
+
+class Listed(StrEnum):
+    """What `list` can list."""
+
+    LOOPS = "loops"
+    SUITES = "suites"
+    PROFILES = "profiles"
+    METRICS = "metrics"
+    MODELS = "models"
+
+
+@app.command(name="list")
+def list_(
+    what: Annotated[Listed, typer.Argument(help="What to list.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """List what can be named on the command line, with options."""
+    from loopbench.experiments.catalogue import entries
+
+    from . import render
+
+    found = entries(what.value)
+    if as_json:
+        print(json.dumps([entry.as_dict() for entry in found], ensure_ascii=True))
+    else:
+        render.catalogue(found)
+
+
+# --- shared by compare and resume ---
+
+
+def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
+    from loopbench.experiments.compare import results, run
+
+    from . import render
+    from .progress import watching
+
+    interrupted, stopped = False, ""
+    with watching(experiment, quiet=quiet) as progress:
+        try:
+            stopped = run(experiment, progress)
+        except KeyboardInterrupt:
+            interrupted = True
+    found = results(experiment.folder)
+    if interrupted or stopped:
+        missing = found.scheduled - len(found.records)
+        render.say(f"{'interrupted' if interrupted else stopped}: {missing} trials are left; go on with")
+        render.say(f"  loopbench resume {experiment.folder}")
+        if not found.records:
+            raise typer.Exit(INTERRUPTED)
+    _print_results(found, as_json=as_json)
+    if experiment.config.mlflow and not interrupted:
+        _track(experiment, found)
+    render.say(f"run directory: {experiment.folder}")
+    if interrupted or stopped:
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(INVALID if found.comparison.invalid else DONE)
+
+
+def _track(experiment: Experiment, found: Results) -> None:
+    from loopbench.experiments import tracking
+
+    from . import render
+
+    config = experiment.config
+    uri = config.tracking_uri or tracking.default_uri(config.runs)
+    tracked = tracking.track(found, uri, config.experiment)
+    if isinstance(tracked, str):
+        render.say(f"warning: nothing was logged to MLflow: {tracked}")
+    else:
+        render.say(f"MLflow: {tracked.ui}")
+
+
+def _print_results(found: Results, *, as_json: bool) -> None:
+    from . import render
+
+    if as_json:
+        print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
+    else:
+        render.results(found)
+
+
+def _folder(run: Path, runs: Path | None) -> Path:
+    """A run's directory from what the user typed. Raises ValueError where there is none."""
+    root = runs or Path("runs")
+    if run.is_dir():
+        return run
+    if (root / run).is_dir():
+        return root / run
+    known = sorted(path.parent.name for path in root.glob("*/manifest.json"))
+    if str(run) == "latest" and known:
+        return root / known[-1]
+    raise ValueError(f"no run {str(run)!r}; in {root}: {', '.join(known[-5:]) or 'none yet'}")
+
+
+def main() -> None:
+    """Entry point: a mistake of the user's is one line on stderr and exit code 2."""
+    sys.exit(_guarded(lambda: app(standalone_mode=False)))
+
+
+def _guarded(call: Callable[[], Any]) -> int:
+    import click
+
+    try:
+        code = call()
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.ClickException as error:
+        error.show()
+        return BAD_INPUT
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:  # `loopbench list loops | head`
+        sys.stderr.close()
+        return DONE
+    except (ValueError, OSError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return BAD_INPUT
+    return code if isinstance(code, int) else DONE

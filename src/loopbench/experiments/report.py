@@ -1,0 +1,197 @@
+"""A comparison as tables: rows of plain text, and those as Markdown or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from loopbench.metrics.comparison import Arm, Comparison, Pair
+from loopbench.metrics.statistics import Interval
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(r"^-?\d+(\.\d+)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A heading, column names, and rows of text."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def tables(comparison: Comparison) -> tuple[Table, ...]:
+    """Arms, what went wrong in them, and pairs on the primary metric."""
+    made = [_arms(comparison.arms), _troubles(comparison.arms)]
+    if comparison.pairs:
+        made.append(_pairs([pair for pair in comparison.pairs if pair.family == "primary"], "Accuracy, a minus b"))
+        made.append(_pairs(_telling(comparison.pairs), "Other metrics, a minus b (secondary; lower is better)"))
+    return tuple(table for table in made if table.rows)
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What to keep in mind: warnings first."""
+    said = [f"Warning: {warning}" for warning in comparison.warnings]
+    if comparison.invalid:
+        said.append("This run is invalid: no verdict of it holds.")
+    level = f"{100 * (1 - comparison.alpha):g} %"
+    said.append(
+        f"Brackets are {level} intervals; p is a paired sign-flip test on task means, adjusted over all pairs (Holm); "
+        f"equivalent means within {comparison.margin:g}."
+    )
+    if any(arm.info.model == "scripted" for arm in comparison.arms):
+        said.append("The model is scripted: intervals speak of tasks and fault draws, not of any real model.")
+    return said
+
+
+def _arms(arms: Sequence[Arm]) -> Table:
+    columns = ("arm", "scored", "errored", "excluded", "accuracy", "steps", "LM calls", "tokens", "seconds", "USD")
+    rows = []
+    for arm in arms:
+        found = arm.summary
+        rows.append(
+            (
+                arm.info.arm,
+                str(found.scored),
+                str(found.errored),
+                str(found.excluded),
+                interval(found.accuracy, 3),
+                interval(found.steps, 2),
+                interval(found.lm_calls, 2),
+                interval(found.tokens, 0),
+                interval(found.seconds, 2),
+                interval(found.cost_usd, 4),
+            )
+        )
+    known = [index for index in range(len(columns)) if any(row[index] != "–" for row in rows)]
+    return Table("Arms", tuple(columns[i] for i in known), tuple(tuple(row[i] for i in known) for row in rows))
+
+
+def _troubles(arms: Sequence[Arm]) -> Table:
+    columns = ("arm", "stops", "errors", "faults landed", "absorbed", "recovered", "recovery rate", "false success")
+    rows = []
+    for arm in arms:
+        found, faults = arm.summary, arm.summary.faults
+        rows.append(
+            (
+                arm.info.arm,
+                counts(found.stops),
+                counts(found.errors),
+                f"{faults.landed} of {faults.scheduled}",
+                str(faults.absorbed),
+                str(faults.recovered),
+                interval(found.recovery, 2),
+                str(found.false_success),
+            )
+        )
+    return Table("What happened", columns, tuple(rows))
+
+
+def _pairs(pairs: Sequence[Pair], title: str) -> Table:
+    columns = ("a", "b", "metric", "difference", "tasks", "p", "p (Holm)", "verdict")
+    digits = {"accuracy": 3, "steps": 2, "lm_calls": 2, "tokens": 0, "seconds": 2, "cost_usd": 5}
+    rows = tuple(
+        (
+            pair.a,
+            pair.b,
+            pair.metric,
+            interval(pair.difference, digits.get(pair.metric, 3)),
+            str(pair.difference.n),
+            p_value(pair.p),
+            p_value(pair.p_holm),
+            verdict(pair),
+        )
+        for pair in pairs
+    )
+    return Table(title, columns, rows)
+
+
+def _telling(pairs: Sequence[Pair]) -> list[Pair]:
+    """Pairs on metrics other than accuracy, where a difference is shown."""
+    return [pair for pair in pairs if pair.family == "secondary" and pair.metric != "seconds"]
+
+
+def verdict(pair: Pair) -> str:
+    """`a is better than b`, in words."""
+    word = pair.verdict.word
+    if word == "equivalent":
+        return "equivalent"
+    if word == "undecided":
+        return "undecided"
+    return f"a is {word}" + (", within the margin" if pair.verdict.within_margin else "")
+
+
+def interval(value: Interval | None, digits: int) -> str:
+    """`0.908 [0.843, 0.948]`; – where nothing is known."""
+    if value is None:
+        return "–"
+    return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+
+
+def p_value(p: float) -> str:
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def counts(found: Mapping[str, int]) -> str:
+    """`finished 109, error_valve 8`, the largest first."""
+    return ", ".join(f"{name} {n}" for name, n in sorted(found.items(), key=lambda item: (-item[1], item[0]))) or "–"
+
+
+# --- text that came from a model, a tool or a file ---
+
+
+def plain(text: str) -> str:
+    """Safe for a terminal: control characters other than line feed and tab are shown as their codes."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+
+
+def to_markdown(title: str, comparison: Comparison) -> str:
+    """Tables and notes for a pull request."""
+    parts = [f"## {_cell(title)}"]
+    for table in tables(comparison):
+        lines = [f"### {table.title}", "", _line(table.columns), _line(["---"] * len(table.columns))]
+        parts.append("\n".join([*lines, *(_line([_cell(cell) for cell in row]) for row in table.rows)]))
+    parts.append("\n".join(f"- {_cell(note)}" for note in notes(comparison)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(text: str) -> str:
+    """Markdown and HTML marks taken literally."""
+    escaped = plain(text).replace("\n", " ").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\|`*_\[\]])", r"\\\1", escaped)
+
+
+def to_csv(comparison: Comparison) -> str:
+    """One line per arm, numbers in columns of their own; a cell that a spreadsheet would run as a formula is quoted with '."""
+    file = io.StringIO()
+    rows = [_flat(arm.to_json()) for arm in comparison.arms]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([_csv_cell(name) for name in columns])
+    for row in rows:
+        writer.writerow([_csv_cell(row.get(name, "")) for name in columns])
+    return file.getvalue()
+
+
+def _flat(value: Mapping[str, object], prefix: str = "") -> dict[str, str]:
+    made: dict[str, str] = {}
+    for name, item in value.items():
+        if isinstance(item, Mapping):
+            made |= _flat(item, f"{prefix}{name}.")
+        else:
+            made[f"{prefix}{name}"] = "" if item is None else str(item)
+    return made
+
+
+def _csv_cell(text: str) -> str:
+    safe = plain(text)
+    return f"'{safe}" if safe.startswith(_FORMULA) and not _NUMBER.match(safe) else safe
