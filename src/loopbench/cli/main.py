@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -258,25 +257,8 @@ def _folder(run: Path, runs: Path | None) -> Path:
 
 def main() -> None:
     """Entry point: a mistake of the user's is one line on stderr and exit code 2."""
-    sys.exit(_guarded(lambda: app(standalone_mode=False)))
-
-
-def _guarded(call: Callable[[], Any]) -> int:
-    import click
-
     try:
-        code = call()
-    except click.exceptions.Exit as leave:
-        return leave.exit_code
-    except click.ClickException as error:
-        error.show()
-        return BAD_INPUT
-    except (click.Abort, KeyboardInterrupt):
-        return INTERRUPTED
-    except BrokenPipeError:  # `loopbench list loops | head`
-        sys.stderr.close()
-        return DONE
+        app()
     except (ValueError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return BAD_INPUT
-    return code if isinstance(code, int) else DONE
+        sys.exit(BAD_INPUT)

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 Kind = Literal["head", "prompt", "reply", "move", "error", "observation", "note", "fault", "end"]
 MOST_CHARS = 1_200
+FEWEST_LINES = 4
+"""Fewer lines in common than this are shown again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +25,14 @@ class Block:
 def blocks(trace: Mapping[str, Any], *, full: bool = False) -> Iterator[Block]:
     """All pieces in order; long texts are cut unless `full`."""
     limit = None if full else MOST_CHARS
+    shown: dict[str, str] = {}
     yield Block("head", f"{trace['arm']}/{trace['task']}/{trace['repeat']}", _cut(str(trace["query"]), limit))
     step = 0
     for event in trace["events"]:
         kind = event.get("event")
         if kind == "ask":
             step += 1
-            yield from _ask(event, step, limit)
+            yield from _ask(event, step, limit, shown)
         elif kind == "tool":
             if event.get("fault"):
                 yield Block("fault", "fault", event["fault"])
@@ -43,7 +46,8 @@ def blocks(trace: Mapping[str, Any], *, full: bool = False) -> Iterator[Block]:
     yield Block("end", f"stop: {trace['stop']}", text + (f"\n{trace['reason']}" if trace.get("reason") else ""))
 
 
-def _ask(event: Mapping[str, Any], step: int, limit: int | None) -> Iterator[Block]:
+def _ask(event: Mapping[str, Any], step: int, limit: int | None, shown: dict[str, str]) -> Iterator[Block]:
+    """`shown`: role and scope → the last message that was shown of them; only what is new in the next is."""
     scope = f" [{event['scope']}]" if event.get("scope") else ""
     if event.get("same"):
         yield Block("prompt", f"{step}. {event['role']}{scope}", f"({event['same']} messages as before)")
@@ -51,7 +55,10 @@ def _ask(event: Mapping[str, Any], step: int, limit: int | None) -> Iterator[Blo
         text = str(message["content"])
         for call in message.get("tool_calls", ()):
             text += f"\n{call['function']['name']} {call['function']['arguments']}"
-        yield Block("prompt", f"{step}. {event['role']}{scope}, {message['role']}", _cut(text, limit))
+        key = f"{event['role']}{scope} {message['role']}"
+        new = text if limit is None else _new_lines(shown.get(key, ""), text)
+        shown[key] = text
+        yield Block("prompt", f"{step}. {event['role']}{scope}, {message['role']}", _cut(new, limit))
     if event.get("fault"):
         yield Block("fault", "fault", event["fault"])
     if "error" in event:
@@ -63,6 +70,20 @@ def _ask(event: Mapping[str, Any], step: int, limit: int | None) -> Iterator[Blo
         yield Block("error", "unreadable", _cut(event["wire_error"], limit))
     elif "move" in event:
         yield Block("move", str(event["move"]["move"]), _move(event["move"]))
+
+
+def _new_lines(before: str, now: str) -> str:
+    """A message without the lines at its start and end that the last one had too."""
+    old, new = before.split("\n"), now.split("\n")
+    shortest = min(len(old), len(new))
+    head = next((i for i in range(shortest) if old[i] != new[i]), shortest)
+    tail = next((i for i in range(shortest - head) if old[-1 - i] != new[-1 - i]), shortest - head)
+    if head + tail < FEWEST_LINES:
+        return now
+    middle = "\n".join(new[head : len(new) - tail])
+    above = f"… {head} lines as before …\n" if head else ""
+    below = f"\n… {tail} lines as before …" if tail else ""
+    return f"{above}{middle}{below}"
 
 
 def _move(move: Mapping[str, Any]) -> str:

@@ -139,7 +139,7 @@ def decide(view: View, ask: Ask) -> Decision:
         if call.name not in view.tools and call.name not in view.text:
             return Decision(planned.id, (Text(f"I would need a tool to {planned.goal}"), *answer(view, ask).options))
         calls.append(call)
-    return Decision(ready[0].id, (Act(f"Next: {ready[0].goal}.", tuple(calls)), Act("", tuple(calls))))
+    return Decision(ready[0].id, (Act(f"Next: {ready[0].goal.rstrip('.')}.", tuple(calls)), Act("", tuple(calls))))
 
 
 def _chosen(planned: PlannedCall, view: View, ask: Ask) -> ToolCall | None:
