@@ -226,7 +226,7 @@ def _field_text(name: str, value: Any, annotation: Any) -> str:
         return value
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False).translate(_LINE_BREAKS)
-        same = parse_value(text, annotation) == value
+        same = _read_value(text, annotation) == value
     except (TypeError, ValueError, RecursionError) as error:
         raise Inexpressible(f"{name}: {error}") from None
     if not same:

@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import BufferedRandom
 from pathlib import Path
 from types import TracebackType
@@ -142,11 +142,11 @@ class Journal:
         offset = self._traces.seek(0, os.SEEK_END)
         lines = []
         for item in self._pending:
-            record = item.record
+            line = item.record.to_json()
             if item.trace:
-                record = replace(record, trace_at=(offset, len(item.trace)))
+                line["trace_at"] = [offset, len(item.trace)]
                 offset += len(item.trace)
-            lines.append(_ENCODER.encode(record.to_json()).encode("ascii") + b"\n")
+            lines.append(_ENCODER.encode(line).encode("ascii") + b"\n")
         _write(self._traces, b"".join(item.trace for item in self._pending))
         self._trials.seek(0, os.SEEK_END)
         _write(self._trials, b"".join(lines))

@@ -209,9 +209,10 @@ def mean_equivalence(d: ArrayLike, margin: float, clusters: Clusters = None) -> 
     """
     values = _array(d)
     units, value = _units(values, clusters), float(values.mean())
-    if np.ptp(units) <= _NO_SPREAD * np.max(np.abs(units)):
+    error = _error(units)
+    if error <= _NO_SPREAD * max(margin, float(np.abs(units).max())):
         return 0.5 ** len(units) if abs(value) <= margin else 1.0
-    return float(stats.t.sf((margin - abs(value)) / _error(units), len(units) - 1))
+    return float(stats.t.sf((margin - abs(value)) / error, len(units) - 1))
 
 
 def mcnemar_exact(only_a: int, only_b: int) -> float:

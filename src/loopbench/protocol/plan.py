@@ -79,11 +79,17 @@ def refs(value: Any) -> Iterator[Ref]:
             yield from refs(item)
 
 
+_LITERALS = frozenset({int, float, str, bool, type(None)})
+
+
 def resolve(value: Any, results: Mapping[str, Any]) -> Any:
     """Put results in the place of references. Raises KeyError, IndexError or TypeError where one cannot be had."""
-    if isinstance(value, Ref):
+    kind = type(value)
+    if kind in _LITERALS:
+        return value
+    if kind is Ref:
         return value.of(results[value.call])
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
         return {key: resolve(item, results) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [resolve(item, results) for item in value]

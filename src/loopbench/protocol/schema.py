@@ -32,6 +32,8 @@ class Arguments:
     """Fields are named `p0`, `p1`, …, with the parameter's name as alias: a parameter may be called `schema` or `_x`."""
     parameters: tuple[inspect.Parameter, ...]
     json_schema: Mapping[str, Any]
+    by_name: bool
+    """Every argument is passed by name: no positional-only ones, no `*args`."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], tool: str) -> Arguments:
@@ -60,7 +62,8 @@ class Arguments:
             raise TypeError(f"tool {tool!r}: an argument's type has no JSON schema ({reason})") from error
         schema.pop("title", None)
         schema.setdefault("properties", {})
-        return cls(tool, model, parameters, schema)
+        by_name = all(p.kind not in (_POSITIONAL_ONLY, _VAR_POSITIONAL) for p in parameters)
+        return cls(tool, model, parameters, schema, by_name)
 
     def bind(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Check and convert; gives what to call the function with.
@@ -77,11 +80,13 @@ class Arguments:
             for index, parameter in enumerate(self.parameters)
             if f"p{index}" in given
         }
-        return self._spread(values | (checked.__pydantic_extra__ or {}))
+        if checked.__pydantic_extra__:
+            values |= checked.__pydantic_extra__
+        return ((), values) if self.by_name else self._spread(values)
 
     def bind_unchecked(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as they are, positional ones put in their place."""
-        return self._spread(dict(arguments))
+        return ((), dict(arguments)) if self.by_name else self._spread(dict(arguments))
 
     def _spread(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional arguments where the signature wants them: positional-only ones, and all before a filled `*args`."""
