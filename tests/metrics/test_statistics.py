@@ -365,6 +365,14 @@ def test_equivalence_of_differences_that_do_not_vary_needs_five_tasks():
     assert mean_equivalence([0.2] * 50, 0.1) == 1.0
     assert mean_equivalence([0.0] * 5, 0.0) == 0.03125
     assert mean_equivalence([1e-9], 0.1) == 0.5
+    assert mean_equivalence([1e-9, 2e-9, 3e-9], 0.1) == 0.125
+
+
+def test_mean_equivalence_by_hand():
+    """d = 0..9 x 0.1, x̄ = .45, SE = .0957427: t = (1 - .45)/SE = 5.74456 with 9 degrees of freedom."""
+    d = [x / 10 for x in range(10)]
+    assert mean_equivalence(d, 1.0) == 0.5**10
+    assert mean_equivalence(d, 0.6) == pytest.approx(float(stats.t.sf(0.15 / 0.0957427, 9)), abs=1e-6)
 
 
 @given(p=st.lists(st.floats(0, 1), min_size=1, max_size=10), data=st.data())

@@ -205,14 +205,14 @@ def score_equivalence(d: ArrayLike, margin: float, clusters: Clusters = None) ->
 def mean_equivalence(d: ArrayLike, margin: float, clusters: Clusters = None) -> float:
     """p of two one-sided t tests (Schuirmann 1987) that a mean difference lies within ±margin.
 
-    Where all n units differ by the same amount t says nothing; then the sign test's 2⁻ⁿ stands if that amount is within the margin.
+    Never under 2⁻ⁿ, the sign test's smallest p for n units: a few that happen to agree would make t all too sure.
     """
     values = _array(d)
     units, value = _units(values, clusters), float(values.mean())
-    error = _error(units)
+    error, smallest = _error(units), 0.5 ** len(units)
     if error <= _NO_SPREAD * max(margin, float(np.abs(units).max())):
-        return 0.5 ** len(units) if abs(value) <= margin else 1.0
-    return float(stats.t.sf((margin - abs(value)) / error, len(units) - 1))
+        return smallest if abs(value) <= margin else 1.0
+    return max(float(stats.t.sf((margin - abs(value)) / error, len(units) - 1)), smallest)
 
 
 def mcnemar_exact(only_a: int, only_b: int) -> float:

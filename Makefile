@@ -1,0 +1,51 @@
+# Set-up and the two main jobs. `make compare` and `make test` work in a fresh clone with python3.11 and make only.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+READY_DEV := $(VENV)/.ready-dev
+
+.PHONY: help compare test test-slow lint types fast bench clean
+
+help:
+	@echo "make compare    compare two loops on built-in tasks under two fault profiles"
+	@echo "make test       lint, types, tests"
+	@echo "make test-slow  the simulations that take minutes"
+	@echo "make bench      speed beside a hand-written loop and dspy.ReAct"
+	@echo "make clean      remove the environment and what runs left behind"
+
+compare: $(READY)
+	$(BIN)/loopbench compare --loop bare --loop react_extract --profile flaky-format --profile flaky-tools
+
+test: lint types fast
+
+lint: $(READY_DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY_DEV)
+	$(BIN)/mypy
+
+fast: $(READY_DEV)
+	$(BIN)/pytest -n auto -q
+
+test-slow: $(READY_DEV)
+	$(BIN)/pytest -n auto -q -m slow
+
+bench: $(READY)
+	$(BIN)/python benchmarks/run.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(READY): pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(READY_DEV): pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $(READY) $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis runs build src/*.egg-info

@@ -1,0 +1,65 @@
+"""The limit: the plainest asyncio loop that could do the job, with one line of JSON kept per trial.
+
+python benchmarks/hand.py TRIALS LATENCY_MS IN_FLIGHT
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from typing import Any
+
+from measure import measured
+from sums import add, expected, multiply, numbers, question
+
+TOOLS = {"add": add, "multiply": multiply}
+
+
+def scripted(i: int, messages: list[dict[str, str]]) -> str:
+    """The model: the next sum, read off the results so far."""
+    results = [int(m["content"]) for m in messages if m["role"] == "tool"]
+    a, b, c, d = numbers(i)
+    if len(results) == 3:
+        return json.dumps({"final_answer": results[-1]})
+    tool, arguments = (
+        ("add", {"a": a, "b": b}),
+        ("multiply", {"a": results[0] if results else 0, "b": c}),
+        ("add", {"a": results[-1] if results else 0, "b": d}),
+    )[len(results)]
+    return json.dumps({"tool_name": tool, "arguments": arguments})
+
+
+async def solve(i: int, latency_s: float) -> tuple[int, list[dict[str, str]]]:
+    messages = [{"role": "user", "content": question(i)}]
+    while True:
+        if latency_s:
+            await asyncio.sleep(latency_s)
+        reply = scripted(i, messages)
+        messages.append({"role": "assistant", "content": reply})
+        data = json.loads(reply)
+        if "final_answer" in data:
+            return data["final_answer"], messages
+        messages.append({"role": "tool", "content": str(TOOLS[data["tool_name"]](**data["arguments"]))})
+
+
+async def run(trials: int, latency_s: float, in_flight: int) -> int:
+    todo: Any = iter(range(trials))
+    right = 0
+
+    async def worker() -> None:
+        nonlocal right
+        for i in todo:
+            answer, messages = await solve(i, latency_s)
+            right += answer == expected(i)
+            log.write(json.dumps({"task": i, "answer": answer, "messages": messages}) + "\n")
+
+    with tempfile.TemporaryFile("w") as log:
+        await asyncio.gather(*(worker() for _ in range(in_flight)))
+    return right
+
+
+if __name__ == "__main__":
+    n, latency_ms, flights = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+    measured("hand-written", n, 4, latency_ms, flights, lambda: asyncio.run(run(n, latency_ms / 1000, flights)))

@@ -1,0 +1,49 @@
+"""A loop of ours with everything recorded: schedule, metering, trace, journal on disk.
+
+python benchmarks/ours.py LOOP TRIALS LATENCY_MS IN_FLIGHT
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from measure import measured
+
+from loopbench.experiments.compare import Experiment, prepare, results, run
+from loopbench.experiments.config import CompareConfig
+from loopbench.metrics.record import Record
+
+CALLS = {"bare": 4, "react_extract": 5}
+
+
+class Quiet:
+    """No progress."""
+
+    def finished(self, record: Record) -> None:
+        pass
+
+
+def right(experiment: Experiment) -> int:
+    run(experiment, Quiet())
+    return sum(record.accuracy == 1 for record in results(experiment.folder).records)
+
+
+if __name__ == "__main__":
+    loop, n, latency_ms, flights = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+    with tempfile.TemporaryDirectory() as folder:
+        profile = Path(folder) / "slow.toml"
+        profile.write_text(f'name = "slow"\nlatency_s = {latency_ms / 1000}\n')
+        ready = prepare(
+            CompareConfig(
+                loops=(loop,),
+                suite=f"sums:load(size={n})",
+                profiles=(str(profile),),
+                concurrency=flights,
+                real_time=True,
+                mlflow=False,
+                runs=Path(folder) / "runs",
+            )
+        )
+        measured(loop, n, CALLS[loop], latency_ms, flights, lambda: right(ready))
