@@ -140,6 +140,17 @@ def test_a_difference_may_be_significant_and_not_matter():
     assert (strict.verdict.word, strict.verdict.within_margin) == ("better", False)
 
 
+def test_alpha_sets_intervals_and_verdicts():
+    records = [*outcomes("a", [1.0] * 10), *outcomes("b", [0.0] * 6 + [1.0] * 4)]
+    strict, lax = (compare(records, [arm("a"), arm("b")], alpha=alpha) for alpha in (0.01, 0.05))
+    assert (pair(strict).verdict.word, pair(lax).verdict.word) == ("undecided", "better")
+    assert pair(strict).difference.low < pair(lax).difference.low
+    for wide, narrow in zip(strict.arms, lax.arms, strict=True):
+        assert wide.summary.accuracy is not None
+        assert narrow.summary.accuracy is not None
+        assert wide.summary.accuracy.low < narrow.summary.accuracy.low
+
+
 def test_each_metric_is_a_family_of_its_own():
     names = ["a", "b", "c"]
     records = [item for place, name in enumerate(names) for item in outcomes(name, [1.0] * 9 + [0.0] * place, steps=place)]

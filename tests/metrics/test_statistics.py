@@ -169,6 +169,13 @@ def test_effective_size_by_hand():
     assert (interval.low, interval.high) == pytest.approx(wilson(3, 6))
 
 
+def test_few_templates_shrink_the_effective_size_by_hand():
+    """Template means 0, .5, .5, 1 of two tasks each: n_eff = 6 as above, x (z/t)² with 3 degrees of freedom."""
+    interval = accuracy_interval([[0], [0], [0], [1], [1], [0], [1], [1]], list("aabbccdd"))
+    effective = 6 * (1.959964 / 3.182446) ** 2
+    assert (interval.low, interval.high) == pytest.approx(wilson(effective / 2, effective), abs=1e-6)
+
+
 def test_effective_size_is_at_most_all_trials():
     """Repeats that balance out in every task but one look more certain than all trials together could be."""
     interval = accuracy_interval([[0, 1]] * 30 + [[0, 0]])

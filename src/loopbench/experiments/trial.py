@@ -232,7 +232,10 @@ class _Run:
         task = self.trial.task
         try:
             judgement = Judgement(task, answer, self.outcome.stop.value, self.environment.state())
-            return scorer_named(task.scorer)(judgement), ""
+            score = scorer_named(task.scorer)(judgement)
+            if not 0 <= score <= 1:  # NaN too
+                raise ValueError(f"gave {score!r}, which is not in [0, 1]")
+            return score, ""
         except Exception as error:  # our bug or the suite's, never the loop's: the trial is errored, not wrong
             return 0.0, f"scorer {task.scorer}: {type(error).__name__}: {error}"
 
