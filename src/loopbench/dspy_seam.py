@@ -9,23 +9,29 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 
 # Read by LiteLLM and DSPy when they are first imported: no price table fetched from the network, no cache on disk.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
+import copy
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, cast
 
 import dspy
 from dspy import lm15
 from dspy.adapters.chat_adapter import field_header_pattern
 from dspy.adapters.utils import parse_value
+from dspy.clients.capabilities import resolve
+from dspy.clients.costs import estimate_cost
+from dspy.clients.model_metadata import model_info
 from dspy.utils.exceptions import (
     AdapterParseError,
     ContextWindowExceededError,
@@ -37,6 +43,7 @@ from dspy.utils.exceptions import (
     LMRateLimitError,
     LMTimeoutError,
     LMTransportError,
+    LMUnsupportedFeatureError,
 )
 
 from loopbench.protocol import (
@@ -54,12 +61,15 @@ from loopbench.protocol import (
     Reply,
     Request,
     Role,
+    Sampling,
+    ToolSpec,
     Usage,
     WireError,
     run_sync,
 )
 from loopbench.protocol.chat import FinishReason
 from loopbench.protocol.model import ProviderTrouble
+from loopbench.protocol.redact import redact
 
 logger = logging.getLogger("loopbench.dspy")
 
@@ -73,7 +83,8 @@ _LINE_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
     """DSPy's ChatAdapter byte for byte, with what does not change from call to call rendered once.
 
-    A reply that does not parse is an error, never a second call in another format.
+    A reply that does not parse is an error, never a second call in another format. Two things differ: a value nested too deep to
+    be read is such an error too, and the markers of DSPy's custom types stay text, wherever an input got them from.
     """
 
     def __init__(self) -> None:
@@ -98,7 +109,9 @@ class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
 
     def format(self, signature: Any, demos: Sequence[Fields], inputs: Fields) -> list[Fields]:
         user = self.format_user_message_content(signature, inputs, main_request=True)
-        return [*self.prefix(signature, demos), {"role": "user", "content": user}]
+        messages = [*self.prefix(signature, demos), {"role": "user", "content": user}]
+        _debug("prompt", "\n\n".join(message["content"] for message in messages))
+        return messages
 
     def prefix(self, signature: Any, demos: Sequence[Fields]) -> list[Fields]:
         """The messages before the current input: system and demonstrations."""
@@ -106,10 +119,16 @@ class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
         return [system, *self.format_demos(signature, demos)] if demos else [system]
 
     def parse(self, signature: Any, completion: str) -> Fields:
-        fields = _read_sections(signature, completion)
-        if fields is not None:
-            return fields
-        return cast(Fields, super().parse(signature, completion))  # raises AdapterParseError with DSPy's words
+        _debug("reply", completion)
+        return self.read(signature, completion)
+
+    def read(self, signature: Any, completion: str) -> Fields:
+        """The output fields of a completion. Raises AdapterParseError with DSPy's words."""
+        try:
+            fields = _read_sections(signature, completion)
+            return cast(Fields, super().parse(signature, completion)) if fields is None else fields
+        except (RecursionError, MemoryError) as error:  # json's limit, and that of Python's own parser
+            raise AdapterParseError("ChatAdapter", signature, completion, "A value is nested too deep to be read.") from error
 
 
 def _read_sections(signature: Any, completion: str) -> Fields | None:
@@ -125,7 +144,7 @@ def _read_sections(signature: Any, completion: str) -> Fields | None:
         if name in outputs and name not in found:
             found[name] = "\n".join(lines).strip()
         name = header.group(1)
-        rest = line.strip()[header.end() :].strip()
+        rest = line[header.end() :].strip()  # of the line as it is, as DSPy has it
         lines = [rest] if rest else []
     if len(found) != len(outputs):
         return None
@@ -208,7 +227,7 @@ class SignatureCodec(ABC):
 
     def parse(self, reply: Reply) -> Move:
         try:
-            return self.move(FORMAT.parse(self.signature, reply.text))
+            return self.move(FORMAT.read(self.signature, reply.text))
         except AdapterParseError as error:
             raise WireError(_complaint(error, self.signature)) from None
 
@@ -238,14 +257,24 @@ def _is_header(line: str) -> bool:
     return field_header_pattern.match(line.strip()) is not None
 
 
+_BAD_FIELD = re.compile(r"Failed to parse field (\w+) with value (.*) from the LM response\. Error message: ", re.DOTALL)
+_EMPTY_REPLY = "The LM returned an empty"
+_SHOWN_CHARS = 200
+_KINDS = {dict[str, Any]: "a JSON object", list[Any]: "a JSON array", float: "a number", int: "an integer", bool: "True or False"}
+
+
 def _complaint(error: AdapterParseError, signature: Any) -> str:
-    wanted = list(_outputs(signature))
-    if isinstance(error.parsed_result, dict):
-        missing = [name for name in wanted if name not in error.parsed_result]
-        headers = ", ".join(f"[[ ## {name} ## ]]" for name in wanted)
-        return f"The reply lacks {', '.join(missing)}. It must have the sections {headers}"
-    reason = str(error).strip().splitlines()
-    return next((line for line in reason if line.startswith("Failed to parse")), reason[0] if reason else "unreadable")
+    """What was wrong, in words that a model can act on; the same for a reply that came through a predictor."""
+    bad = _BAD_FIELD.match(error.message)
+    if bad is not None:
+        name, value = bad.groups()
+        kind = _KINDS.get(_outputs(signature)[name], "a JSON value")
+        return f"Failed to parse field {name}: it must be {kind}, not: {value[:_SHOWN_CHARS]}"
+    if error.parsed_result is None and not error.message.startswith(_EMPTY_REPLY):
+        return str(error.message).splitlines()[0]
+    missing = [name for name in _outputs(signature) if name not in (error.parsed_result or {})]
+    headers = ", ".join(f"[[ ## {name} ## ]]" for name in _outputs(signature))
+    return f"The reply lacks {', '.join(missing)}. It must have the sections {headers}"
 
 
 # --- asking ---
@@ -304,20 +333,32 @@ async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, 
     return codec.move({name: prediction[name] for name in _outputs(codec.signature)})
 
 
-_PREFIXES: dict[tuple[Any, tuple[int, ...]], tuple[list[Any], tuple[Message, ...]]] = {}
+@dataclass(frozen=True, slots=True)
+class _Prefix:
+    """Messages made of demonstrations."""
+
+    demos: tuple[Any, ...]
+    """Held, so that their ids stay theirs."""
+    shown: list[Fields]
+    """What of them was rendered: a demonstration may be changed in place."""
+    messages: tuple[Message, ...]
+
+
+_PREFIXES: dict[tuple[Any, tuple[int, ...]], _Prefix] = {}
 _MOST_PREFIXES = 256
 
 
 def _prefix(signature: Any, demos: Sequence[Any]) -> tuple[Message, ...]:
     """System message and demonstrations, rendered once per program."""
     key = (signature, tuple(map(id, demos)))
+    shown = [{name: demo[name] for name in signature.fields if name in demo} for demo in demos]
     known = _PREFIXES.get(key)
-    if known is None:
+    if known is None or known.shown != shown:
         if len(_PREFIXES) >= _MOST_PREFIXES:
             _PREFIXES.clear()
-        made = tuple(Message(item["role"], item["content"]) for item in FORMAT.prefix(signature, [dict(d) for d in demos]))
-        known = _PREFIXES[key] = (list(demos), made)  # the demos are held, so that their ids stay theirs
-    return known[1]
+        messages = tuple(Message(item["role"], item["content"]) for item in FORMAT.prefix(signature, shown))
+        known = _PREFIXES[key] = _Prefix(tuple(demos), copy.deepcopy(shown), messages)
+    return known.messages
 
 
 def _debug(what: str, text: str) -> None:
@@ -334,6 +375,15 @@ def _debug(what: str, text: str) -> None:
 
 
 # --- a Model as a dspy.LM ---
+
+_LM15_FINISH: dict[FinishReason, str] = {
+    "stop": "stop",
+    "tool_calls": "tool_call",
+    "length": "length",
+    "content_filter": "content_filter",
+    "other": "error",
+}
+_FINISH: dict[str, FinishReason] = {theirs: ours for ours, theirs in _LM15_FINISH.items()}
 
 
 def lm_of(model: Model) -> Any:
@@ -370,16 +420,31 @@ class _Engine(_AsyncEngine):
 
 
 def _request_of(request: Any) -> Request:
-    asked = _ASKED.get()
     messages = []
     if request.system:
         system = request.system if isinstance(request.system, str) else "\n".join(part.text for part in request.system)
         messages.append(Message("system", system))
     for message in request.messages:
         messages.extend(_messages_of(message))
-    if asked is None:
-        return Request(tuple(messages))
-    return Request(tuple(messages), role=asked.codec.role, scope=asked.scope, codec=asked.codec)
+    tools = tuple(ToolSpec(tool.name, tool.description or "", tool.parameters) for tool in request.tools)
+    config = request.config
+    sampling = Sampling(config.temperature, config.max_tokens, config.top_p, config.seed, tuple(config.stop))
+    made = Request(tuple(messages), tools, _choice_of(config.tool_choice), _schema_of(config.response_format), sampling)
+    asked = _ASKED.get()
+    return made if asked is None else replace(made, role=asked.codec.role, scope=asked.scope, codec=asked.codec)
+
+
+def _choice_of(choice: Any) -> str | None:
+    if choice is None:
+        return None
+    return str(choice.allowed[0] if len(choice.allowed) == 1 else choice.mode)
+
+
+def _schema_of(response_format: Any) -> Mapping[str, Any] | None:
+    """OpenAI's form has the schema one level deeper than lm15's; a format without one is none."""
+    asked = response_format or {}
+    schema: Mapping[str, Any] | None = asked.get("json_schema", asked).get("schema")
+    return schema
 
 
 def _messages_of(message: Any) -> list[Message]:
@@ -395,13 +460,15 @@ def _messages_of(message: Any) -> list[Message]:
 def _response_of(reply: Reply, model: str) -> Any:
     parts: list[Any] = [lm15.TextPart(reply.text)]
     parts += [lm15.ToolCallPart(id=call.id, name=call.name, input=_object(call.arguments)) for call in reply.calls]
-    usage = reply.usage or Usage()
+    usage = reply.usage
     return lm15.Response(
         id=None,
         model=model,
         message=lm15.Message.assistant(parts),
-        finish_reason="tool_call" if reply.calls else "stop",
-        usage=lm15.Usage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens),
+        finish_reason="tool_call" if reply.calls else _LM15_FINISH[reply.finish_reason],
+        usage=lm15.Usage()
+        if usage is None
+        else lm15.Usage(usage.input_tokens, usage.output_tokens, cache_read_tokens=usage.cached_tokens),
     )
 
 
@@ -409,6 +476,8 @@ def _object(text: str) -> dict[str, Any]:
     """Raw arguments as lm15 wants them: an object; text that is none stays readable under a key of its own."""
     try:
         value = json.loads(text or "{}")
+        if "\\u" in text:  # an escape may stand for what no provider takes
+            value = json.loads(_sendable(json.dumps(value, ensure_ascii=False)))
     except ValueError:
         return {"_unparsed": text}
     return value if isinstance(value, dict) else {"_unparsed": text}
@@ -428,17 +497,22 @@ class DspyModel:
             response_schema=bool(lm.supports_response_schema),
             streaming=False,
         )
+        self._priced = _priced(lm)
 
     @property
     def name(self) -> str:
         return str(self.lm.model)
 
     async def complete(self, request: Request) -> Reply:
+        """Raises ProviderError and ContextOverflow, without their causes: those may hold a key."""
         try:
-            response = await self.lm.acall(_lm15_request(request, self.lm.model))
+            with dspy.context(disable_history=True):
+                response = await self.lm.acall(_lm15_request(request, self.lm.model))
         except LMError as error:
-            raise model_error(error) from error
-        return _reply_of(response)
+            raise model_error(error) from None
+        except (TypeError, ValueError) as error:  # what lm15 refuses to send: a call without a name, a tool that is not offered
+            raise ProviderError(f"not sent: {redact(str(error))}", "bad_request") from None
+        return _reply_of(response, _cost_usd(response, self._priced))
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """The whole reply as one chunk: `capabilities.streaming` is False."""
@@ -450,9 +524,29 @@ class DspyModel:
         await self.lm.aclose()
 
 
+def _priced(lm: Any) -> Any:
+    """Where DSPy's price list (LiteLLM's, shipped with DSPy and read offline) has the model; None where it has not."""
+    if not isinstance(lm.engine, str):
+        return None  # an engine of one's own
+    try:
+        route = resolve(lm)
+    except lm15.LM15Error:  # a provider that DSPy leaves to LiteLLM
+        return None
+    return route if "input_cost_per_token" in model_info(route.provider, route.model) else None
+
+
+def _cost_usd(response: Any, route: Any) -> float | None:
+    if route is None:
+        return None
+    cost, _ = estimate_cost(response, provider=route.provider, requested_model=route.model)
+    return None if cost is None else float(cost)
+
+
 def _lm15_request(request: Request, model: str) -> Any:
-    system = "\n\n".join(message.content for message in request.messages if message.role == "system")
-    messages = [_lm15_message(message) for message in request.messages if message.role != "system"]
+    first = next((i for i, message in enumerate(request.messages) if message.role != "system"), len(request.messages))
+    system = "\n\n".join(message.content for message in request.messages[:first])
+    runs = groupby(request.messages[first:], lambda message: message.role == "tool")
+    messages = [made for from_tools, run in runs for made in ([_tool_results(run)] if from_tools else map(_lm15_message, run))]
     sampling = request.sampling
     choice = None
     if request.tool_choice in ("auto", "required", "none"):
@@ -467,49 +561,71 @@ def _lm15_request(request: Request, model: str) -> Any:
         seed=sampling.seed,
         stop=sampling.stop,
         tool_choice=choice,
-        response_format=None if schema is None else _response_format(schema),
+        response_format=None if schema is None else {"type": "json_schema", "name": "answer", "schema": dict(schema)},
     )
     tools = tuple(
         lm15.FunctionTool(name=tool.name, description=tool.description, parameters=dict(tool.parameters)) for tool in request.tools
     )
-    return lm15.Request(model=model, messages=tuple(messages), system=system or None, tools=tools, config=config)
+    return lm15.Request(model=model, messages=tuple(messages), system=_sendable(system) or None, tools=tools, config=config)
 
 
-def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}
+def _tool_results(messages: Iterable[Message]) -> Any:
+    """Results that stand together as one message: Gemini wants those of one turn so."""
+    parts = [lm15.ToolResultPart(id=m.call_id, content=(lm15.TextPart(_sendable(m.content)),)) for m in messages]
+    return lm15.Message(role="tool", parts=tuple(parts))
 
 
 def _lm15_message(message: Message) -> Any:
-    if message.role == "tool":
-        return lm15.Message(
-            role="tool", parts=(lm15.ToolResultPart(id=message.call_id, content=(lm15.TextPart(message.content),)),)
-        )
+    text = _sendable(message.content)
     if message.role == "user":
-        return lm15.Message.user(message.content)
-    parts: list[Any] = [lm15.TextPart(message.content)] if message.content or not message.calls else []
-    parts += [lm15.ToolCallPart(id=call.id, name=call.name, input=_object(call.arguments)) for call in message.calls]
+        return lm15.Message.user(text)
+    if message.role == "system":
+        return lm15.Message.developer(text)  # lm15 keeps it in its place; a provider without the role sees a marked user message
+    parts: list[Any] = [lm15.TextPart(text)] if text or not message.calls else []
+    parts += [lm15.ToolCallPart(id=call.id, name=call.name, input=_object(_sendable(call.arguments))) for call in message.calls]
     return lm15.Message.assistant(parts)
 
 
-_FINISH: dict[str, FinishReason] = {
-    "stop": "stop",
-    "tool_call": "tool_calls",
-    "length": "length",
-    "content_filter": "content_filter",
-}
+def _sendable(text: str) -> str:
+    """Lone surrogates, which a model or a tool may produce but no provider takes, as question marks."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _reply_of(response: Any) -> Reply:
-    parts = response.message.parts
+def _reply_of(response: Any, cost_usd: float | None) -> Reply:
     usage = response.usage
     return Reply(
-        "".join(part.text for part in parts if part.type == "text"),
-        tuple(NativeCall(part.id, part.name, json.dumps(part.input)) for part in parts if part.type == "tool_call"),
+        "".join(part.text for part in response.message.parts if part.type in ("text", "refusal")),
+        _native_calls(response),
         None
         if usage.input_tokens is None and usage.output_tokens is None
-        else Usage(usage.input_tokens or 0, usage.output_tokens or 0, usage.cache_read_tokens or 0),
-        _FINISH.get(response.finish_reason, "other"),
+        else Usage(usage.input_tokens or 0, usage.output_tokens or 0, usage.cache_read_tokens or 0, cost_usd=cost_usd),
+        _FINISH[response.finish_reason],
     )
+
+
+def _native_calls(response: Any) -> tuple[NativeCall, ...]:
+    """The calls with their arguments as sent: lm15 makes an object of its own of arguments that are none."""
+    parts = [part for part in response.message.parts if part.type == "tool_call"]
+    raw = _raw_arguments(response.provider_data)
+    if len(raw) != len(parts):
+        raw = [None] * len(parts)
+    return tuple(
+        NativeCall(part.id, part.name, text if isinstance(text, str) else json.dumps(part.input))
+        for part, text in zip(parts, raw, strict=True)
+    )
+
+
+def _raw_arguments(data: Any) -> list[Any]:
+    """From a body in OpenAI's format; empty for any other."""
+    try:
+        return [call["function"]["arguments"] for call in data["choices"][0]["message"]["tool_calls"]]
+    except (KeyError, IndexError, TypeError):
+        return []
+
+
+# Servers that speak OpenAI's format word it as they like; only OpenAI's own code for it is known to DSPy.
+_OVERFLOW = re.compile(r"context (length|window|size)|prompt is too long|too many (input )?tokens", re.IGNORECASE)
+_ADDED = re.compile(r"\n\n  (?:To fix|credential came from):")
 
 
 def model_error(error: LMError) -> ModelError | BudgetExceeded:
@@ -519,17 +635,24 @@ def model_error(error: LMError) -> ModelError | BudgetExceeded:
         if isinstance(cause, ModelError | BudgetExceeded):
             return cause
         cause = cause.__cause__
-    if isinstance(error, ContextWindowExceededError):
-        return ContextOverflow(error.message)
+    message = _message_of(error)
+    if isinstance(error, ContextWindowExceededError) or (isinstance(error, LMInvalidRequestError) and _OVERFLOW.search(message)):
+        return ContextOverflow(message)
     kinds: list[tuple[tuple[type[LMError], ...], ProviderTrouble]] = [
         ((LMRateLimitError,), "rate_limit"),
         ((LMTimeoutError,), "timeout"),
         ((LMTransportError,), "connection"),
         ((LMAuthError, LMBillingError, LMConfigurationError), "auth"),
-        ((LMInvalidRequestError,), "bad_request"),
+        ((LMInvalidRequestError, LMUnsupportedFeatureError), "bad_request"),
     ]
     kind: ProviderTrouble = next((kind for types, kind in kinds if isinstance(error, types)), "server")
-    return ProviderError(error.message, kind, status=error.status, retry_after_s=error.retry_after)
+    return ProviderError(message, kind, status=error.status, retry_after_s=error.retry_after)
+
+
+def _message_of(error: LMError) -> str:
+    """The provider's words in one line, without secrets and without what lm15 adds for programmers."""
+    said = _ADDED.split(redact(error.message), maxsplit=1)[0]
+    return " ".join(said.split()) or (f"HTTP {error.status}" if error.status else type(error).__name__)
 
 
 __all__ = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -207,7 +208,7 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
     if interrupted or stopped:
         missing = found.scheduled - len(found.records)
         render.say(f"{'interrupted' if interrupted else stopped}: {missing} trials are left; go on with")
-        render.say(f"  loopbench resume {experiment.folder}")
+        render.say(f"  loopbench resume {shlex.quote(str(experiment.folder))}")
         if not found.records:
             raise typer.Exit(INTERRUPTED)
     _print_results(found, as_json=as_json)
@@ -260,5 +261,7 @@ def main() -> None:
     try:
         app()
     except (ValueError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        from loopbench.experiments.report import plain
+
+        print(f"error: {plain(' '.join(str(error).split()))}", file=sys.stderr)
         sys.exit(BAD_INPUT)

@@ -32,11 +32,7 @@ def say(line: str) -> None:
 def results(found: Results) -> None:
     """The tables of a run, and what to keep in mind."""
     console = out()
-    suite = found.manifest["suite"]
-    repeats = found.manifest["config"]["repeats"]
-    state = "" if found.is_complete else f", incomplete: {len(found.records)} of {found.scheduled} trials"
-    title = f"{suite['name']} {suite['version']}: {suite['tasks']} tasks × {repeats}, seed {found.manifest['seed']}{state}"
-    console.print(Text(plain(title), style="bold"))
+    console.print(Text(plain(found.title), style="bold"))
     for table in tables(found.comparison):
         drawn = Table(title=table.title, title_justify="left", box=SIMPLE, pad_edge=False)
         for index, column in enumerate(table.columns):

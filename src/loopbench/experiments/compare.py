@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import platform
+import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.comparison import ArmInfo, Comparison, compare
 from loopbench.metrics.record import RECORD_VERSION, Record, records_digest
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.profiles import PROFILES_VERSION
-from loopbench.protocol import Model
+from loopbench.protocol import render_value
 
 from .config import BudgetConfig, CompareConfig, config_from
 from .journal import Journal, RunError, read_manifest, read_records, write_manifest
 from .registry import code_digest, make_suite, parse_spec
 from .runner import Progress, run_trials
 from .schedule import Arm, Trial, make_arms, schedule
-from .trial import Setting
+from .trial import Setting, json_safe
+
+if TYPE_CHECKING:
+    from loopbench.models.real import RealModel
 
 MOST_ATTEMPTS = 3
 """How often a trial that infrastructure made fail is tried in all, over resumes."""
@@ -43,6 +48,8 @@ class Experiment:
     tasks: tuple[Task, ...]
     arms: tuple[Arm, ...]
     manifest: Mapping[str, Any]
+    models: Mapping[str, RealModel] = field(default_factory=dict)
+    """Real models by name."""
     finished: tuple[Record, ...] = ()
     """Of an earlier sitting."""
 
@@ -67,10 +74,11 @@ class Experiment:
 def prepare(config: CompareConfig) -> Experiment:
     """Look everything up and make the run directory. Raises ValueError for bad input; then nothing was made."""
     suite, tasks, arms = _look_up(config)
+    models = _open_models(config)
     manifest = _manifest(config, suite, tasks, arms)
     folder = _new_folder(config.runs, suite.name)
     write_manifest(folder, manifest)
-    return Experiment(folder, config, suite, tasks, arms, manifest)
+    return Experiment(folder, config, suite, tasks, arms, manifest, models)
 
 
 def reopen(folder: Path, *, mlflow: bool | None = None) -> Experiment:
@@ -86,7 +94,7 @@ def reopen(folder: Path, *, mlflow: bool | None = None) -> Experiment:
     for what in ("versions", "suite", "profiles", "arms"):
         if now[what] != manifest.get(what):
             raise RunError(f"{folder}: {what} changed since this run began; start a new run (nothing was written)")
-    return Experiment(folder, config, suite, tasks, arms, manifest, tuple(read_records(folder)))
+    return Experiment(folder, config, suite, tasks, arms, manifest, _open_models(config), tuple(read_records(folder)))
 
 
 def _look_up(config: CompareConfig) -> tuple[Suite, tuple[Task, ...], tuple[Arm, ...]]:
@@ -112,10 +120,10 @@ def _manifest(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: 
             {
                 "arm": arm.name,
                 "loop": arm.spec.name,
-                "options": dict(arm.spec.options),
+                "options": {name: json_safe(value) for name, value in arm.spec.options.items()},
                 "model": arm.model,
                 "profile": arm.profile.name,
-                "configuration": repr(arm.loop),
+                "configuration": _configuration(arm.loop),
                 "code": code_digest(arm.loop),
             }
             for arm in arms
@@ -124,6 +132,18 @@ def _manifest(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: 
         "python": platform.python_version(),
         "platform": platform.platform(terse=True),
     }
+
+
+def _configuration(loop: object) -> str:
+    """All that a loop is set to, the same in every process: sets sorted, no memory addresses."""
+    if not dataclasses.is_dataclass(loop):
+        return render_value(loop)
+    fields = [f"{item.name}={_literal(getattr(loop, item.name))}" for item in dataclasses.fields(loop)]
+    return f"{type(loop).__name__}({', '.join(fields)})"
+
+
+def _literal(value: Any) -> str:
+    return repr(value if value is None or isinstance(value, str | int | float) else render_value(value))
 
 
 def _version(package: str) -> str | None:
@@ -135,7 +155,8 @@ def _version(package: str) -> str | None:
 
 def _new_folder(runs: Path, suite: str) -> Path:
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    folder = runs / f"{stamp}-{suite}-{secrets.token_hex(2)}"
+    label = re.sub(r"[^A-Za-z0-9._-]+", "-", suite)[:60]
+    folder = runs / f"{stamp}-{label}-{secrets.token_hex(2)}"
     folder.mkdir(parents=True)
     return folder
 
@@ -151,28 +172,31 @@ def run(experiment: Experiment, progress: Progress) -> str:
 async def _run(experiment: Experiment, progress: Progress) -> str:
     config = experiment.config
     async with contextlib.AsyncExitStack() as stack:
-        models = {}
-        for name in config.models:
-            if name != "scripted":
-                models[name] = await _open_model(stack, name, config.base_url)
+        for model in experiment.models.values():
+            stack.push_async_callback(model.aclose)
         setting = Setting(
             experiment.suite,
-            models,
+            experiment.models,
             config.trial_timeout_s,
             _budget(config.trial_budget),
             Meter(_budget(config.budget)),
             config.real_time,
         )
         with Journal(experiment.folder) as journal:
-            return await run_trials(experiment.missing(), setting, journal, progress, config.concurrency)
+            # Read again under the lock: another process may have gone on with this run in the meantime.
+            current = replace(experiment, finished=tuple(read_records(experiment.folder)))
+            return await run_trials(current.missing(), setting, journal, progress, config.concurrency)
 
 
-async def _open_model(stack: contextlib.AsyncExitStack, name: str, base_url: str | None) -> Model:
+def _open_models(config: CompareConfig) -> dict[str, RealModel]:
+    """Opens no connection. Raises ValueError for a name that leads nowhere, or a missing key."""
+    real = [name for name in config.models if name != "scripted"]
+    if not real:
+        return {}
     from loopbench.models.real import open_model  # DSPy takes a second to import: only where a real model is asked for
 
-    model = open_model(name, base_url)
-    stack.push_async_callback(model.aclose)
-    return model
+    # Half of a trial's time for one reply: so a provider that hangs is told from a loop that takes too long.
+    return {name: open_model(name, config.base_url, patience_s=config.trial_timeout_s / 2) for name in real}
 
 
 def _budget(config: BudgetConfig) -> Budget:
@@ -213,9 +237,16 @@ class Results:
     def is_complete(self) -> bool:
         return len(self.records) >= self.scheduled
 
+    @property
+    def title(self) -> str:
+        """Suite, size, seed, and how much of the run is there, in one line."""
+        suite, repeats = self.manifest["suite"], self.manifest["config"]["repeats"]
+        state = "" if self.is_complete else f", incomplete: {len(self.records)} of {self.scheduled} trials"
+        return f"{suite['name']} {suite['version']}: {suite['tasks']} tasks × {repeats}, seed {self.manifest['seed']}{state}"
+
     def to_json(self) -> dict[str, Any]:
         """The object of `--json`: names stay stable."""
-        return self.comparison.to_json(run=str(self.folder), digest=self.digest, wall_s=self.wall_s) | {
+        return self.comparison.to_json(run=str(self.folder.resolve()), digest=self.digest, wall_s=self.wall_s) | {
             "complete": self.is_complete,
             "scheduled": self.scheduled,
         }
@@ -227,14 +258,16 @@ def results(folder: Path) -> Results:
     records = read_records(folder)
     try:
         arms = [
-            ArmInfo(arm["arm"], arm["loop"], arm["options"], arm["model"], arm["profile"], manifest["suite"]["name"])
+            ArmInfo(arm["arm"], arm["loop"], dict(arm["options"]), arm["model"], arm["profile"], manifest["suite"]["name"])
             for arm in manifest["arms"]
         ]
         config = manifest["config"]
         compared = compare(records, arms, alpha=config["alpha"], margin=config["margin"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{folder}: manifest and records do not fit together: {error}") from None
-    return Results(folder, manifest, tuple(records), compared)
+        found = Results(folder, manifest, tuple(records), compared)
+        found.title  # noqa: B018  a manifest without what the title says is none
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{folder}: manifest and records do not fit together: {error!r}") from None
+    return found
 
 
 def find_record(found: Results, trial: str) -> Record:
@@ -245,13 +278,10 @@ def find_record(found: Results, trial: str) -> Record:
     names = {f"{r.arm}/{r.task}/{r.repeat}": r for r in found.records}
     if trial in names:
         return names[trial]
-    matching = [name for name in names if name in (f"{trial}/0",) or f"/{trial}/" in f"/{name}/"]
+    matching = [name for name in names if f"/{trial}/" in f"/{name}/"]
     if len(matching) == 1:
         return names[matching[0]]
     if not matching:
         raise RunError(f"{found.folder}: no trial {trial!r}; a trial is ARM/TASK/REPEAT, such as {next(iter(names), '(none)')}")
     shown = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
     raise RunError(f"{found.folder}: {trial!r} matches {len(matching)} trials: {shown}")
-
-
-__all__ = ["Experiment", "Results", "find_record", "prepare", "reopen", "results", "run"]

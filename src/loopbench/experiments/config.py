@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from .registry import nearest
 
 Positive = Annotated[int, Field(ge=1)]
+Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
-_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+_USERINFO = re.compile(r"(?<=://)[^/\s]*@")
+MOST_SHOWN = 80
+"""Characters of a bad value that an error shows."""
 
 
 class BudgetConfig(BaseModel):
@@ -23,8 +27,8 @@ class BudgetConfig(BaseModel):
 
     calls: Positive | None = None
     tokens: Positive | None = None
-    dollars: Annotated[float, Field(gt=0)] | None = None
-    seconds: Annotated[float, Field(gt=0)] | None = None
+    dollars: Limit | None = None
+    seconds: Limit | None = None
 
 
 class CompareConfig(BaseModel):
@@ -54,7 +58,7 @@ class CompareConfig(BaseModel):
     """Step limit of every arm, in tool steps; left out: the suite's own."""
     concurrency: Positive = 32
     """Trials in flight at once."""
-    trial_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    trial_timeout_s: Limit = 60.0
     """Seconds of wall time for one trial."""
     real_time: bool = False
     """Sleep through simulated delays instead of only counting them."""
@@ -75,15 +79,18 @@ class CompareConfig(BaseModel):
     experiment: str = "loopbench"
     """MLflow experiment."""
 
+    @field_validator("loops", "profiles", "models")
+    @classmethod
+    def _once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) != len(names):
+            raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice")
+        return names
+
     @model_validator(mode="after")
     def _real_models_have_no_faults(self) -> Self:
         real = [name for name in self.models if name != "scripted"]
         if real and self.profiles != ("clean",):
             raise ValueError(f"fault profiles need the scripted model; {real[0]} runs under 'clean' only")
-        for name in ("loops", "profiles", "models"):
-            values = getattr(self, name)
-            if len(set(values)) != len(values):
-                raise ValueError(f"{name}: {next(v for v in values if values.count(v) > 1)!r} stands twice")
         return self
 
     def public(self) -> dict[str, Any]:
@@ -101,23 +108,36 @@ def load_config(file: Path | None, flags: dict[str, Any]) -> CompareConfig:
     if file is not None:
         try:
             data = tomllib.loads(file.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, a number or nesting beyond what Python reads
             raise ValueError(f"{file}: no valid TOML: {error}") from None
     given = {name: value for name, value in flags.items() if value not in (None, ())}
-    return config_from(data | given, str(file) if file and not set(given) else "configuration")
+    for name in ("budget", "trial_budget"):
+        if name in given and isinstance(data.get(name), dict):
+            given[name] = data[name] | given[name]
+    return config_from(data | given, "command line" if file is None else str(file), flags=tuple(given))
 
 
-def config_from(data: dict[str, Any], source: str) -> CompareConfig:
-    """Raises ValueError in one line that names source and field, with the nearest right name for an unknown one."""
+def config_from(data: dict[str, Any], source: str, *, flags: Collection[str] = ()) -> CompareConfig:
+    """Raises ValueError in one line that names source and field, with the nearest right name for an unknown one.
+
+    `flags`: fields that come from the command line, whatever the source of the others.
+    """
     try:
         return CompareConfig.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = [str(part) for part in first["loc"]]
+        if path and path[0] in flags:
+            source = "command line"
         if first["type"] == "extra_forbidden":
             model = BudgetConfig if len(path) > 1 else CompareConfig
             raise ValueError(f"{source}: unknown field {'.'.join(path)!r}; {nearest(path[-1], model.model_fields)}") from None
         message = first["msg"].removeprefix("Value error, ")
         where = f"{'.'.join(path)}: " if path else ""
-        got = f", got {first['input']!r}" if path else ""
+        got = f", got {_short(first['input'])}" if path else ""
         raise ValueError(f"{source}: {where}{message}{got}") from None
+
+
+def _short(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"

@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from io import BufferedRandom
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -40,7 +40,7 @@ class RunError(ValueError):
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Whole or not at all."""
     scratch = folder / f"{MANIFEST}.part"
-    scratch.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    scratch.write_text(json.dumps(manifest, indent=2, allow_nan=False) + "\n", encoding="ascii")
     with scratch.open("rb") as file:
         os.fsync(file.fileno())
     scratch.replace(folder / MANIFEST)
@@ -53,7 +53,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunError(f"{folder}: no run directory (it has no {MANIFEST})") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path}: {error}") from None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("config"), dict):
         raise RunError(f"{path}: no manifest of a run")
@@ -70,13 +70,15 @@ def read_records(folder: Path) -> list[Record]:
         raw = path.read_bytes()
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
     latest: dict[tuple[str, str, int], Record] = {}
     for number, line in enumerate(raw[: _whole(raw)].splitlines(), 1):
         try:
             record = Record.from_json(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(f"{path}:{number}: no record of a trial: {error}") from None
-        latest[record.key] = record
+            latest[record.key] = record
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+            raise RunError(f"{path}:{number}: no record of a trial: {type(error).__name__}: {error}") from None
     return list(latest.values())
 
 
@@ -89,10 +91,12 @@ def read_trace(folder: Path, record: Record) -> dict[str, Any]:
         with (folder / TRACES).open("rb") as file:
             file.seek(offset)
             trace = json.loads(file.read(length))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise RunError(f"{folder / TRACES}: no trace at {offset}: {error}") from None
     if not isinstance(trace, dict) or not isinstance(trace.get("events"), list):
         raise RunError(f"{folder / TRACES}: no trace at {offset}")
+    if (trace.get("arm"), trace.get("task"), trace.get("repeat")) != record.key:
+        raise RunError(f"{folder / TRACES}: the trace at {offset} is that of another trial")
     return trace
 
 
@@ -120,8 +124,12 @@ class Journal:
         except OSError:
             self._lock.close()
             raise RunError(f"{folder}: another process is writing to this run") from None
-        self._trials = _open_repaired(folder / TRIALS)
-        self._traces = _open_repaired(folder / TRACES)
+        try:
+            self._trials = _open_repaired(folder / TRIALS)
+            self._traces = _open_repaired(folder / TRACES)
+        except OSError:
+            self._lock.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -130,7 +138,7 @@ class Journal:
         self.close()
 
     def append(self, record: Record, trace: bytes) -> None:
-        """Take a finished trial; it is on the disk within 256 trials or, while trials keep ending, one second."""
+        """Take a finished trial; it is on the disk within 256 trials, or with the first one that ends a second later."""
         self._pending.append(_Pending(record, trace))
         if len(self._pending) >= MOST_UNSYNCED or time.monotonic() - self._synced_at >= LONGEST_UNSYNCED_S:
             self.sync()
@@ -147,9 +155,8 @@ class Journal:
                 line["trace_at"] = [offset, len(item.trace)]
                 offset += len(item.trace)
             lines.append(_ENCODER.encode(line).encode("ascii") + b"\n")
-        _write(self._traces, b"".join(item.trace for item in self._pending))
-        self._trials.seek(0, os.SEEK_END)
-        _write(self._trials, b"".join(lines))
+        _append(self._traces, b"".join(item.trace for item in self._pending), self.folder / TRACES)
+        _append(self._trials, b"".join(lines), self.folder / TRIALS)
         self._pending.clear()
         self._synced_at = time.monotonic()
 
@@ -162,10 +169,10 @@ class Journal:
             self._lock.close()
 
 
-def _open_repaired(path: Path) -> BufferedRandom:
+def _open_repaired(path: Path) -> FileIO:
     """Open for appending; a torn last line is cut off."""
     path.touch()
-    file = path.open("r+b")
+    file = path.open("r+b", buffering=0)
     size = file.seek(0, os.SEEK_END)
     for start in _blocks(size):
         file.seek(start)
@@ -184,7 +191,16 @@ def _blocks(size: int) -> Iterator[int]:
     yield from range(max(0, (size - 1) // _BLOCK * _BLOCK), -1, -_BLOCK)
 
 
-def _write(file: BufferedRandom, data: bytes) -> None:
-    file.write(data)
-    file.flush()
-    os.fsync(file.fileno())
+def _append(file: FileIO, data: bytes, path: Path) -> None:
+    """All of it on the disk, or nothing: a line that does not fit leaves no torn half behind. Raises RunError."""
+    start = file.seek(0, os.SEEK_END)
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+        os.fsync(file.fileno())
+    except BaseException as error:
+        file.truncate(start)
+        if isinstance(error, OSError):
+            raise RunError(f"{path}: {error.strerror}; what was written before is whole, and the run can be resumed") from None
+        raise

@@ -9,6 +9,7 @@ import ast
 import difflib
 import importlib
 import inspect
+import json
 import pkgutil
 import re
 import textwrap
@@ -19,13 +20,17 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from loopbench.datasets.task import Suite
 from loopbench.protocol import Loop
+from loopbench.protocol.digest import sha256
 
 _SPEC = re.compile(r"^\s*([A-Za-z_][\w.:-]*)\s*(?:\((.*)\))?\s*$", re.DOTALL)
-_BARE_WORD = re.compile(r"^[A-Za-z_][\w./+-]*$")
+_BARE_WORD = re.compile(r"[A-Za-z_][\w./+-]*")
+_TOML_WORDS = frozenset({"true", "false", "inf", "nan"})
+_TOKEN = re.compile(r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\])*"|\'[^\']*\'|.', re.DOTALL)
+"""A quoted text of TOML, or one character."""
 _PACKAGES = {"loop": ("loopbench.loops", "LOOP"), "suite": ("loopbench.datasets", "SUITE")}
 
 
@@ -62,42 +67,51 @@ def parse_spec(text: str) -> Spec:
 
 def _split(text: str) -> list[str]:
     """At commas outside of quotes and brackets."""
-    parts, depth, quote, current = [], 0, "", ""
-    for char in text:
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
-        elif char in "([{":
-            depth += 1
-        elif char in ")]}":
-            depth -= 1
-        if char == "," and depth == 0 and not quote:
-            parts.append(current)
-            current = ""
-        else:
-            current += char
-    parts.append(current)
-    return [part for part in parts if part.strip()]
+    parts, start, depth = [], 0, 0
+    for token in _TOKEN.finditer(text):
+        depth += (token.group() in "([{") - (token.group() in ")]}")
+        if token.group() == "," and depth == 0:
+            parts.append(text[start : token.start()])
+            start = token.end()
+    return [part for part in (*parts, text[start:]) if part.strip()]
 
 
 def _value(text: str, whole: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        if _BARE_WORD.match(text):
+        made = tomllib.loads(f"value = [{text}]")
+        if made.keys() == {"value"} and len(made["value"]) == 1:
+            return made["value"][0]
+    except (ValueError, RecursionError):  # ValueError: also a number of too many digits
+        if _BARE_WORD.fullmatch(text):
             return text
-        raise ValueError(f"{whole!r}: {text!r} is no TOML value; quote it if it is text") from None
+    raise ValueError(f"{_short(whole)}: {_short(text)} is no TOML value; quote it if it is text")
+
+
+def _short(text: str) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= 200 else f"{shown[:200]}…"
 
 
 def _toml(value: Any) -> str:
+    """A value as TOML; text that reads as itself without quotes stands without."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, str) and _BARE_WORD.match(value):
-        return value
-    if isinstance(value, str | list | dict):
-        return repr(value)
+    if isinstance(value, str):
+        return value if _BARE_WORD.fullmatch(value) and value not in _TOML_WORDS else _quoted(value)
+    if isinstance(value, list):
+        return f"[{', '.join(_strict_toml(item) for item in value)}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_quoted(key)} = {_strict_toml(item)}' for key, item in value.items())}}}"
     return str(value)
+
+
+def _strict_toml(value: Any) -> str:
+    return _quoted(value) if isinstance(value, str) else _toml(value)
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML: JSON's, but DEL has to be escaped too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 # --- options ---
@@ -115,7 +129,7 @@ class Option:
 
 def options_of(target: Callable[..., Any]) -> dict[str, Option]:
     """The options of a loop's class or a suite's loader, with the line of documentation under each field."""
-    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    hints = _type_hints(target)
     docs = _field_docs(target)
     hidden = {name for name, item in getattr(target, "__dataclass_fields__", {}).items() if item.metadata.get("option") is False}
     return {
@@ -123,6 +137,13 @@ def options_of(target: Callable[..., Any]) -> dict[str, Option]:
         for name, parameter in inspect.signature(target).parameters.items()
         if name not in hidden and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     }
+
+
+def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    except (NameError, TypeError):  # annotations that name what only a type checker sees
+        return {}
 
 
 def _field_docs(target: Callable[..., Any]) -> dict[str, str]:
@@ -154,6 +175,8 @@ def checked_options(target: Callable[..., Any], given: Mapping[str, Any], whose:
             made[name] = TypeAdapter(option.type).validate_python(None if value == "none" and _takes_none(option.type) else value)
         except ValidationError as error:
             raise ValueError(f"{whose}: {name}: {error.errors(include_url=False)[0]['msg']}, got {value!r}") from None
+        except PydanticUserError:
+            raise ValueError(f"{whose}: {name}: no text can stand for a {option.type!r}") from None
     return made
 
 
@@ -179,11 +202,11 @@ def builtin_names(kind: str) -> list[str]:
     package, attribute = _PACKAGES[kind]
     path = importlib.import_module(package).__path__
     names = sorted(item.name for item in pkgutil.iter_modules(path) if not item.name.startswith("_"))
-    return [name for name in names if attribute in _source_of(package, name)]
+    return [name for name in names if re.search(rf"^{attribute}\b", _source_of(package, name), re.MULTILINE)]
 
 
 def _source_of(package: str, name: str) -> str:
-    """A module's text, read without importing it: `--help` and `list` stay quick, and nothing runs by being listed."""
+    """A module's text, read without importing it: a name is looked up without loading all that it might have been."""
     for folder in importlib.import_module(package).__path__:
         for file in (Path(folder) / f"{name}.py", Path(folder) / name / "__init__.py"):
             if file.is_file():
@@ -210,11 +233,14 @@ def find(kind: str, name: str) -> Callable[..., Any]:
 def _imported(kind: str, name: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
     try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module_name), attribute)
+        module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise ValueError(f"{kind} {name!r}: no module named {error.name!r} (is it on PYTHONPATH?)") from None
-    except AttributeError:
-        raise ValueError(f"{kind} {name!r}: {module_name} has no {attribute!r}") from None
+    except Exception as error:  # the boundary to the user's own code
+        raise ValueError(f"{kind} {name!r}: importing {module_name} failed: {type(error).__name__}: {error}") from error
+    if not hasattr(module, attribute):
+        raise ValueError(f"{kind} {name!r}: {module_name} has no {attribute!r}")
+    found: Callable[..., Any] = getattr(module, attribute)
     if not callable(found):
         raise ValueError(f"{kind} {name!r} is no class or function")
     return found
@@ -254,7 +280,10 @@ def make_suite(spec: Spec, data: Path | None = None) -> Suite:
     if missing:
         how = "--data FILE" if missing[0] == "data" else f"{spec.name}({missing[0]}=…)"
         raise ValueError(f"suite {spec.name} needs {missing[0]}: give {how}")
-    suite = loader(**options)
+    try:
+        suite = loader(**options)
+    except TypeError as error:
+        raise ValueError(f"suite {spec}: {error}") from None
     if not isinstance(suite, Suite):
         raise ValueError(f"suite {spec.name} gives a {type(suite).__name__}, not a loopbench.datasets.task.Suite")
     return suite
@@ -262,8 +291,6 @@ def make_suite(spec: Spec, data: Path | None = None) -> Suite:
 
 def code_digest(target: object) -> str:
     """sha256 of the source file behind a loop: a run is only ever continued with the code that began it."""
-    from loopbench.protocol.digest import sha256
-
     try:
         source = inspect.getsource(importlib.import_module(type(target).__module__))
     except (OSError, TypeError):

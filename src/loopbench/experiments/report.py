@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from loopbench.metrics.comparison import Arm, Comparison, Pair
 from loopbench.metrics.statistics import Interval
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_NUMBER = re.compile(r"^-?\d+(\.\d+)?$")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""Control characters, marks that turn the writing direction, line separators, half surrogates, invisible tags."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
+"""What a spreadsheet may take for the start of a formula (OWASP, CSV injection)."""
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +170,8 @@ def _line(cells: Sequence[str]) -> str:
 
 def _cell(text: str) -> str:
     """Markdown and HTML marks taken literally."""
-    escaped = plain(text).replace("\n", " ").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\|`*_\[\]])", r"\\\1", escaped)
+    escaped = " ".join(plain(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\|`*_~\[\]])", r"\\\1", escaped)
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -194,4 +198,4 @@ def _flat(value: Mapping[str, object], prefix: str = "") -> dict[str, str]:
 
 def _csv_cell(text: str) -> str:
     safe = plain(text)
-    return f"'{safe}" if safe.startswith(_FORMULA) and not _NUMBER.match(safe) else safe
+    return f"'{safe}" if safe.startswith(_FORMULA) and not _NUMBER.fullmatch(safe) else safe

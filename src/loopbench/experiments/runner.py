@@ -8,7 +8,7 @@ from typing import Protocol
 
 from loopbench.metrics.record import Record
 
-from .journal import Journal
+from .journal import LONGEST_UNSYNCED_S, Journal
 from .schedule import Trial
 from .trial import NotRun, Setting, run_trial
 
@@ -40,11 +40,22 @@ async def run_trials(trials: Iterable[Trial], setting: Setting, journal: Journal
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(worker())
+            syncing = group.create_task(_sync_now_and_then(journal))
+            workers = [group.create_task(worker()) for _ in range(concurrency)]
+            await asyncio.wait(workers)
+            syncing.cancel()
+    except BaseExceptionGroup as several:
+        raise several.exceptions[0] from None  # one failure is told plainly; the others met the same disk
     finally:
         journal.sync()
     return stopped[0] if stopped else ""
+
+
+async def _sync_now_and_then(journal: Journal) -> None:
+    """Where trials are slow, the next one to end may be long in coming: none waits for it."""
+    while True:
+        await asyncio.sleep(LONGEST_UNSYNCED_S)
+        journal.sync()
 
 
 def _until(trials: Iterator[Trial], stopped: list[str]) -> Iterator[Trial]:

@@ -47,7 +47,7 @@ class Recorder(Observer):
         self.usage = Usage()
         self.errors = Counter[str]()
         self.provider_failure: ProviderError | None = None
-        """The last failure of a real provider, if any."""
+        """Of a real provider, where the last request met one."""
         self.tools: Toolbox | None = None
         self._digested: list[Any] = []
         self._shown: dict[str, tuple[Message, ...]] = {}
@@ -84,7 +84,7 @@ class Recorder(Observer):
     # --- what the loop tells ---
 
     def note(self, kind: str, **data: Any) -> None:
-        self.events.append({"event": "note", "kind": kind, **data})
+        self.events.append({**data, "event": "note", "kind": kind})
 
     def chunk(self, chunk: Chunk) -> None:
         """Streams are recorded by their whole replies."""
@@ -93,11 +93,11 @@ class Recorder(Observer):
 
     def digest(self) -> str:
         """sha256 of moves and observations: the run's course, without times and wording of prompts."""
-        return sha256(_ENCODER.encode(self._digested))
+        return sha256(_encoded(self._digested))
 
     def line(self, head: Mapping[str, Any]) -> bytes:
         """The whole trace as one line of JSON."""
-        return (_ENCODER.encode({**head, "events": self.events}) + "\n").encode("ascii")
+        return (_encoded({**head, "events": self.events}) + "\n").encode("ascii")
 
     # --- the parts of an exchange ---
 
@@ -121,6 +121,7 @@ class Recorder(Observer):
         return event
 
     def _replied(self, event: dict[str, Any], request: Request, reply: Reply) -> None:
+        self.provider_failure = None
         usage = reply.usage or Usage()
         self.usage += usage
         self.steps += request.role in STEP_ROLES
@@ -181,4 +182,19 @@ def move_to_json(move: Move) -> dict[str, Any]:
     return {"move": type(move).__name__.lower(), **dataclasses.asdict(move)}
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=True, sort_keys=False, separators=(",", ":"), default=render_value)
+_ENCODER = json.JSONEncoder(ensure_ascii=True, sort_keys=False, separators=(",", ":"), allow_nan=False, default=render_value)
+MOST_DEPTH = 12
+"""Levels at which what JSON cannot say is looked for; deeper than that it is text."""
+
+
+def _encoded(value: Any, depth: int = 0) -> str:
+    """As JSON; what JSON cannot say stands as text in its place."""
+    try:
+        return _ENCODER.encode(value)
+    except Exception:  # NaN, a key that is no text, a cycle, or whatever a class of the loop's own raises
+        if depth < MOST_DEPTH and type(value) is dict:
+            items = (f"{_ENCODER.encode(render_value(key))}:{_encoded(item, depth + 1)}" for key, item in value.items())
+            return f"{{{','.join(items)}}}"
+        if depth < MOST_DEPTH and type(value) in (list, tuple):
+            return f"[{','.join(_encoded(item, depth + 1) for item in value)}]"
+        return _ENCODER.encode(render_value(value))

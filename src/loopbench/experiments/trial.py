@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,18 +15,25 @@ from loopbench.datasets.validity import replay
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.scorers import Judgement, is_abstention, scorer_named
 from loopbench.metrics.summary import false_success
-from loopbench.models.metering import Budget, Meter, MeteredModel, MeteredToolbox
+from loopbench.models.metering import Budget, Meter
 from loopbench.models.receipts import Truth, call_digest, content_digest
 from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Model, Outcome, StopReason, render_value
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.tools import cap, error_text
 
+from .gate import Gate, GatedModel, GatedToolbox, stop
 from .schedule import Arm, Trial
 from .trace import Recorder
 
 GRACE_S = 2.0
 """Seconds that a loop gets to end after it was cancelled; then it is abandoned."""
+MOST_ANSWER_CHARS = 100_000
+"""Longest answer that is scored and kept; more is cut off."""
+MOST_REASON_CHARS = 2_000
+
+logger = logging.getLogger(__name__)
 
 
 class NotRun(Exception):
@@ -57,27 +66,43 @@ class Done:
 
 async def run_trial(trial: Trial, setting: Setting) -> Done:
     """Run one cell of the schedule. Raises NotRun, and passes cancellation from outside on."""
+    started_at, started = time.time(), time.perf_counter()
+    try:
+        truth = await _truth(trial, setting)
+        if isinstance(truth, str):
+            return _excluded(trial, setting, truth)
+        environment = setting.suite.open(trial.task)
+        try:
+            run = _Run(trial, setting, environment, truth)
+            await run.go()
+            return run.finish(started_at, time.perf_counter() - started)
+        finally:
+            _close(environment, trial)
+    except NotRun:
+        raise
+    except Exception as error:  # the suite's environment, or a bug of ours: a loop's own exceptions are caught before
+        logger.debug("trial %s", trial.key, exc_info=True)
+        return _errored(trial, setting, f"{type(error).__name__}: {error_text(error)}", started_at)
+
+
+async def _truth(trial: Trial, setting: Setting) -> Mapping[str, Truth] | str:
+    """What a scripted model goes by; or why the task cannot be asked."""
     task = trial.task
     if task.quarantined:
-        return _excluded(trial, setting, f"quarantined: {task.quarantined}")
-    truth: Mapping[str, Truth] = {}
-    if trial.arm.is_scripted:
-        if task.plan is None:
-            return _excluded(trial, setting, f"no plan: {task.no_plan or 'the suite gives none'}")
-        known = await _oracle(task, setting)
-        if isinstance(known, str):
-            return _excluded(trial, setting, f"the plan does not replay: {known}")
-        truth = known
+        return f"quarantined: {task.quarantined}"
+    if not trial.arm.is_scripted:
+        return {}
+    if task.plan is None:
+        return f"no plan: {task.no_plan or 'the suite gives none'}"
+    known = await _oracle(task, setting)
+    return f"the plan does not replay: {known}" if isinstance(known, str) else known
 
-    started_at, started = time.time(), time.perf_counter()
-    environment = setting.suite.open(task)
+
+def _close(environment: Environment, trial: Trial) -> None:
     try:
-        run = _Run(trial, setting, environment, truth)
-        await run.go()
-        wall_s = time.perf_counter() - started
-        return run.finish(started_at, wall_s)
-    finally:
         environment.close()
+    except Exception as error:  # what the trial gave stands all the same
+        logger.warning("%s: closing its environment failed: %s: %s", trial.task.id, type(error).__name__, error_text(error))
 
 
 async def _oracle(task: Task, setting: Setting) -> Mapping[str, Truth] | str:
@@ -106,12 +131,15 @@ class _Run:
         self.scripted: Scripted | None = None
         if trial.arm.is_scripted:
             self.tunnel = Tunnel(real_time=setting.real_time, slow_s=trial.arm.profile.slow_s)
-        self.tools = MeteredToolbox(environment.tools, self.recorder, self.tunnel)
+        self.gate = Gate()
+        self.tools = GatedToolbox(self.gate, environment.tools, self.recorder, self.tunnel)
         self.recorder.tools = self.tools
         self.meter = Meter(setting.trial_budget, setting.meter)
-        self.model = MeteredModel(self._inner_model(trial.arm), self.meter, self.recorder, self.tunnel)
+        self.model = GatedModel(self.gate, self._inner_model(trial.arm), self.meter, self.recorder, self.tunnel)
         self.outcome = Outcome(None, StopReason.CRASHED, 0)
         self.crash = ""
+        self.ran_out = False
+        """The time limit was met, and the loop did as it was told; one that swallows its cancellation has failed by itself."""
 
     def _inner_model(self, arm: Arm) -> Model:
         if not arm.is_scripted:
@@ -124,45 +152,51 @@ class _Run:
         return self.scripted
 
     async def go(self) -> None:
-        """Run the loop to its end, its crash or the time limit."""
-        loop = self.trial.arm.loop
-        running = asyncio.ensure_future(loop.run(self.trial.task.query, self.tools, self.model, self.recorder))
+        """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""
+        running = asyncio.create_task(self._guarded())
+        ended = True
         try:
             done, _ = await asyncio.wait({running}, timeout=self.setting.timeout_s)
-        except asyncio.CancelledError:  # Ctrl-C: the trial runs again on resume
-            running.cancel()
-            await asyncio.wait({running}, timeout=GRACE_S)
-            raise
-        if not done:
-            self._end(StopReason.TIMEOUT, f"no end within {self.setting.timeout_s:g} s")
-            running.cancel()
-            done, _ = await asyncio.wait({running}, timeout=GRACE_S)
             if not done:
-                self._end(StopReason.TIMEOUT, f"no end within {self.setting.timeout_s:g} s, and cancellation was swallowed")
-            else:
-                _retrieve(running)
-            return
-        self._take(running)
-
-    def _take(self, running: asyncio.Future[Outcome]) -> None:
-        """What a loop that ended by itself left. Raises NotRun when the run's budget is used up."""
+                ended = await stop(running, GRACE_S)
+        except asyncio.CancelledError:  # Ctrl-C: the trial runs again on resume
+            await stop(running, GRACE_S)
+            raise
+        finally:
+            self.gate.shut = True
         if self.meter.refused:  # whether the loop let BudgetExceeded through or swallowed it
             if self.setting.meter.exhausted:
                 raise NotRun(self.setting.meter.exhausted)
             self._end(StopReason.BUDGET, self.meter.refused)
-            _retrieve(running)
-            return
-        try:
-            outcome = running.result()
-            if not isinstance(outcome, Outcome):
-                raise TypeError(f"run() gave a {type(outcome).__name__}, not an Outcome")
-        except asyncio.CancelledError:
-            self._end(StopReason.CANCELLED, "the loop cancelled itself")
-        except Exception as error:  # the boundary to the design under test: whatever leaves it is a crash of it
-            self._end(StopReason.CRASHED, f"{type(error).__name__}: {render_value(str(error))}")
-            self.recorder.errors["crash"] += 1
+        elif not done:
+            self.ran_out = ended
+            extra = "" if ended else ", and cancellation was swallowed"
+            self._end(StopReason.TIMEOUT, f"no end within {self.setting.timeout_s:g} s{extra}")
         else:
-            self.outcome = outcome
+            self._take(running)
+
+    async def _guarded(self) -> object:
+        """What the loop returned, or the exception that left it: asyncio would let a SystemExit end the whole process."""
+        trial = self.trial
+        try:
+            return await trial.arm.loop.run(trial.task.query, self.tools, self.model, self.recorder)
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # the boundary to the design under test: whatever leaves it is a crash of it
+            return error
+
+    def _take(self, running: asyncio.Task[object]) -> None:
+        """What a loop that ended by itself left."""
+        if running.cancelled():
+            self._end(StopReason.CANCELLED, "the loop cancelled itself")
+            return
+        left = running.result()
+        problem = _breach(left)
+        if isinstance(left, Outcome) and not problem:
+            self.outcome = left
+        else:
+            self._end(StopReason.CRASHED, cap(problem, MOST_REASON_CHARS))
+            self.recorder.errors["crash"] += 1
 
     def _end(self, stop: StopReason, why: str) -> None:
         self.outcome, self.crash = Outcome(None, stop, self.recorder.steps), why
@@ -176,7 +210,7 @@ class _Run:
             FaultRecord(fault.kind, str(fault.point), fault.landed, fault.absorbed, fault.recovered)
             for fault in (self.tunnel.disturbances if self.tunnel is not None else ())
         )
-        answer = _json_safe(self.outcome.answer)
+        answer = _kept(self.outcome.answer)
         errored = self._infrastructure()
         accuracy, problem = (0.0, "") if errored else self._score(answer)
         errored = errored or problem
@@ -208,7 +242,7 @@ class _Run:
                 planned_call_unknown=self.scripted is not None and bool(self.scripted.unknown),
             ),
             abstained=abstained,
-            confidence=self.outcome.confidence,
+            confidence=_confidence(self.outcome.confidence),
             trace_digest=recorder.digest(),
             seconds=wall_s + simulated_s,
             wall_s=wall_s,
@@ -221,9 +255,9 @@ class _Run:
     def _infrastructure(self) -> str:
         """Why the trial says nothing about the loop; empty where it does."""
         failure = self.recorder.provider_failure
-        if failure is not None and self.outcome.stop is StopReason.PROVIDER_ERROR:
-            return f"provider: {failure}"
-        if self.scripted is not None and self.outcome.stop is StopReason.TIMEOUT:
+        if failure is not None and self.outcome.stop not in _STANDS:
+            return cap(f"provider: {failure}", MOST_REASON_CHARS)
+        if self.scripted is not None and self.ran_out:
             return f"time limit met by a scripted trial, whose time is virtual: {self.crash}"
         return ""
 
@@ -256,10 +290,21 @@ class _Run:
         }
 
 
-def _retrieve(running: asyncio.Future[Outcome]) -> None:
-    """Look at how a task ended, so that asyncio does not report its exception as lost."""
-    if not running.cancelled():
-        running.exception()
+_STANDS = frozenset({StopReason.FINISHED, StopReason.TIMEOUT, StopReason.BUDGET})
+"""What a loop reached in spite of a provider's failure, or by a limit of its own: scored."""
+_HARNESS_ONLY = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRASHED})
+
+
+def _breach(left: object) -> str:
+    """What is wrong with what came out of `run`, in words; empty for a sound Outcome."""
+    if isinstance(left, BaseException):
+        return f"{type(left).__name__}: {error_text(left)}"
+    if not isinstance(left, Outcome):
+        return f"TypeError: run() gave a {type(left).__name__}, not an Outcome"
+    stop: object = left.stop
+    if not isinstance(stop, StopReason):
+        return f"TypeError: the outcome's stop is {render_value(stop)!r}, not a StopReason"
+    return f"ValueError: the outcome's stop is {stop.value!r}, which only the harness sets" if stop in _HARNESS_ONLY else ""
 
 
 def _head(trial: Trial, setting: Setting) -> dict[str, Any]:
@@ -278,17 +323,36 @@ def _excluded(trial: Trial, setting: Setting, reason: str) -> Done:
     return Done(Record(**_head(trial, setting), status="excluded", reason=reason, started_at=time.time()))
 
 
-def _json_safe(value: Any) -> Any:
-    """The answer as JSON can say it; what it cannot say becomes text."""
+def _errored(trial: Trial, setting: Setting, reason: str, started_at: float) -> Done:
+    wall_s = time.time() - started_at
+    head = _head(trial, setting)
+    reason = cap(reason, MOST_REASON_CHARS)
+    return Done(Record(**head, status="errored", reason=reason, started_at=started_at, wall_s=wall_s, attempt=trial.attempt))
+
+
+def json_safe(value: Any) -> Any:
+    """A value as JSON can say it; what it cannot say becomes text."""
     if isinstance(value, str):
         return render_value(value)
     try:
-        canonical_json(value)
-    except (TypeError, ValueError, RecursionError):
+        return json.loads(canonical_json(value))
+    except Exception:  # NaN, a cycle, an object, or whatever a class of the loop's own raises
         return render_value(value)
-    return value
 
 
-def _brief(details: Mapping[str, Any]) -> dict[str, Any]:
+def _kept(answer: Any) -> Any:
+    made = json_safe(answer)
+    text = made if isinstance(made, str) else canonical_json(made)
+    return made if len(text) <= MOST_ANSWER_CHARS else cap(text, MOST_ANSWER_CHARS)
+
+
+def _confidence(value: Any) -> float | None:
+    """In [0, 1]; None for anything else."""
+    return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
+
+
+def _brief(details: Any) -> dict[str, Any]:
     """What a design adds that the events do not show already: short plain values."""
-    return {key: value for key, value in details.items() if isinstance(value, str | int | float | bool)}
+    if not isinstance(details, Mapping):
+        return {}
+    return {str(key): value for key, value in details.items() if isinstance(value, str | int | float | bool)}

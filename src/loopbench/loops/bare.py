@@ -22,17 +22,19 @@ import re
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Literal, Self
+from weakref import WeakKeyDictionary
 
 from loopbench.protocol import (
     SILENT,
     Act,
     Answer,
+    BudgetExceeded,
     ContextOverflow,
     Inexpressible,
     Message,
     Model,
+    ModelError,
     Move,
     Observation,
     Observer,
@@ -135,19 +137,20 @@ def _move(data: Mapping[str, Any]) -> Act | Answer:
         return Answer(thought, data["final_answer"])
     tool_name = data.get("tool_name")
     if tool_name is None or tool_name == "":
-        raise WireError("No tool_name specified")
+        raise BadMove("No tool_name specified")
+    tool_name = tool_name if isinstance(tool_name, str) else json.dumps(tool_name)
     arguments = data.get("arguments")
     if arguments is None:
         arguments = {}
     if not isinstance(arguments, dict):
-        raise BadArguments("arguments must be an object", str(tool_name))
-    return Act(thought, (ToolCall(tool_name if isinstance(tool_name, str) else json.dumps(tool_name), arguments),))
+        raise BadMove("arguments must be an object", tool_name)
+    return Act(thought, (ToolCall(tool_name, arguments),))
 
 
-class BadArguments(WireError):
-    """A call whose arguments are no object; the tool's name could be read."""
+class BadMove(WireError):
+    """A JSON object that states no move; `tool_name` where it could be read."""
 
-    def __init__(self, message: str, tool_name: str) -> None:
+    def __init__(self, message: str, tool_name: str | None = None) -> None:
         super().__init__(message)
         self.tool_name = tool_name
 
@@ -247,9 +250,11 @@ class Bare:
                 data = _read_object(text)
                 move = _move(data)
             except WireError as error:
-                if self.keep_bad_replies:
+                if isinstance(error, BadMove):  # legible as JSON: it stands in the history like any reply (row S4-7)
+                    tell("assistant", text)
+                elif self.keep_bad_replies:
                     tell("assistant", text[:BAD_REPLY_CHARS])
-                observe("error", str(error), getattr(error, "tool_name", None))
+                observe("error", str(error), error.tool_name if isinstance(error, BadMove) else None)
                 consecutive_errors += 1
                 step += 1
                 continue
@@ -298,7 +303,7 @@ def _outcome(
 
 def system_text(instructions: str, tools: Toolbox) -> str:
     """The instructions, then `name(signature): docstring` for each tool."""
-    lines = [f"{tool.name}{_signature_text(tool.function)}: {tool.description}".rstrip(": ") for tool in tools]
+    lines = [f"{tool.name}{_signature(tool.function)[1]}: {tool.description}".rstrip(": ") for tool in tools]
     return "\n".join([instructions, *lines])
 
 
@@ -312,7 +317,7 @@ def create_observation(status: str, data: Any, tool_name: str | None = None) -> 
 
 def validate_tool_arguments(func: Callable[..., Any], args: Mapping[str, Any], name: str) -> str | None:
     """Names of the arguments against the signature, before the call: the error's text, or None (rows S4-9, B4-3)."""
-    signature = _signature(func)
+    signature, _ = _signature(func)
     if signature is None:
         return None
     parameters = signature.parameters.values()
@@ -328,20 +333,26 @@ def validate_tool_arguments(func: Callable[..., Any], args: Mapping[str, Any], n
     return None
 
 
-@lru_cache(maxsize=4096)
-def _signature(func: Callable[..., Any]) -> inspect.Signature | None:
+_SIGNATURES: WeakKeyDictionary[Callable[..., Any], tuple[inspect.Signature | None, str]] = WeakKeyDictionary()
+
+
+def _signature(func: Callable[..., Any]) -> tuple[inspect.Signature | None, str]:
+    """A function's signature and how the model sees it; read once, and let go with the function."""
     try:
-        return inspect.signature(func)
+        return _SIGNATURES[func]
+    except KeyError:
+        found = _SIGNATURES[func] = _read_signature(func)
+    except TypeError:  # a callable object may be unhashable, or take no weak reference
+        found = _read_signature(func)
+    return found
+
+
+def _read_signature(func: Callable[..., Any]) -> tuple[inspect.Signature | None, str]:
+    try:
+        signature = inspect.signature(func)
     except (ValueError, TypeError):  # some builtins have none
-        return None
-
-
-@lru_cache(maxsize=4096)
-def _signature_text(func: Callable[..., Any]) -> str:
-    signature = _signature(func)
-    if signature is None:
-        return "(...)"
-    return re.sub(r" at 0x[0-9a-f]+", "", str(signature)).replace("'", "")
+        return None, "(...)"
+    return signature, re.sub(r" at 0x[0-9a-f]+", "", str(signature)).replace("'", "")
 
 
 # --- standalone use ---
@@ -361,7 +372,7 @@ class ToolRegistry:
 
         def add(func: Callable[..., Any]) -> Callable[..., Any]:
             known = name if name is not None else str(getattr(func, "__name__", type(func).__name__))
-            signature = _signature(func)
+            signature, _ = _signature(func)
             for parameter in signature.parameters.values() if signature else ():
                 if parameter.kind is parameter.POSITIONAL_ONLY and parameter.default is parameter.empty:
                     raise ValueError(f"tool {known!r}: parameter {parameter.name!r} is positional-only and has no default")
@@ -426,7 +437,12 @@ async def arun_agent(
     async def ask(messages: tuple[Message, ...], step: int) -> str:
         try:
             reply = llm_func([{"role": message.role, "content": message.content} for message in messages], step)
-            return reply if isinstance(reply, str) else await reply
+            reply = await reply if inspect.isawaitable(reply) else reply
+            if not isinstance(reply, str):
+                raise TypeError(f"llm_func gave {type(reply).__name__}, not text")
+            return reply
+        except (BudgetExceeded, ModelError):
+            raise
         except Exception as error:  # llm_func is the provider here: whatever it raises is a provider's failure
             logger.warning("llm_func raised %s: %s", type(error).__name__, error)
             raise ProviderError(str(error) or type(error).__name__) from error

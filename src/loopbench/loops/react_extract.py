@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -124,7 +125,8 @@ class ExtractCodec(SignatureCodec):
     role = Role.ANSWER
     max_calls = 0
 
-    def __init__(self, signature: Any, properties: tuple[str, ...]) -> None:
+    def __init__(self, signature: Any, properties: Mapping[str, str]) -> None:
+        """`properties`: property of the schema → field of the signature; none for the one field `answer`."""
         super().__init__(signature)
         self.properties = properties
 
@@ -135,10 +137,10 @@ class ExtractCodec(SignatureCodec):
             return {"reasoning": move.thought, "answer": move.value}
         if not isinstance(move.value, Mapping) or set(move.value) != set(self.properties):
             raise Inexpressible(f"the answer must have exactly the properties {', '.join(self.properties)}")
-        return {"reasoning": move.thought, **{_safe(name): move.value[name] for name in self.properties}}
+        return {"reasoning": move.thought, **{field: move.value[name] for name, field in self.properties.items()}}
 
     def move(self, fields: Fields) -> Move:
-        value = {name: fields[_safe(name)] for name in self.properties} if self.properties else fields["answer"]
+        value = {name: fields[field] for name, field in self.properties.items()} if self.properties else fields["answer"]
         return Answer(fields["reasoning"], value)
 
 
@@ -153,20 +155,35 @@ _TYPES: dict[str, Any] = {
 
 
 @lru_cache(maxsize=256)
-def _extract_codec(signature: Any, schema: str) -> ExtractCodec:
+def _extract_codec(signature: Any, instructions: str, schema: str) -> ExtractCodec:
     """`schema`: canonical JSON of the query's schema, or "null"."""
     wanted = json.loads(schema)
-    properties: dict[str, Any] = wanted.get("properties", {}) if wanted and wanted.get("type") == "object" else {}
-    for name, item in (properties or {"answer": wanted or {"type": "string"}}).items():
-        described = dspy.OutputField(desc=str(item.get("description") or item.get("title") or name))
-        signature = signature.append(_safe(name), described, _TYPES.get(item.get("type", ""), Any))
-    return ExtractCodec(signature, tuple(properties))
+    properties: dict[str, Any] = {}
+    if isinstance(wanted, dict) and wanted.get("type") == "object":
+        properties = wanted.get("properties", {})
+    names = _field_names(properties)
+    signature = with_instructions(signature, instructions)
+    for name, item in (properties or {"answer": {"type": "string"} if wanted is None else wanted}).items():
+        known = item if isinstance(item, dict) else {}  # true and false are schemas too
+        described = dspy.OutputField(desc=str(known.get("description") or known.get("title") or name))
+        kind = known.get("type")
+        signature = signature.append(names.get(name, name), described, _TYPES.get(kind, Any) if isinstance(kind, str) else Any)
+    return ExtractCodec(signature, names)
 
 
-def _safe(name: str) -> str:
-    """A property's name as a field of the signature; `reasoning`, `query` and `trajectory` are taken."""
-    word = "".join(char if char.isalnum() and char.isascii() else "_" for char in name)
-    return f"answer_{word}" if word in ("reasoning", "query", "trajectory") or not word[:1].isalpha() else word
+def _field_names(properties: Iterable[str]) -> dict[str, str]:
+    """Property → field of the signature: a word of its own that means nothing else to the signature or to pydantic."""
+    made: dict[str, str] = {}
+    taken = {"reasoning", "query", "trajectory"}
+    for name in properties:
+        word = re.sub(r"\W", "_", name, flags=re.ASCII)
+        if word in taken or not word[:1].isalpha() or word.startswith("model_") or hasattr(dspy.Signature, word):
+            word = f"answer_{word}"
+        while word in taken:
+            word += "_"
+        taken.add(word)
+        made[name] = word
+    return made
 
 
 @lru_cache(maxsize=256)
@@ -268,14 +285,14 @@ class ReactExtract:
 
             if isinstance(move, Act):
                 call = move.calls[0]
-                trajectory |= _chosen(k, move.thought, call.name, call.arguments)
                 if call.name in tools or self.on_unknown_tool == "observe":
+                    trajectory |= _chosen(k, move.thought, call.name, call.arguments)
                     trajectory[f"observation_{k}"], text = await self._act(call, tools)
                     shown.append(render_iteration(trajectory, k, text))
                     continue
                 problem = f"Unknown tool {call.name}"
             elif move is not None:
-                trajectory |= _chosen(k, move.thought, FINISH, {} if move.value is None else {"answer": move.value})
+                trajectory |= _chosen(k, move.thought, *_choice(move))
                 trajectory[f"observation_{k}"] = COMPLETED
                 shown.append(render_iteration(trajectory, k))
                 answer, stop = move.value, StopReason.FINISHED
@@ -355,6 +372,13 @@ def _chosen(k: int, thought: str, name: str, args: Mapping[str, Any]) -> Traject
     return {f"thought_{k}": thought, f"tool_name_{k}": name, f"tool_args_{k}": dict(args)}
 
 
+def _choice(move: Act | Answer) -> tuple[str, dict[str, Any]]:
+    """The tool's name and arguments; an answer is the choice of `finish`."""
+    if isinstance(move, Act):
+        return move.calls[0].name, dict(move.calls[0].arguments)
+    return FINISH, {} if move.value is None else {"answer": move.value}
+
+
 def render_iteration(trajectory: Trajectory, k: int, observation: str | None = None) -> str:
     """One iteration as text, its keys together and in order (row S2-17). `observation` is its text where it is known."""
     parts = []
@@ -368,8 +392,12 @@ def render_iteration(trajectory: Trajectory, k: int, observation: str | None = N
 
 def format_trajectory(trajectory: Trajectory) -> str:
     """The whole trajectory as the prompt shows it."""
-    count = 1 + max((int(key.rpartition("_")[2]) for key in trajectory), default=-1)
-    return "\n\n".join(filter(None, (render_iteration(trajectory, k) for k in range(count))))
+    return "\n\n".join(filter(None, (render_iteration(trajectory, k) for k in range(_count(trajectory)))))
+
+
+def _count(trajectory: Trajectory) -> int:
+    """Iterations so far, unreadable ones included."""
+    return 1 + max((int(key.rpartition("_")[2]) for key in trajectory), default=-1)
 
 
 # --- the two agents and the program that holds their predictors ---
@@ -395,10 +423,9 @@ class ReactAgent:
         self, query: Query, tools: Toolbox, trajectory: Trajectory, model: Model
     ) -> tuple[Trajectory, str, dict[str, Any]]:
         """One React call over a trajectory: `(trajectory, tool_name, tool_args)`; the observation is the caller's to add (S2-9)."""
-        k = sum(key.startswith("thought_") for key in trajectory)
         move = await self.decide(query, tools, format_trajectory(trajectory), model)
-        name, args = (move.calls[0].name, dict(move.calls[0].arguments)) if isinstance(move, Act) else (FINISH, {})
-        return trajectory | _chosen(k, move.thought, name, args), name, args
+        name, args = _choice(move)
+        return trajectory | _chosen(_count(trajectory), move.thought, name, args), name, args
 
 
 class ExtractAgent:
@@ -409,7 +436,8 @@ class ExtractAgent:
 
     async def answer(self, query: Query, trajectory: str, model: Model) -> Answer:
         """One extract call. Raises WireError for an unreadable reply, ModelError where there is none."""
-        codec = _extract_codec(self.predictor.signature, canonical_json(query.schema))
+        signature = self.predictor.signature
+        codec = _extract_codec(signature, signature.instructions, canonical_json(query.schema))
         move = await ask(self.predictor, {"query": query.full_text, "trajectory": trajectory}, codec=codec, model=model)
         assert isinstance(move, Answer)  # ExtractCodec.move gives no other
         return move
@@ -437,12 +465,15 @@ class ReactExtractProgram(dspy.Module):  # type: ignore[misc]
         return run_sync(self.aforward(query))
 
     async def aforward(self, query: str) -> Any:
-        """A dspy.Prediction of `answer`, `reasoning`, `trajectory` and `stop`, from the model that DSPy is configured with."""
+        """A dspy.Prediction of `answer`, `reasoning`, `trajectory` and `stop`, from the model that DSPy is configured with.
+
+        An answer's properties are fields too, where their names are not among those four.
+        """
         loop = replace(self.config, program=self)
         outcome = await loop.run(Query(query, schema=self.schema), self.toolbox, ThroughPredictor())
         values = outcome.answer if self.schema and isinstance(outcome.answer, dict) else {}
         return dspy.Prediction(
-            **values,
+            values,
             answer=outcome.answer,
             reasoning=outcome.details.get("reasoning"),
             trajectory=outcome.details["trajectory"],

@@ -97,7 +97,7 @@ def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> boo
         return call is not None and first
     if kind == "decision.repeated_call":
         return call is not None and not first
-    return call is None  # never_finish
+    return call is None and not first  # never_finish: there is a call to make again
 
 
 def draw(profile: Profile, key: tuple[object, ...], point: Point, call: PlannedCall | None, first: bool) -> Disturbance | None:
@@ -205,16 +205,23 @@ def mislead(value: Any) -> Any:
         return 42
     if isinstance(value, bool):
         return not value
+    if isinstance(value, float) and not abs(value) < _NEARLY_INFINITE:
+        return value / 2
     if isinstance(value, int | float):
-        return value + 1 if abs(value) < 1e15 else value / 2
+        return value + 1 + abs(value) // 10  # beyond any scorer's tolerance
     if isinstance(value, str):
-        return f"{value} (old)"
+        other = value.translate(_OTHER_DIGITS)
+        return other if other != value else f"{value} (old)"
     if isinstance(value, list | tuple):
         return [mislead(value[0]), *value[1:]] if value else [0]
     if isinstance(value, dict):
         first = next(iter(value), None)
         return {"value": 0} if first is None else value | {first: mislead(value[first])}
     return 0
+
+
+_NEARLY_INFINITE = 1e300
+_OTHER_DIGITS = str.maketrans("0123456789", "1234567890")
 
 
 # --- feedback ---

@@ -42,7 +42,7 @@ class Budget:
     dollars: float | None = None
     """US dollars, as far as prices are known."""
     seconds: float | None = None
-    """Wall time since the meter was made, simulated time included."""
+    """Wall time since the meter was made; a trial's simulated time included."""
 
     @property
     def is_unlimited(self) -> bool:
@@ -66,12 +66,18 @@ class Meter:
         """Why the last call was refused; a loop may have swallowed the exception."""
         self._started = time.monotonic()
 
-    def check(self) -> None:
-        """Raises BudgetExceeded when a limit is used up, this meter's or its parent's."""
+    def admit(self) -> None:
+        """Count one call before it is made, so that calls in flight count too.
+
+        Raises BudgetExceeded when a limit is used up, this meter's or its parent's.
+        """
         reason = self.exhausted or (self.parent.exhausted if self.parent is not None else "")
         if reason:
             self.refused = reason
             raise BudgetExceeded(reason)
+        self.calls += 1
+        if self.parent is not None:
+            self.parent.calls += 1
 
     @property
     def exhausted(self) -> str:
@@ -91,8 +97,7 @@ class Meter:
         return ""
 
     def add(self, usage: Usage) -> None:
-        """Count one reply."""
-        self.calls += 1
+        """Count what one reply took."""
         self.tokens += usage.total_tokens
         self.dollars += usage.cost_usd or 0.0
         if self.parent is not None:
@@ -128,7 +133,7 @@ class MeteredModel:
 
     async def complete(self, request: Request) -> Reply:
         """Raises BudgetExceeded before the call that would go beyond; otherwise as the model does."""
-        self.meter.check()
+        self._admit()
         started = time.perf_counter()
         try:
             reply = await self.model.complete(request)
@@ -138,17 +143,30 @@ class MeteredModel:
         return self._heard(request, reply, None, started) or reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """Counts the last chunk's reply."""
-        self.meter.check()
+        """Counts the last chunk's reply; of a stream that is closed before, the text that came."""
+        self._admit()
         started = time.perf_counter()
+        text = ""
+        heard = False
         try:
             async for chunk in self.model.stream(request):
+                text += chunk.text
                 if chunk.reply is not None:
                     chunk = replace(chunk, reply=self._heard(request, chunk.reply, None, started))
+                    heard = True
                 yield chunk
         except ModelError as error:
             self._heard(request, None, error, started)
             raise
+        except GeneratorExit:
+            if not heard:
+                self._heard(request, Reply(text, finish_reason="other"), None, started)
+            raise
+
+    def _admit(self) -> None:
+        if self.tunnel is not None:
+            self.meter.simulated_s = self.tunnel.simulated_s
+        self.meter.admit()
 
     def _heard(self, request: Request, reply: Reply | None, error: ModelError | None, started: float) -> Reply | None:
         if reply is not None and reply.usage is None:
@@ -156,7 +174,6 @@ class MeteredModel:
         self.meter.add(reply.usage if reply is not None and reply.usage is not None else Usage())
         fault = None
         if self.tunnel is not None:
-            self.meter.simulated_s = self.tunnel.simulated_s
             fault = self.tunnel.struck(request)
         self.listener.exchange(request, reply, error, time.perf_counter() - started, fault)
         return reply
@@ -217,10 +234,16 @@ class MeteredToolbox(Toolbox):
             noise = f"{GARBAGE} {int(unit(call.name, fault.point) * 16**8):08x}"
             return Observation(call.name, "success", noise, None, noise, call.call_id)
         if fault.kind == "tool.hangs":
-            limit = self.time_limit_s or DEFAULT_TIME_LIMIT_S
+            limit = self._time_limit_s(call.name)
             await tunnel.spend(limit)
             return Observation(call.name, "error", f"no result within {limit:g} s", "TimeoutError", None, call.call_id)
         return Observation(call.name, "error", "service unavailable, try again", "ToolUnavailable", None, call.call_id)
+
+    def _time_limit_s(self, name: str) -> float:
+        """A tool's own limit, else the toolbox's; where there is none, an injected hang still ends."""
+        tool = self.get(name)
+        own = tool.time_limit_s if tool is not None else None
+        return own or self.time_limit_s or DEFAULT_TIME_LIMIT_S
 
 
 _NO_RESULT = frozenset({"tool.raises", "tool.flaky", "tool.hangs", "tool.garbage"})

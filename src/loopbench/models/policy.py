@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,18 +14,23 @@ from loopbench.protocol import (
     PlannedCall,
     PlanTask,
     Recovery,
+    Ref,
     Role,
     Tasks,
     Text,
     ToolCall,
     Understanding,
     Verdict,
+    refs,
     render_value,
     resolve,
 )
 
 from .faults import ANSWER, NOT_DETERMINED, mislead, stated
 from .receipts import Ledger, Truth, call_digest, sightings
+
+MADE_UP = 4711
+"""What a model that bluffs says in the place of a result; no small number, which might be right by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class View:
     misled: bool = False
     """A result differs from what the tool would truly give: what depends on it comes out wrong."""
     stuck: bool = False
-    """A call that should work has been seen to fail for good."""
+    """A call that should work has been seen to fail for good, and so have all that might stand in for it."""
 
     def without(self, forgotten: Collection[str]) -> View:
         """The same prompt with some results overlooked."""
@@ -65,6 +71,10 @@ class View:
     @property
     def values(self) -> dict[str, Any]:
         return {name: item.value for name, item in self.known.items()}
+
+    def shows_tool(self, name: str) -> bool:
+        """Whether a tool is offered, or its name stands in the text as a word of its own ("add" is no part of "address")."""
+        return name in self.tools or (name in self.text and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", self.text) is not None)
 
     def ready(self) -> list[PlannedCall]:
         """Unknown calls whose dependencies are known, in the plan's order."""
@@ -80,19 +90,23 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
     for planned in plan.calls if seen else ():
         if not plan.dependencies[planned.id] <= known.keys():
             continue
+        failed = 0
         for option in (planned, *planned.alternatives):
             call = concrete(option, {name: item.value for name, item in known.items()})
-            sighting = seen.get(call_digest(call.name, call.arguments)) if call is not None else None
-            entry = ledger.find(call_digest(call.name, call.arguments), sighting.content) if call and sighting else None
+            digest = call_digest(call.name, call.arguments) if call is not None else ""
+            sighting = seen.get(digest)
+            entry = ledger.find(digest, sighting.content) if sighting is not None else None
             if call is None or sighting is None or entry is None:
                 continue
             if entry.ok is planned.fails:
-                stuck = stuck or not planned.fails
+                failed += not planned.fails
                 continue
             known[planned.id] = Known(call, entry.value, entry.receipt, sighting.distance)
             truth = oracle.get(planned.id)
             misled = misled or (option is planned and truth is not None and truth.content != entry.content)
             break
+        else:
+            stuck = stuck or failed > len(planned.alternatives)
     return View(plan, text, tools, known, misled, stuck)
 
 
@@ -136,10 +150,14 @@ def decide(view: View, ask: Ask) -> Decision:
         call = _chosen(planned, view, ask)
         if call is None:
             return answer(view, ask)
-        if call.name not in view.tools and call.name not in view.text:
-            return Decision(planned.id, (Text(f"I would need a tool to {planned.goal}"), *answer(view, ask).options))
+        if not view.shows_tool(call.name):
+            return Decision(planned.id, (_lacks_tool(planned), *answer(view, ask).options))
         calls.append(call)
     return Decision(ready[0].id, (Act(f"Next: {ready[0].goal.rstrip('.')}.", tuple(calls)), Act("", tuple(calls))))
+
+
+def _lacks_tool(planned: PlannedCall) -> Text:
+    return Text(f"I would need a tool for this: {planned.goal}")
 
 
 def _chosen(planned: PlannedCall, view: View, ask: Ask) -> ToolCall | None:
@@ -157,7 +175,7 @@ def answer(view: View, ask: Ask) -> Decision:
     if complete and value is not None:
         value = _derived(view)
     elif not complete and ask.bluffs:
-        value = mislead(value)
+        value = _made_up(value)
     else:
         value = NOT_DETERMINED
     return Decision(ANSWER, stated(thought, value))
@@ -169,7 +187,18 @@ def _derived(view: View) -> Any:
         value = resolve(view.plan.answer, view.values)
     except (KeyError, IndexError, TypeError):
         return NOT_DETERMINED
-    return mislead(value) if view.misled and value == view.plan.answer else value
+    return mislead(value) if view.misled and not any(refs(view.plan.answer)) else value
+
+
+def _made_up(answer: Any) -> Any:
+    """A wrong value of the answer's shape, from a model that does not know the results."""
+    if isinstance(answer, Ref):
+        return MADE_UP
+    if isinstance(answer, Mapping) and answer:
+        return {key: _made_up(item) for key, item in answer.items()}
+    if isinstance(answer, list | tuple) and answer:
+        return [_made_up(item) for item in answer]
+    return mislead(answer)
 
 
 def understand(view: View, ask: Ask) -> Decision:
@@ -190,7 +219,10 @@ def select(view: View, ask: Ask) -> Decision:
     """The calls whose goal stands in the request and that can be made."""
     wanted = [call for call in view.ready() if call.goal in view.text][: ask.max_calls]
     calls = tuple(call for planned in wanted if (call := _chosen(planned, view, ask)) is not None)
-    return Decision(wanted[0].id if wanted else ANSWER, (Act("", calls),))
+    point = wanted[0].id if wanted else ANSWER
+    if not all(view.shows_tool(call.name) for call in calls):
+        return Decision(point, (_lacks_tool(wanted[0]), Act("", ())))
+    return Decision(point, (Act("", calls),))
 
 
 def recount(view: View, ask: Ask) -> Decision:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -100,14 +101,21 @@ class Profile(_Section):
     """Simulated seconds that a slow fault adds."""
     abilities: Abilities = Abilities()
 
+    @field_validator("rates", mode="before")
+    @classmethod
+    def _quoted(cls, rates: Any) -> Any:
+        """In TOML a dotted key without quotes is a table."""
+        for family, inner in rates.items() if isinstance(rates, dict) else ():
+            if isinstance(inner, dict):
+                raise ValueError(f'put the fault kind in quotes: "{family}.{next(iter(inner), "…")}" = …')
+        return rates
+
     @field_validator("rates")
     @classmethod
     def _known_kinds(cls, rates: dict[str, float]) -> dict[str, float]:
         for kind in rates:
             if kind not in FAULT_KINDS:
-                near = difflib.get_close_matches(kind, FAULT_KINDS, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(FAULT_KINDS)}"
-                raise ValueError(f"unknown fault kind {kind!r}; {hint}")
+                raise ValueError(f"unknown fault kind {kind!r}; {_nearest(kind, FAULT_KINDS)}")
         if sum(rates.values()) > 1 + 1e-9:
             raise ValueError(f"the rates add up to {sum(rates.values()):g}; at most 1 fault fits a point")
         return rates
@@ -127,7 +135,6 @@ def built_in_profiles() -> tuple[str, ...]:
     return tuple(sorted(item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml")))
 
 
-@lru_cache(maxsize=64)
 def load_profile(name: str) -> Profile:
     """A built-in profile by name, or a file of the user's by path (`.toml`).
 
@@ -136,9 +143,12 @@ def load_profile(name: str) -> Profile:
     if name.endswith(".toml"):
         return _parse(Path(name).read_bytes(), name)
     if name not in built_in_profiles():
-        near = difflib.get_close_matches(name, built_in_profiles(), 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(built_in_profiles())}, or a path to a .toml file"
-        raise ValueError(f"unknown profile {name!r}; {hint}")
+        raise ValueError(f"unknown profile {name!r}; {_nearest(name, built_in_profiles())}, or a path to a .toml file")
+    return _built_in(name)
+
+
+@lru_cache(maxsize=64)
+def _built_in(name: str) -> Profile:
     return _parse((_folder() / f"{name}.toml").read_bytes(), f"{name}.toml")
 
 
@@ -156,5 +166,18 @@ def _parse(raw: bytes, source: str) -> Profile:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "profile"
-        known = f"; known fields: {', '.join(Profile.model_fields)}" if first["type"] == "extra_forbidden" else ""
-        raise ValueError(f"{source}: {where}: {first['msg'].removeprefix('Value error, ')}{known}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            section = _SECTIONS.get(str(first["loc"][0]), Profile)
+            message = f"unknown field; {_nearest(str(first['loc'][-1]), section.model_fields)}"
+        raise ValueError(f"{source}: {where}: {message}") from None
+
+
+_SECTIONS: dict[str, type[_Section]] = {"clears": Clears, "abilities": Abilities}
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """A hint: the nearest right name, else all of them."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"

@@ -52,8 +52,6 @@ class Entry:
     value: Any
     ok: bool
     """False: the tool raised."""
-    number: int
-    """0-based order of issue within the trial."""
 
     @property
     def receipt(self) -> str:
@@ -66,9 +64,10 @@ class Ledger:
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], Entry] = {}
         self.issued: list[Entry] = []
+        """In order."""
 
     def issue(self, tool: str, arguments: Mapping[str, Any], text: str, value: Any, ok: bool) -> Entry:
-        entry = Entry(call_digest(tool, arguments), content_digest(text), value, ok, len(self.issued))
+        entry = Entry(call_digest(tool, arguments), content_digest(text), value, ok)
         self._entries[entry.call, entry.content] = entry
         self.issued.append(entry)
         return entry

@@ -50,6 +50,13 @@ class _Visits:
     failures: int = 0
     """Attempts after which the prompt showed that something came of them, and yet the point was not passed."""
     last: tuple[Request, Reply] | None = None
+    lapses: list[Disturbance] = field(default_factory=list)
+    """Results that were overlooked here."""
+
+    def got_through(self) -> None:
+        """A clean reply: what struck here before is overcome."""
+        for fault in (*self.lapses, *([self.fault] if self.fault is not None else ())):
+            fault.recovered = fault.recovered or fault.landed
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,7 @@ class Scripted:
 
     async def complete(self, request: Request) -> Reply:
         """Raises ContextOverflow and ProviderError as the profile has it."""
+        self.tunnel.asked(request.scope)
         await self.tunnel.spend(self.script.profile.latency_s)
         reply, delay_s = self._reply(request)
         await self.tunnel.spend(delay_s)
@@ -130,15 +138,18 @@ class Scripted:
         visits.attempts += 1
         fault = visits.fault
         if fault is not None and not fault.active(attempt, visits.failures > 0):
-            self._got_through(point)
             fault = None
         if visits.failures:  # patience may be used up: the policy can only know now
             decision = self._decide(request, view, codec)
 
-        forgotten = self._forgotten(view, point, attempt)
-        if forgotten and fault is None:
-            decision = self._forget(request, view, codec, decision, point, forgotten)
+        forgotten = self._forgotten(view, point, attempt) if fault is None else ()
+        if forgotten:
+            decision, lapse = self._forget(request, view, codec, decision, point, forgotten)
+            visits.lapses.append(lapse)
+        elif fault is None and point.call == ANSWER:  # elsewhere the call's result tells: see Tunnel.settle
+            visits.got_through()
         move, reply = _render(codec, decision.options)
+        visits.last = (request, Reply())  # all that the loop has, should the provider fail now
         reply, delay_s = self._apply(fault, request, view, codec, move, reply)
         reply = Reply(reply.text, reply.calls, estimate_usage(tokens, reply), reply.finish_reason)
         visits.last = (request, reply)
@@ -170,12 +181,6 @@ class Scripted:
         elif visits.last is not None:
             visits.failures += shows_feedback(visits.last[0], request, visits.last[1])
         return visits
-
-    def _got_through(self, point: Point) -> None:
-        """A clean reply at a point that was disturbed: for an answer, that is the recovery."""
-        for fault in self.tunnel.disturbances:
-            if fault.point == point and fault.landed and point.call == ANSWER:
-                fault.recovered = True
 
     # --- disturbances ---
 
@@ -221,12 +226,13 @@ class Scripted:
 
     def _forget(
         self, request: Request, view: View, codec: Codec, clean: Decision, point: Point, forgotten: Collection[str]
-    ) -> Decision:
+    ) -> tuple[Decision, Disturbance]:
+        """What is decided without the results that were overlooked, and the fault that this is."""
         decision = self._decide(request, view.without(forgotten), codec)
         fault = Disturbance("decision.forget", point, "after", 1)
         self.tunnel.disturbances.append(fault)
         self.tunnel.land(fault, request, decision.options != clean.options)
-        return decision
+        return decision, fault
 
 
 def _render(codec: Codec, options: Sequence[Move]) -> tuple[Move | None, Reply]:

@@ -19,7 +19,9 @@ def estimate_tokens(text: str) -> int:
 
 def estimate_input(request: Request) -> int:
     """Tokens of all that a request shows."""
-    total = sum(_tool_tokens(tool.name, tool.description, canonical_json(tool.parameters)) for tool in request.tools)
+    total = sum(map(tool_tokens, request.tools))
+    if request.response_schema is not None:
+        total += estimate_tokens(canonical_json(request.response_schema))
     for message in request.messages:
         total += MESSAGE_OVERHEAD + estimate_tokens(message.content)
         for call in message.calls:

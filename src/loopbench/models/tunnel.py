@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextvars import ContextVar
 
 from loopbench.protocol import Request
 
 from .faults import Disturbance
 from .receipts import Ledger, Truth
+
+_SCOPE: ContextVar[str] = ContextVar("loopbench_scope", default="")
+"""Scope of the running task's last request. No tool call says whose it is, but a branch calls its tools where it asks."""
 
 
 class Tunnel:
@@ -21,7 +25,7 @@ class Tunnel:
         self.ledger = Ledger()
         self.disturbances: list[Disturbance] = []
         self.simulated_s = 0.0
-        self._armed: dict[str, Disturbance] = {}
+        self._armed: dict[str, list[tuple[str, Disturbance]]] = {}
         self._struck: dict[int, str] = {}
 
     async def spend(self, seconds: float) -> None:
@@ -33,9 +37,15 @@ class Tunnel:
         else:
             self.simulated_s += seconds
 
+    def asked(self, scope: str) -> None:
+        """The running task has sent a request of this scope: the calls that follow in it are the scope's."""
+        _SCOPE.set(scope)
+
     def arm(self, call: str, fault: Disturbance) -> None:
-        """The next run of the call with this digest is disturbed."""
-        self._armed[call] = fault
+        """The scope's next run of the call with this digest is disturbed."""
+        waiting = self._armed.setdefault(call, [])
+        if not any(fault is other for _, other in waiting):
+            waiting.append((_SCOPE.get(), fault))
 
     @property
     def has_armed(self) -> bool:
@@ -43,8 +53,18 @@ class Tunnel:
         return bool(self._armed)
 
     def take(self, call: str) -> Disturbance | None:
-        """The fault that waits for a call, if any; it strikes once."""
-        return self._armed.pop(call, None)
+        """The fault that waits for a call, if any; it strikes once.
+
+        It strikes its own scope, in whatever order scopes run; calls of a task that has sent no scope's request are anyone's.
+        """
+        waiting = self._armed.get(call, [])
+        found = next((item for item in waiting if _SCOPE.get() in ("", item[0])), None)
+        if found is None:
+            return None
+        waiting.remove(found)
+        if not waiting:
+            del self._armed[call]
+        return found[1]
 
     def land(self, fault: Disturbance, request: Request | None, landed: bool) -> None:
         """The loop has received a fault; remembered with the request that it struck."""
@@ -60,10 +80,14 @@ class Tunnel:
         return self._struck.pop(id(request), None)
 
     def settle(self, oracle: Mapping[str, Truth]) -> None:
-        """At the trial's end: note which disturbed calls later gave their true result."""
+        """At the trial's end: note which disturbed calls later gave their true result, and put the faults in one order.
+
+        Scopes may be answered in any order; the record must not show in which.
+        """
         for fault in self.disturbances:
             truth = oracle.get(fault.point.call)
             if truth is None or not fault.landed or fault.recovered:
                 continue
             later = self.ledger.issued[fault.landed_at :]
             fault.recovered = any((entry.call, entry.content) == (truth.call, truth.content) for entry in later)
+        self.disturbances.sort(key=lambda fault: (str(fault.point), fault.kind, fault.landed, fault.absorbed, fault.recovered))

@@ -109,9 +109,7 @@ class Loop(Protocol):
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end from synchronous code, inside a running event loop too (then on a thread)."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _inside_event_loop():
         return asyncio.run(coroutine)
     context = contextvars.copy_context()
     result: list[T] = []
@@ -129,3 +127,11 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     if failure:
         raise failure[0]
     return result[0]
+
+
+def _inside_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -43,7 +43,8 @@ class PlannedCall:
 class Plan:
     """The calls that solve a task, each after those that it refers to, and the answer.
 
-    Raises ValueError for a repeated id, a repeated goal, or a reference to a call that does not stand before.
+    Raises ValueError for a repeated id, a repeated goal, an alternative under another id, or a reference to a call that does
+    not stand before.
     """
 
     calls: tuple[PlannedCall, ...]
@@ -57,8 +58,11 @@ class Plan:
             needs = frozenset(ref.call for ref in refs(call.arguments))
             if call.id in seen:
                 raise ValueError(f"plan: id {call.id!r} stands twice")
-            if not needs <= seen.keys():
-                raise ValueError(f"plan: call {call.id!r} refers to {sorted(needs - seen.keys())}, not before it")
+            if any(other.id != call.id for other in call.alternatives):
+                raise ValueError(f"plan: an alternative of call {call.id!r} has another id")
+            every = needs.union(ref.call for other in call.alternatives for ref in refs(other.arguments))
+            if not every <= seen.keys():
+                raise ValueError(f"plan: call {call.id!r} refers to {sorted(every - seen.keys())}, not before it")
             seen[call.id] = needs
         if len({call.goal for call in self.calls}) != len(self.calls):
             raise ValueError("plan: two calls have the same goal")
@@ -97,7 +101,10 @@ def resolve(value: Any, results: Mapping[str, Any]) -> Any:
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
-    """A plan as plain JSON; a reference is `{"$ref": id, "path": […]}`."""
+    """A plan as plain JSON; a reference is `{"$ref": id, "path": […]}`.
+
+    Raises ValueError for a literal with a key `$ref`, which would be read back as a reference.
+    """
     return {"calls": [_call_to_json(call) for call in plan.calls], "answer": _value_to_json(plan.answer)}
 
 
@@ -131,6 +138,8 @@ def _value_to_json(value: Any) -> Any:
     if isinstance(value, Ref):
         return {"$ref": value.call, "path": list(value.path)} if value.path else {"$ref": value.call}
     if isinstance(value, Mapping):
+        if "$ref" in value:
+            raise ValueError("plan: a literal holds the key '$ref', which marks a reference")
         return {key: _value_to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_value_to_json(item) for item in value]

@@ -8,14 +8,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import GenericAlias
-from typing import Any, get_type_hints
+from types import GenericAlias, SimpleNamespace
+from typing import Any, Unpack, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, PydanticSchemaGenerationError, ValidationError, create_model
-from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import PydanticSerializationError
 
-from .tools import ToolArgumentError
+from .digest import canonical_json
+from .tools import ToolArgumentError, error_text, underlying
 
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VAR_POSITIONAL = inspect.Parameter.VAR_POSITIONAL
@@ -37,17 +40,23 @@ class Arguments:
 
     @classmethod
     def of(cls, function: Callable[..., Any], tool: str) -> Arguments:
-        """Raises TypeError where a type has no JSON schema. A callable without signature accepts any argument."""
+        """Raises TypeError where a type has no JSON schema or a default is pydantic's `Field(…)`, which no plain call fills in.
+
+        A callable without signature accepts any argument.
+        """
         parameters = _parameters(function)
         hints = _type_hints(function)
         fields: dict[str, Any] = {}
         open_ended = False
         for index, parameter in enumerate(parameters):
             annotation = hints.get(parameter.name, Any)
+            if isinstance(parameter.default, FieldInfo):
+                raise TypeError(f"tool {tool!r}: say {parameter.name}: Annotated[…, Field(…)] = …, not = Field(…)")
             if parameter.kind is _VAR_KEYWORD:
                 open_ended = True
-                continue
-            if parameter.kind is _VAR_POSITIONAL:
+                if annotation is not Any and get_origin(annotation) is not Unpack:
+                    fields["__pydantic_extra__"] = GenericAlias(dict, (str, annotation))
+            elif parameter.kind is _VAR_POSITIONAL:
                 fields[f"p{index}"] = (GenericAlias(list, (annotation,)), Field(default=[], alias=parameter.name))
             elif parameter.default is inspect.Parameter.empty:
                 fields[f"p{index}"] = (annotation, Field(alias=parameter.name))
@@ -57,7 +66,7 @@ class Arguments:
         try:
             model = create_model(tool, __config__=config, **fields)
             schema = model.model_json_schema(schema_generator=_PlainSchema)
-        except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema) as error:
+        except PydanticUserError as error:
             reason = str(error).splitlines()[0]
             raise TypeError(f"tool {tool!r}: an argument's type has no JSON schema ({reason})") from error
         schema.pop("title", None)
@@ -73,12 +82,13 @@ class Arguments:
         try:
             checked = self.model.model_validate(arguments)
         except ValidationError as error:
-            raise ToolArgumentError(self._complaint(error)) from None
-        given = checked.model_fields_set
+            raise self._error(self._complaint(error)) from None
+        except Exception as error:  # a validator of the user's may raise anything
+            raise self._error(f"{type(error).__name__}: {error_text(error)}") from None
         values = {
             parameter.name: getattr(checked, f"p{index}")
             for index, parameter in enumerate(self.parameters)
-            if f"p{index}" in given
+            if parameter.name in arguments and parameter.kind is not _VAR_KEYWORD  # an extra argument may be called p0, or as it
         }
         if checked.__pydantic_extra__:
             values |= checked.__pydantic_extra__
@@ -91,7 +101,7 @@ class Arguments:
     def _spread(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional arguments where the signature wants them: positional-only ones, and all before a filled `*args`."""
         rest = next((p.name for p in self.parameters if p.kind is _VAR_POSITIONAL), None)
-        extra = values.pop(rest, None) if rest is not None else None
+        extra = values.pop(rest) if rest is not None and isinstance(values.get(rest), list | tuple) else ()
         positional: list[Any] = []
         for parameter in self.parameters:
             wanted = parameter.kind is _POSITIONAL_ONLY or (extra and parameter.kind is parameter.POSITIONAL_OR_KEYWORD)
@@ -101,9 +111,9 @@ class Arguments:
                 positional.append(values.pop(parameter.name))
             elif parameter.default is not inspect.Parameter.empty:
                 positional.append(parameter.default)
-        if isinstance(extra, list | tuple):
-            positional.extend(extra)
-        return tuple(positional), values
+            else:  # unchecked arguments: whatever follows would land in its place
+                raise self._error(f"missing argument '{parameter.name}'")
+        return (*positional, *extra), values
 
     def _complaint(self, error: ValidationError) -> str:
         problems = []
@@ -115,17 +125,22 @@ class Arguments:
                 problems.append(f"missing argument '{where}'")
             else:
                 problems.append(f"argument '{where}': {item['msg']}, got {_short(item['input'])}")
-        return f"Tool '{self.tool}': {'; '.join(problems)}. Allowed: {self.allowed}"
+        return "; ".join(problems)
+
+    def _error(self, problem: str) -> ToolArgumentError:
+        return ToolArgumentError(f"Tool '{self.tool}': {problem}. Allowed: {self.allowed}")
 
     @property
     def allowed(self) -> str:
-        """The arguments in words: `a: number, b: number = 0`."""
+        """The arguments in words: `a: number, b: number (optional)`."""
         required = set(self.json_schema.get("required", ()))
+        defs = self.json_schema.get("$defs", {})
         parts = []
         for name, schema in self.json_schema["properties"].items():
-            parts.append(f"{name}: {_kind(schema)}" + ("" if name in required else " (optional)"))
-        if self.json_schema.get("additionalProperties") is True:
-            parts.append("any other name")
+            parts.append(f"{name}: {_kind(schema, defs)}" + ("" if name in required else " (optional)"))
+        others = self.json_schema.get("additionalProperties", True)
+        if others is not False:
+            parts.append("any other name" + ("" if others is True else f": {_kind(others, defs)}"))
         return ", ".join(parts) or "no arguments"
 
 
@@ -135,8 +150,17 @@ class _PlainSchema(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
+    def encode_default(self, dft: Any) -> Any:
+        """Raises PydanticSerializationError for NaN and infinity too."""
+        default = super().encode_default(dft)
+        try:
+            canonical_json(default)
+        except ValueError as error:
+            raise PydanticSerializationError(str(error)) from error
+        return default
+
     def emit_warning(self, kind: Any, detail: str) -> None:
-        """A default without JSON form (a function, say) is left out of the schema; the call still uses it."""
+        """A default without JSON form (a function, NaN) is left out of the schema; the call still uses it."""
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
@@ -147,26 +171,37 @@ def _parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
 
 
 def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    target = function
-    while hasattr(target, "func"):  # functools.partial
-        target = target.func
-    if not inspect.isroutine(target) and not inspect.isclass(target):
+    target: Any = underlying(function)
+    if inspect.isclass(target):
+        target = target.__init__
+    elif not inspect.isroutine(target):
         target = type(target).__call__
-    try:
-        return get_type_hints(target, include_extras=True)
-    except (NameError, TypeError):  # annotations that name what only a type checker sees
-        return {}
+    target = inspect.unwrap(target)
+    hints: dict[str, Any] = {}
+    for name, annotation in getattr(target, "__annotations__", {}).items():
+        alone = SimpleNamespace(__annotations__={name: annotation})
+        try:
+            hints |= get_type_hints(alone, getattr(target, "__globals__", {}), include_extras=True)
+        except Exception:  # it names what only a type checker sees, or is prose: any value will do, for this argument
+            hints[name] = Any
+    return hints
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
+def _kind(schema: Any, defs: Mapping[str, Any]) -> str:
     """The type of one argument in words, read off its JSON schema."""
+    if "$ref" in schema:
+        return _kind(defs[schema["$ref"].removeprefix("#/$defs/")], defs)
     if "enum" in schema or "const" in schema:
         return " or ".join(repr(value) for value in schema.get("enum", (schema.get("const"),)))
-    if "anyOf" in schema:
-        return " or ".join(_kind(option) for option in schema["anyOf"])
-    return str(schema.get("type", "object" if "$ref" in schema else "any"))
+    options = schema.get("anyOf", schema.get("oneOf"))
+    if options is not None:
+        return " or ".join(_kind(option, defs) for option in options)
+    return str(schema.get("type", "any"))
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # nested too deep, say
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."

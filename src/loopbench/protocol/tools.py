@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import dataclasses
+import functools
 import inspect
 import json
 import re
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 DEFAULT_TIME_LIMIT_S = 30.0
 DEFAULT_MAX_CHARS = 20_000
 
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=[^<>]{0,200}(?<![-=])>)")
+"""A memory address as `<Thing object at 0x7f…>` has it; in prose ("fault at 0x10 -> exit") it is the tool's own finding."""
 
 
 class ToolArgumentError(ValueError):
@@ -108,14 +110,17 @@ class Tool:
         blocking: bool = True,
         time_limit_s: float | None = None,
     ) -> Tool:
-        """Read name, docstring and argument types off a function, method or callable object.
+        """Read name, docstring and argument types off a function, method, partial or callable object.
 
-        Raises TypeError where an argument's type has no JSON schema.
+        Raises TypeError for what cannot be called, and where an argument's type has no JSON schema.
         """
         from .schema import Arguments  # pydantic: loaded by the first typed tool, not by an import of a loop
 
-        found = name or getattr(function, "__name__", None) or type(function).__name__
-        text = description if description is not None else inspect.getdoc(function) or ""
+        if not callable(function):
+            raise TypeError(f"a tool must be callable, got {type(function).__name__}")
+        source = underlying(function)
+        found = name or getattr(source, "__name__", None) or type(source).__name__
+        text = description if description is not None else _docstring(source)
         arguments = Arguments.of(function, found)
         return cls(found, text, arguments.json_schema, function, arguments, blocking, time_limit_s)
 
@@ -191,14 +196,20 @@ class Toolbox:
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:  # the boundary to foreign code: SystemExit in a tool must not end the run
-            return self._failed(call, type(error).__name__, error_text(error), started)
+            raised = _raised(error)
+            return self._failed(call, type(raised).__name__, error_text(raised), started)
         text = cap(render_value(value), self.max_chars)
         return Observation(call.name, "success", text, None, value, call.call_id, time.perf_counter() - started)
 
     async def call_all(
         self, calls: Sequence[ToolCall], *, parallel: bool = False, max_in_flight: int = 5, validate: bool = True
     ) -> tuple[Observation, ...]:
-        """Run several calls, one after the other or at most `max_in_flight` at once; results in call order."""
+        """Run several calls, one after the other or at most `max_in_flight` at once; results in call order.
+
+        Raises ValueError for `max_in_flight` < 1.
+        """
+        if max_in_flight < 1:
+            raise ValueError(f"max_in_flight is {max_in_flight}: no call could ever start")
         if not parallel:
             return tuple([await self.call(call, validate=validate) for call in calls])
         slots = asyncio.Semaphore(max_in_flight)
@@ -207,9 +218,15 @@ class Toolbox:
             async with slots:
                 return await self.call(call, validate=validate)
 
-        async with asyncio.TaskGroup() as group:  # cancelling one cancels and awaits its siblings
-            running = [group.create_task(one(call)) for call in calls]
-        return tuple(task.result() for task in running)
+        running = [asyncio.create_task(one(call)) for call in calls]
+        try:
+            return tuple(await asyncio.gather(*running))
+        except BaseException:  # no TaskGroup: its siblings outlive a call that cancels itself, and its errors come wrapped
+            for task in running:
+                if not task.cancelling():  # a second time would break off its cleaning up
+                    task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            raise
 
     def _bind(self, tool: Tool, arguments: Mapping[str, Any], validate: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if not isinstance(arguments, Mapping):
@@ -231,7 +248,7 @@ class Toolbox:
         return value
 
     def _failed(self, call: ToolCall, error_type: str, message: str, started: float) -> Observation:
-        text = cap(message, self.max_chars)
+        text = cap(_legible(message), self.max_chars)
         return Observation(call.name, "error", text, error_type, None, call.call_id, time.perf_counter() - started)
 
 
@@ -269,7 +286,27 @@ async def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs
     value, error = await done
     if error is not None:
         raise error
-    return value
+    return await value if inspect.isawaitable(value) else value  # a plain function may wrap an async one
+
+
+def underlying(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function inside any functools.partial."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _docstring(function: Callable[..., Any]) -> str:
+    own = inspect.getdoc(function)
+    if own is None and not inspect.isroutine(function) and not inspect.isclass(function):
+        own = type(function).__call__.__doc__  # not by getdoc, which would fall back to that of `type.__call__`
+    return inspect.cleandoc(own or "")
+
+
+def _raised(error: BaseException) -> BaseException:
+    """What the tool itself raised: a StopIteration leaves a coroutine as a RuntimeError (PEP 479)."""
+    replaced = type(error) is RuntimeError and error.args == ("coroutine raised StopIteration",)
+    return error.__cause__ if replaced and isinstance(error.__cause__, StopIteration) else error
 
 
 def cap(text: str, max_chars: int) -> str:
@@ -283,7 +320,9 @@ def error_text(error: BaseException) -> str:
     """An exception's message: no type, no traceback, no memory address."""
     try:
         return _legible(str(error))
-    except Exception as broken:  # a user's __str__
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException as broken:  # a user's __str__
         return f"(no message: {type(broken).__name__} in __str__)"
 
 
@@ -292,33 +331,84 @@ def render_value(value: Any) -> str:
 
     Sets are sorted, memory addresses left out, lone surrogates replaced; never raises.
     """
-    if isinstance(value, str):
-        return _legible(value)
     if value is None:
         return "None"
     try:
-        return _legible(json.dumps(value, ensure_ascii=False, default=_jsonable))
-    except (TypeError, ValueError, RecursionError):
-        pass
-    try:
-        return _legible(str(value))
-    except Exception:  # a user's __str__, or one nested too deep
-        return f"<{type(value).__name__}>"
+        plain = value if isinstance(value, _JSON_TYPES) else _jsonable(value)
+        return _legible(plain if isinstance(plain, str) else _JSON.encode(plain))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException:  # a circular value, a key that JSON lacks, whatever a user's method does
+        return _text(value, _notation)
 
 
 def _jsonable(value: Any) -> Any:
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=render_value)
-    if callable(getattr(value, "model_dump", None)):
-        return value.model_dump(mode="json")
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+    """What stands for a value in JSON; `str()` where nothing else does."""
+    if isinstance(value, set | frozenset):  # each item rendered once and read back: sets nested in sets stay cheap
+        return [json.loads(text) for text in sorted(_legible(_JSON.encode(item)) for item in value)]
+    try:
+        if isinstance(value, type):
+            return _text(value)
+        if callable(getattr(value, "model_dump", None)):
+            return _in_order(value.model_dump(mode="json"), value)
+        if dataclasses.is_dataclass(value):
+            return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+        if isinstance(value, Mapping):
+            return dict(value)
+    except Exception:  # half built, or a user's method
+        return _text(value)
+    return _text(value)
+
+
+def _in_order(plain: Any, source: Any) -> Any:
+    """`plain`, which pydantic made of `source`, with its sets sorted: there they stand in this process's own order."""
+    if isinstance(plain, dict):
+        same = isinstance(source, Mapping) and len(source) == len(plain)
+        parts = source.values() if same else [getattr(source, key, None) for key in plain]
+        return {key: _in_order(item, part) for (key, item), part in zip(plain.items(), parts, strict=True)}
+    if isinstance(plain, list) and isinstance(source, list | tuple | set | frozenset) and len(source) == len(plain):
+        items = [_in_order(item, part) for item, part in zip(plain, source, strict=True)]
+        return sorted(items, key=_JSON.encode) if isinstance(source, set | frozenset) else items
+    return plain
+
+
+_JSON_TYPES = (str, int, float, dict, list, tuple)
+_JSON = json.JSONEncoder(ensure_ascii=False, default=_jsonable)
+
+
+def _notation(value: Any, above: tuple[int, ...] = ()) -> str:
+    """Like `repr`, with sets sorted and what cannot be shown named by its type."""
+    brackets = next((pair for kind, pair in _BRACKETS if isinstance(value, kind)), None)
+    if id(value) in above:
+        return "...".join(brackets or ("", ""))
+    inside = (*above, id(value))
+    if brackets is None or not value:
+        plain = None if value is None or isinstance(value, _JSON_TYPES) else _jsonable(value)
+        return _notation(plain, inside) if isinstance(plain, dict | list) else _text(value, repr)
     if isinstance(value, Mapping):
-        return dict(value)
-    return str(value)
+        parts = [f"{_notation(key, inside)}: {_notation(item, inside)}" for key, item in value.items()]
+    else:
+        parts = [_notation(item, inside) for item in value]
+    if isinstance(value, set | frozenset):
+        parts.sort()
+    single = "," if isinstance(value, tuple) and len(parts) == 1 else ""
+    return f"{brackets[0]}{', '.join(parts)}{single}{brackets[1]}"
+
+
+_BRACKETS = ((Mapping, ("{", "}")), (list, ("[", "]")), (tuple, ("(", ")")), ((set, frozenset), ("{", "}")))
+
+
+def _text(value: Any, form: Callable[[Any], str] = str) -> str:
+    try:
+        return _legible(form(value))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException:  # a user's __str__, or one nested too deep
+        return f"<{type(value).__name__}>"
 
 
 def _legible(text: str) -> str:
+    text = str.__str__(text)  # of a subclass, an enum's member say, its characters only
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode("utf-8")
     return _ADDRESS.sub("", text) if " at 0x" in text else text

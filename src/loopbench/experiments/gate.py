@@ -1,0 +1,86 @@
+"""What stands between a loop and the trial's model and tools: it keeps the event loop turning, and shuts when the trial is over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from typing import cast
+
+from loopbench.models.metering import Listener, Meter, MeteredModel, MeteredToolbox
+from loopbench.models.tunnel import Tunnel
+from loopbench.protocol import Chunk, Model, Observation, Reply, Request, Tool, ToolCall
+
+TURN_S = 0.05
+"""Seconds that a trial may keep the event loop to itself."""
+
+
+class Gate:
+    """Passed by each request and each call.
+
+    A scripted model and a pure tool never wait: without a pause now and then, a loop that asks without end would keep its time
+    limit, all other trials and Ctrl-C out. Once shut, it lets nothing through: what is left of a loop that swallowed its
+    cancellation waits for good, and spends nothing.
+    """
+
+    def __init__(self) -> None:
+        self.shut = False
+        self._turned_at = time.monotonic()
+
+    async def enter(self) -> None:
+        if self.shut:
+            await asyncio.get_running_loop().create_future()
+        if time.monotonic() - self._turned_at > TURN_S:
+            await asyncio.sleep(0)
+            self._turned_at = time.monotonic()
+
+
+class GatedModel(MeteredModel):
+    """A metered model behind a gate."""
+
+    def __init__(self, gate: Gate, model: Model, meter: Meter, listener: Listener, tunnel: Tunnel | None) -> None:
+        super().__init__(model, meter, listener, tunnel)
+        self.gate = gate
+
+    async def complete(self, request: Request) -> Reply:
+        await self.gate.enter()
+        return await super().complete(request)
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        await self.gate.enter()
+        chunks = cast(AsyncGenerator[Chunk, None], super().stream(request))
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+
+
+class GatedToolbox(MeteredToolbox):
+    """A metered toolbox behind a gate."""
+
+    def __init__(self, gate: Gate, tools: Iterable[Tool], listener: Listener, tunnel: Tunnel | None) -> None:
+        super().__init__(tools, listener, tunnel)
+        self.gate = gate
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        await self.gate.enter()
+        return await super().call(call, validate=validate)
+
+
+async def stop(running: asyncio.Task[object], grace_s: float) -> bool:
+    """Cancel a loop's task and give it `grace_s` seconds to end; False: it swallowed its cancellation and was abandoned."""
+    running.cancel()
+    done, _ = await asyncio.wait({running}, timeout=grace_s)
+    if not done:
+        _abandon(running)
+    return bool(done)
+
+
+def _abandon(running: asyncio.Task[object]) -> None:
+    """End a task by force: left alone, it would run on beside other trials, and asyncio.run would wait for it without end."""
+    coroutine = running.get_coro()
+    if coroutine is not None:
+        with contextlib.suppress(RuntimeError):  # "coroutine ignored GeneratorExit"
+            coroutine.close()
+    running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # looked at, so that nothing is logged
+    running.cancel()  # wakes the task, which finds its coroutine closed and ends

@@ -1,0 +1,281 @@
+"""Faults: where each kind strikes, what it does to a reply or a move, and what a model sees of its own mistakes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.datasets.task import Task
+from loopbench.loops.bare import CODEC
+from loopbench.metrics.scorers import Judgement, exact, normalized, numeric
+from loopbench.models.faults import ANSWER, NOT_DETERMINED, Disturbance, Point, disturb, draw, mislead, shows_feedback, spoil
+from loopbench.models.native import NATIVE
+from loopbench.models.profiles import FAULT_KINDS, Clears, Profile
+from loopbench.protocol import (
+    Act,
+    Answer,
+    Message,
+    Move,
+    NativeCall,
+    PlannedCall,
+    Query,
+    Reply,
+    Request,
+    Role,
+    Tool,
+    ToolCall,
+    WireError,
+)
+
+LAW = settings(max_examples=80, deadline=None)
+WIRE = sorted(kind for kind in FAULT_KINDS if kind.startswith("wire."))
+CALL = PlannedCall("c2", "add", {"a": 1, "b": 2}, "Find c2.")
+KEY = (0, "task", 0)
+
+
+def profile(*kinds: str, rate: float = 1.0, **clears: Any) -> Profile:
+    return Profile(name="one", rates=dict.fromkeys(kinds, rate / len(kinds)), clears=Clears(**clears))
+
+
+# --- where ---
+
+
+@pytest.mark.parametrize("kind", sorted(FAULT_KINDS))
+def test_a_kind_strikes_where_it_can(kind: str) -> None:
+    """At the plan's first call, a later one, and the answer; calls and moves are disturbed where a model decides on calls."""
+    where = {
+        "decision.never_finish": {"answer"},
+        "decision.no_tool": {"first"},
+        "decision.repeated_call": {"later"},
+    }.get(kind, {"first", "later"})
+    for role in Role:
+        struck = {
+            "first": draw(profile(kind), KEY, Point(role, "c1"), CALL, True) is not None,
+            "later": draw(profile(kind), KEY, Point(role, "c2"), CALL, False) is not None,
+            "answer": draw(profile(kind), KEY, Point(role, ANSWER), None, False) is not None,
+        }
+        if kind.startswith(("wire.", "provider.")):
+            expected = {"first", "later", "answer"}
+        else:
+            expected = where if role in (Role.DECIDE, Role.SELECT) else set()
+        assert {name for name, there in struck.items() if there} == expected, role
+
+
+def test_a_kind_that_finds_nothing_to_spoil_is_not_drawn() -> None:
+    bare = PlannedCall("c1", "now", {}, "Find c1.")
+    failing = PlannedCall("c1", "add", {"a": 1}, "Find c1.", fails=True)
+    point = Point("decide", "c1")
+    for kind in ("decision.missing_argument", "decision.wrong_type", "decision.wrong_value"):
+        assert draw(profile(kind), KEY, point, bare, False) is None
+    for kind in ("tool.lies", "tool.garbage", "tool.huge"):
+        assert draw(profile(kind), KEY, point, failing, False) is None
+    assert draw(profile("decision.never_finish"), KEY, Point("decide", ANSWER), None, True) is None
+
+
+@LAW
+@given(st.integers(), st.text(max_size=5), st.integers(0, 9), st.sampled_from(["c1", "c2", ANSWER]))
+def test_a_fault_depends_on_the_trial_and_the_point_alone(seed: int, task: str, repeat: int, call: str) -> None:
+    wind = profile(*WIRE, "provider.server", "tool.raises", rate=0.7)
+    planned = None if call == ANSWER else CALL
+    drawn = [draw(wind, (seed, task, repeat), Point("decide", call), planned, False) for _ in range(2)]
+    assert drawn[0] == drawn[1]
+
+
+def test_faults_come_at_their_rates() -> None:
+    wind = Profile(name="three", rates={"wire.empty": 0.1, "tool.raises": 0.2, "provider.slow": 0.05})
+    drawn = Counter[str]()
+    for repeat in range(4000):
+        fault = draw(wind, (0, "task", repeat), Point("decide", "c1"), CALL, False)
+        drawn["none" if fault is None else fault.kind] += 1
+    for kind, rate in wind.rates.items():
+        assert drawn[kind] / 4000 == pytest.approx(rate, abs=0.02)  # 3 standard errors of the largest
+
+
+def test_what_clears_a_fault_comes_at_its_shares() -> None:
+    wind = profile("wire.empty", feedback=0.6, after=0.3, never=0.1, attempts=4)
+    drawn = [draw(wind, (0, "task", repeat), Point("decide", "c1"), CALL, False) for repeat in range(4000)]
+    cleared = Counter((fault.clearing, fault.attempts) for fault in drawn if fault is not None)
+    assert cleared.keys() == {("feedback", 0), ("after", 4), ("never", 0)}
+    for clearing, share in (("feedback", 0.6), ("after", 0.3), ("never", 0.1)):
+        assert sum(count for (name, _), count in cleared.items() if name == clearing) / 4000 == pytest.approx(share, abs=0.03)
+
+
+@pytest.mark.parametrize(("kind", "attempts"), [("tool.flaky", 2), ("tool.slow", 1), ("provider.slow", 1)])
+def test_flaky_and_slow_faults_pass_by_themselves(kind: str, attempts: int) -> None:
+    fault = draw(profile(kind, feedback=0, after=0, never=1), KEY, Point("decide", "c1"), CALL, False)
+    assert fault is not None
+    assert (fault.clearing, fault.attempts) == ("after", attempts)
+
+
+def test_a_fault_is_active_until_it_is_cleared() -> None:
+    def active(clearing: Any, attempts: int = 0) -> list[bool]:
+        fault = Disturbance("wire.empty", Point("decide", "c1"), clearing, attempts)
+        return [fault.active(attempt, feedback) for feedback in (False, True) for attempt in range(4)]
+
+    assert active("never") == [True] * 8
+    assert active("feedback") == [True] * 4 + [False] * 4
+    assert active("after", 2) == [True, True, False, False] * 2
+
+
+# --- wire ---
+
+
+@pytest.mark.parametrize("kind", WIRE)
+@LAW
+@given(text=st.text(min_size=2, max_size=60))
+def test_a_bad_wire_changes_any_text(kind: str, text: str) -> None:
+    spoiled = spoil(kind, Reply(text))
+    assert spoiled.text != text
+    assert len(spoiled.text) < len(text) if kind in ("wire.malformed", "wire.truncated", "wire.empty") else text in spoiled.text
+
+
+@pytest.mark.parametrize("kind", WIRE)
+def test_without_text_the_raw_arguments_are_spoiled(kind: str) -> None:
+    reply = Reply("", (NativeCall("1", "add", '{"a": 1, "b": 2}'),), finish_reason="tool_calls")
+    spoiled = spoil(kind, reply)
+    assert spoiled != reply
+    assert spoiled.text == ""
+    assert [call.name for call in spoiled.calls] == ([] if kind == "wire.empty" else ["add"])
+    if kind != "wire.empty":
+        with pytest.raises(WireError):
+            NATIVE.parse(spoiled)
+
+
+@pytest.mark.parametrize("kind", WIRE)
+def test_a_strict_format_reads_no_spoiled_reply(kind: str) -> None:
+    with pytest.raises(WireError):
+        CODEC.parse(spoil(kind, CODEC.render(Act("", (ToolCall("add", {"a": 1}),)))))
+
+
+# --- decisions ---
+
+
+def power(base: float, exponent: float, digits: int = 3) -> float:
+    """A power."""
+    return float(round(base**exponent, digits))
+
+
+SPECS = {"power": Tool.from_function(power, blocking=False).spec}
+MOVE = Act("Next.", (ToolCall("power", {"base": 2, "exponent": 3, "digits": 1}), ToolCall("add", {"a": 1})))
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [
+        ("unknown_tool", ToolCall("power_v2", {"base": 2, "exponent": 3, "digits": 1})),
+        ("missing_argument", ToolCall("power", {"base": 2, "digits": 1})),
+        ("extra_argument", ToolCall("power", {"base": 2, "exponent": 3, "digits": 1, "verbose": True})),
+        ("wrong_type", ToolCall("power", {"base": 2, "exponent": {"about": 3}, "digits": 1})),
+        ("wrong_value", ToolCall("power", {"base": 2, "exponent": 4, "digits": 1})),
+    ],
+)
+def test_a_confused_call(kind: str, call: ToolCall) -> None:
+    """The last required argument suffers, of the first call; the others are as they were."""
+    assert disturb(f"decision.{kind}", MOVE, {}, SPECS) == (Act("Next.", (call, MOVE.calls[1])),)
+
+
+@pytest.mark.parametrize("kind", ["unknown_tool", "missing_argument", "extra_argument", "wrong_type"])
+def test_a_confused_call_does_not_pass_validation(kind: str) -> None:
+    tool = Tool.from_function(power, blocking=False)
+    assert tool.arguments is not None
+    (changed,) = disturb(f"decision.{kind}", MOVE, {}, SPECS)
+    assert isinstance(changed, Act)
+    call = changed.calls[0]
+    with pytest.raises(ValueError, match=r"unknown argument|missing argument|valid number|no tool"):
+        tool.arguments.bind(call.arguments) if call.name == "power" else _refuse()
+
+
+def _refuse() -> None:
+    raise ValueError("no tool of that name")
+
+
+@pytest.mark.parametrize("kind", ["early_finish", "no_tool"])
+def test_a_model_that_stops_early_says_so_in_any_format(kind: str) -> None:
+    options = disturb(f"decision.{kind}", MOVE, {}, {})
+    assert options[0] == Answer("I can answer this already.", NOT_DETERMINED)
+    assert MOVE not in options
+
+
+@pytest.mark.parametrize("kind", ["repeated_call", "never_finish"])
+def test_a_model_that_goes_round_makes_its_last_call_again(kind: str) -> None:
+    known = {"c1": ToolCall("add", {"a": 1}), "c2": ToolCall("add", {"a": 2})}
+    move: Move = Answer("done", 3)
+    (changed,) = disturb(f"decision.{kind}", move, known, {})
+    assert isinstance(changed, Act)
+    assert changed.calls == (known["c2"],)
+    assert disturb(f"decision.{kind}", move, {}, {}) == (move,)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@LAW
+@given(JSON)
+def test_a_wrong_value_is_another_one_of_the_same_kind(value: Any) -> None:
+    other = mislead(value)
+    assert other != value
+    assert value is None or type(other) is type(value)
+    json.dumps(other, allow_nan=False)
+
+
+@pytest.mark.parametrize("value", [0, 1, 10**15, 10**400, 1e308, -1e308, 5e-324, (1, 2), float("inf")])
+def test_a_wrong_value_exists_at_the_ends_of_the_range(value: Any) -> None:
+    assert mislead(value) != value or value == float("inf")
+
+
+@LAW
+@given(st.integers(-(10**14), 10**14) | st.integers(-(10**14), 10**14).map(lambda number: number / 1000), st.booleans())
+def test_no_scorer_takes_a_lie_for_right(value: float, as_text: bool) -> None:
+    expected = f"it is {value}" if as_text else value
+    judgement = Judgement(Task("t", Query(""), expected), str(mislead(expected)), "finished")
+    assert exact()(judgement) == numeric()(judgement) == normalized()(judgement) == 0
+
+
+# --- feedback ---
+
+
+def request(*contents: str) -> Request:
+    return Request(tuple(Message("user", text) for text in contents))
+
+
+TEXT = st.text("ab 12:\n", max_size=20)
+
+
+@LAW
+@given(st.lists(TEXT, max_size=4), TEXT)
+def test_the_model_s_own_reply_is_no_feedback(contents: list[str], own: str) -> None:
+    before = request(*contents)
+    assert not shows_feedback(before, before, Reply(own))
+    assert not shows_feedback(before, request(*contents, own), Reply(own))
+    calls = (NativeCall("1", "add", '{"a": "b"}'),)
+    now = Request((*before.messages, Message("assistant", own, calls)))
+    assert not shows_feedback(before, now, Reply(own, calls))
+
+
+@LAW
+@given(st.lists(TEXT, max_size=4), TEXT, st.integers(0, 99), st.integers(0, 99))
+def test_counters_are_no_feedback(contents: list[str], own: str, one: int, other: int) -> None:
+    before = request(f"Attempt {one} of 100", *contents)
+    assert not shows_feedback(before, request(f"Attempt {other} of 100", *contents, own, f"[{other}]"), Reply(own))
+
+
+@LAW
+@given(st.lists(TEXT, max_size=4), TEXT, st.sampled_from(["Error", "The reply is no JSON.", "ошибка", "請重試"]))
+def test_anything_else_that_is_said_is_feedback(contents: list[str], own: str, said: str) -> None:
+    before = request(*contents)
+    for now in (request(*contents, own, said), request(f"{said} {own}", *contents), request(*contents, said)):
+        assert shows_feedback(before, now, Reply(own))
+
+
+def test_an_error_that_repeats_earlier_words_is_feedback_too() -> None:
+    before = request("Find the sum.", "Error: no JSON")
+    assert shows_feedback(before, request("Find the sum.", "Error: no JSON", "Error: no JSON"), Reply("sum"))

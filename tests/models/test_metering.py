@@ -1,0 +1,403 @@
+"""Metering: budgets, what the listener is told, and the tools that the tunnel's faults fall upon."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.experiments.registry import Spec
+from loopbench.experiments.schedule import Arm, Trial
+from loopbench.experiments.trial import NotRun, Setting, run_trial
+from loopbench.loops.bare import CODEC
+from loopbench.models.faults import Disturbance, Point
+from loopbench.models.metering import HUGE_CHARS, Budget, Meter, MeteredModel, MeteredToolbox
+from loopbench.models.profiles import Abilities, Clears, Profile, load_profile
+from loopbench.models.receipts import call_digest, content_digest, sightings, strip_receipts
+from loopbench.models.tunnel import Tunnel
+from loopbench.protocol import (
+    SILENT,
+    BudgetExceeded,
+    Capabilities,
+    Chunk,
+    Message,
+    Model,
+    Observation,
+    Observer,
+    Outcome,
+    Plan,
+    ProviderError,
+    Query,
+    Ref,
+    Reply,
+    Request,
+    StopReason,
+    Tool,
+    Toolbox,
+    ToolCall,
+    Usage,
+    run_sync,
+)
+
+LAW = settings(max_examples=60, deadline=None)
+QUESTION = Request((Message("user", "Well?"),))
+
+
+class Echo:
+    """Says the same each time, in three chunks where it streams, and fails where it is told to."""
+
+    name = "echo"
+    capabilities = Capabilities()
+
+    def __init__(self, usage: Usage | None = None, fails: bool = False) -> None:
+        self.reply = Reply("a b c", usage=usage)
+        self.fails = fails
+
+    async def complete(self, request: Request) -> Reply:
+        await asyncio.sleep(0)
+        if self.fails:
+            raise ProviderError("down")
+        return self.reply
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        for word in ("a ", "b "):
+            yield Chunk(word)
+        if self.fails:
+            raise ProviderError("down")
+        yield Chunk("c", reply=self.reply)
+
+
+def metered(bench: Any, budget: Budget | None = None, *, model: Model | None = None, parent: Meter | None = None) -> Any:
+    return MeteredModel(model or Echo(), Meter(budget or Budget(), parent), bench.Ear())
+
+
+async def spend(model: Any, most: int = 50) -> int:
+    """Ask until the budget is used up; gives the number of replies."""
+    for count in range(most):
+        try:
+            await model.complete(QUESTION)
+        except BudgetExceeded:
+            return count
+    return most
+
+
+# --- budgets ---
+
+
+@LAW
+@given(
+    calls=st.none() | st.integers(1, 9),
+    tokens=st.none() | st.integers(1, 90),
+    dollars=st.none() | st.integers(1, 9),
+    cost=st.none() | st.integers(0, 3),
+)
+def test_a_budget_lets_calls_through_until_a_limit_is_reached(
+    bench, calls: int | None, tokens: int | None, dollars: int | None, cost: int | None
+) -> None:
+    """The call that goes beyond the tokens or dollars is the last; no call is made beyond the limit of calls."""
+    usage = Usage(7, 3, cost_usd=None if cost is None else float(cost))
+    model = metered(bench, Budget(calls, tokens, dollars), model=Echo(usage))
+    made = run_sync(spend(model))
+    limits = [calls or 50, -(-tokens // 10) if tokens else 50, -(-dollars // cost) if dollars and cost else 50]
+    assert made == min(limits)
+    assert (model.meter.calls, model.meter.tokens) == (made, 10 * made)
+    assert model.meter.dollars == made * (cost or 0)
+    assert len(model.listener.exchanges) == made
+    assert bool(model.meter.refused) == (made < 50)
+
+
+@LAW
+@given(st.integers(1, 9), st.integers(1, 12))
+def test_calls_in_flight_count_too(bench, limit: int, at_once: int) -> None:
+    async def run(model: Any) -> int:
+        results = await asyncio.gather(*(model.complete(QUESTION) for _ in range(at_once)), return_exceptions=True)
+        return sum(isinstance(result, Reply) for result in results)
+
+    whole = Meter(Budget(calls=limit))
+    assert run_sync(run(metered(bench, Budget(calls=limit)))) == min(limit, at_once)
+    assert run_sync(run(metered(bench, parent=whole))) == min(limit, at_once)
+
+
+def test_a_refusal_says_which_limit_is_used_up(bench) -> None:
+    for budget, usage, words in (
+        (Budget(calls=1), Usage(), "budget of 1 model calls used up"),
+        (Budget(tokens=5), Usage(3, 3), "budget of 5 tokens used up"),
+        (Budget(dollars=0.5), Usage(cost_usd=0.6), "budget of 0.5 dollars used up"),
+        (Budget(seconds=1e-9), Usage(), "budget of 1e-09 seconds used up"),
+    ):
+        model = metered(bench, budget, model=Echo(usage))
+        run_sync(spend(model))
+        assert model.meter.refused == model.meter.exhausted == words
+
+
+def test_a_run_s_budget_is_spent_by_all_its_trials(bench) -> None:
+    whole = Meter(Budget(calls=5))
+    first, second = (metered(bench, Budget(calls=3), parent=whole, model=Echo(Usage(1, 1, cost_usd=0.5))) for _ in range(2))
+    assert [run_sync(spend(first)), run_sync(spend(second))] == [3, 2]
+    assert (whole.calls, whole.tokens, whole.dollars) == (5, 10, 2.5)
+    assert first.meter.refused == "budget of 3 model calls used up"
+    assert second.meter.refused == "budget of 5 model calls used up"
+    assert second.meter.exhausted == ""
+
+
+def test_failures_are_calls_too(bench) -> None:
+    model = metered(bench, Budget(calls=2), model=Echo(fails=True))
+    for _ in range(2):
+        with pytest.raises(ProviderError):
+            run_sync(model.complete(QUESTION))
+    with pytest.raises(BudgetExceeded):
+        run_sync(model.complete(QUESTION))
+    assert [(reply, str(error)) for _, reply, error, _ in model.listener.exchanges] == [(None, "down")] * 2
+
+
+def test_simulated_seconds_are_spent_as_well(bench) -> None:
+    """A hang of 30 s between two requests uses up a budget of 20 s."""
+    profile = Profile(name="h", rates={"tool.hangs": 1.0}, clears=Clears(feedback=1, after=0, never=0))
+    wind = bench.Bench(bench.chain(2), profile)
+    wind.meter.budget = Budget(seconds=20)
+    with pytest.raises(BudgetExceeded, match="seconds"):
+        run_sync(wind.run())
+    assert len(wind.ear.exchanges) == 1
+
+
+# --- a loop that does not listen ---
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """Asks ten times, and swallows whatever is raised."""
+
+    streams: bool = False
+    name: str = "greedy"
+    stops: frozenset[StopReason] = frozenset({StopReason.FINISHED})
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return self
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        for _ in range(10):
+            with contextlib.suppress(BudgetExceeded):
+                if self.streams:
+                    async for _chunk in model.stream(QUESTION):
+                        pass
+                else:
+                    await model.complete(QUESTION)
+        return Outcome("done", StopReason.FINISHED, 10)
+
+
+def trial_of(loop: Any) -> tuple[Trial, Suite]:
+    task = Task("t", Query("Well?"), "done", scorer="exact", no_plan="none is needed")
+    arm = Arm("greedy/echo", Spec("greedy", {}), loop, "echo", load_profile("clean"))
+    return Trial(arm, task, 0, 0), Suite("s", "1", (task,), lambda _: StatelessEnvironment(()))
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_swallowing_the_end_of_a_budget_does_not_help(streams: bool) -> None:
+    trial, suite = trial_of(Greedy(streams))
+    free = run_sync(run_trial(trial, Setting(suite, {"echo": Echo()}))).record
+    assert (free.stop, free.lm_calls, free.accuracy) == ("finished", 10, 1)
+    record = run_sync(run_trial(trial, Setting(suite, {"echo": Echo()}, trial_budget=Budget(calls=3)))).record
+    assert (record.stop, record.lm_calls, record.accuracy, record.status) == ("budget", 3, 0, "scored")
+    assert "budget of 3 model calls" in record.reason
+
+
+def test_the_end_of_the_run_s_budget_leaves_the_trial_for_later() -> None:
+    trial, suite = trial_of(Greedy())
+    whole = Meter(Budget(calls=4))
+    with pytest.raises(NotRun, match="budget of 4 model calls"):
+        run_sync(run_trial(trial, Setting(suite, {"echo": Echo()}, meter=whole)))
+    assert whole.calls == 4
+
+
+# --- what the listener hears ---
+
+
+def test_a_reply_without_a_count_gets_an_estimate(bench) -> None:
+    model = metered(bench)
+    assert run_sync(model.complete(QUESTION)).usage == Usage(6, 2, estimated=True)
+    counted = Usage(100, 20, 50, cost_usd=0.1)
+    assert run_sync(metered(bench, model=Echo(counted)).complete(QUESTION)).usage == counted
+
+
+def test_a_metered_model_is_the_model(bench) -> None:
+    model = metered(bench)
+    assert (model.name, model.capabilities) == ("echo", Echo.capabilities)
+
+
+def test_a_stream_is_heard_once_with_its_whole_reply(bench) -> None:
+    async def text(model: Any) -> str:
+        return "".join([chunk.text async for chunk in model.stream(QUESTION)])
+
+    model = metered(bench)
+    assert run_sync(text(model)) == "a b c"
+    ((request, reply, error, fault),) = model.listener.exchanges
+    assert (request, error, fault) == (QUESTION, None, None)
+    assert (reply.text, reply.usage) == ("a b c", Usage(6, 2, estimated=True))
+    assert (model.meter.calls, model.meter.tokens) == (1, 8)
+
+
+def test_a_stream_that_fails_is_heard_once(bench) -> None:
+    async def read(model: Any) -> None:
+        async for _ in model.stream(QUESTION):
+            pass
+
+    model = metered(bench, model=Echo(fails=True))
+    with pytest.raises(ProviderError):
+        run_sync(read(model))
+    ((_, reply, error, _),) = model.listener.exchanges
+    assert (reply, str(error)) == (None, "down")
+
+
+@pytest.mark.parametrize(("chunks", "text"), [(1, "a "), (2, "a b "), (3, "a b c")])
+def test_a_stream_that_is_closed_early_is_heard_with_what_came(bench, chunks: int, text: str) -> None:
+    async def read(model: Any) -> None:
+        stream = model.stream(QUESTION)
+        async with contextlib.aclosing(stream):
+            for _ in range(chunks):
+                await anext(stream)
+
+    model = metered(bench)
+    run_sync(read(model))
+    ((_, reply, error, _),) = model.listener.exchanges
+    assert (reply.text, error) == (text, None)
+    assert model.meter.calls == 1
+
+
+def test_a_fault_is_told_with_the_exchange_that_it_struck(bench) -> None:
+    profile = Profile(name="w", rates={"wire.empty": 1.0}, clears=Clears(feedback=1, after=0, never=0))
+    wind = bench.Bench(bench.chain(1), profile)
+    run_sync(wind.run(codec=CODEC))
+    assert [fault for *_, fault in wind.ear.exchanges] == ["wire.empty", None, "wire.empty", None]
+
+
+def test_overflow_and_refusal_are_heard(bench) -> None:
+    wind = bench.Bench(bench.chain(1), Profile(name="c", abilities=Abilities(context_tokens=10)))
+    assert run_sync(wind.run(3)) is None
+    assert [type(error).__name__ for _, _, error, _ in wind.ear.exchanges] == ["ContextOverflow"] * 3
+
+
+# --- the toolbox ---
+
+
+def lookup(key: str) -> str:
+    """Look a word up."""
+    if key == "none":
+        raise KeyError("no such word")
+    return f"the meaning of {key}"
+
+
+TOOLS = (Tool.from_function(lookup, blocking=False),)
+
+
+def toolbox(bench: Any, tunnel: Tunnel | None) -> Any:
+    return MeteredToolbox(TOOLS, bench.Ear(), tunnel)
+
+
+def call(tools: Toolbox, **arguments: Any) -> Observation:
+    return run_sync(tools.call(ToolCall("lookup", arguments, "id")))
+
+
+@LAW
+@given(st.text(max_size=20))
+def test_in_the_tunnel_a_result_ends_in_its_receipt(bench, key: str) -> None:
+    plain, signed = call(toolbox(bench, None), key=key), call(toolbox(bench, Tunnel()), key=key)
+    digests = f"{call_digest('lookup', {'key': key})}.{content_digest(plain.data)}"
+    assert signed.data == f"{plain.data} [r:{digests}]"
+    assert strip_receipts(signed.data) == plain.data
+    assert replace(signed, data="", value=None) == replace(plain, data="", value=None)
+    assert signed.value == (signed.data if signed.ok else None)
+
+
+def test_a_receipt_stands_behind_the_length_cap(bench) -> None:
+    seen = call(toolbox(bench, Tunnel()), key="x" * 50_000)
+    assert "(truncated, 50015 characters in all) [r:" in seen.data
+    assert sightings(seen.data).keys() == {call_digest("lookup", {"key": "x" * 50_000})}
+
+
+def test_an_error_that_the_tool_itself_raised_has_a_receipt(bench) -> None:
+    tunnel = Tunnel()
+    seen = call(toolbox(bench, tunnel), key="none")
+    assert (seen.status, seen.error_type, strip_receipts(seen.data)) == ("error", "KeyError", "'no such word'")
+    assert sightings(seen.data)
+    assert not tunnel.ledger.issued[0].ok
+
+
+def test_a_call_that_never_ran_has_none(bench) -> None:
+    tunnel = Tunnel()
+    tools = toolbox(bench, tunnel)
+    unknown = run_sync(tools.call(ToolCall("look", {})))
+    assert (unknown.error_type, call(tools, word="x").error_type) == ("UnknownTool", "InvalidArguments")
+    assert tunnel.ledger.issued == []
+    assert len(tools.listener.tool_calls) == 2
+
+
+def test_a_planned_failure_becomes_known_by_its_error(bench) -> None:
+    plan = Plan((bench.planned("c1", "reject", text="x", fails=True), bench.planned("c2", "add", a=1, b=2)), Ref("c2"))
+    wind = bench.Bench(plan)
+    assert run_sync(wind.run(codec=CODEC)) == 3
+    assert [seen.status for _, seen, _ in wind.ear.tool_calls] == ["error", "success"]
+    silent = bench.Bench(plan)
+    assert run_sync(silent.run(8, codec=CODEC, feedback=False)) is None  # a loop that hides errors asks without end
+    assert {call.name for call, _, _ in silent.ear.tool_calls} == {"reject"}
+
+
+def armed(bench: Any, kind: str) -> tuple[Any, Tunnel, Any]:
+    tunnel = Tunnel()
+    fault = Disturbance(kind, Point("decide", "c1"), "after", 1)
+    tunnel.arm(call_digest("lookup", {"key": "x"}), fault)
+    return toolbox(bench, tunnel), tunnel, fault
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "error_type", "known"),
+    [
+        ("tool.raises", "error", "ToolUnavailable", False),
+        ("tool.flaky", "error", "ToolUnavailable", False),
+        ("tool.hangs", "error", "TimeoutError", False),
+        ("tool.garbage", "success", None, False),
+        ("tool.huge", "success", None, True),
+        ("tool.slow", "success", None, True),
+        ("tool.lies", "success", None, True),
+    ],
+)
+def test_a_disturbed_call(bench, kind: str, status: str, error_type: str | None, known: bool) -> None:
+    """A result that never came has no receipt; a lie has one, of its own text. Only the armed call is struck, and once."""
+    tools, tunnel, fault = armed(bench, kind)
+    clean = call(toolbox(bench, Tunnel()), key="x")
+    assert call(tools, key="y").data == call(toolbox(bench, Tunnel()), key="y").data
+    assert not fault.landed
+    seen = call(tools, key="x")
+    assert (seen.status, seen.error_type, seen.call_id) == (status, error_type, "id")
+    assert fault.landed
+    assert bool(sightings(seen.data)) == known
+    assert (seen.data == clean.data) == (kind == "tool.slow")
+    if kind == "tool.lies":
+        assert tunnel.ledger.issued[-1].content == content_digest(strip_receipts(seen.data)) != content_digest("the meaning of x")
+    if kind == "tool.huge":
+        assert len(seen.data) == len(clean.data) + HUGE_CHARS + 1
+    assert tunnel.simulated_s == {"tool.hangs": 30, "tool.slow": 20}.get(kind, 0)
+    assert call(tools, key="x").data == clean.data
+    assert [heard[2] for heard in tools.listener.tool_calls] == [None, kind, None]
+
+
+def test_a_fault_that_is_armed_twice_strikes_once_and_two_faults_strike_twice(bench) -> None:
+    tools, tunnel, fault = armed(bench, "tool.raises")
+    digest = call_digest("lookup", {"key": "x"})
+    tunnel.arm(digest, fault)
+    assert [call(tools, key="x").ok for _ in range(2)] == [False, True]
+    tunnel.arm(digest, fault)
+    tunnel.arm(digest, replace(fault))
+    assert [call(tools, key="x").ok for _ in range(3)] == [False, False, True]
+    assert not tunnel.has_armed
+
+
+def test_garbage_is_the_same_in_every_run(bench) -> None:
+    first, second = (call(armed(bench, "tool.garbage")[0], key="x").data for _ in range(2))
+    assert first == second

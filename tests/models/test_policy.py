@@ -1,0 +1,342 @@
+"""The policy, role by role: what a model decides that follows the plan and knows only what its prompt shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.metrics.scorers import Judgement, exact, is_abstention, numeric
+from loopbench.models.faults import ANSWER, NOT_DETERMINED
+from loopbench.models.policy import POLICY, Ask, Decision, View
+from loopbench.models.receipts import strip_receipts
+from loopbench.protocol import (
+    Act,
+    Answer,
+    Inexpressible,
+    Move,
+    Plan,
+    Query,
+    Recovery,
+    Ref,
+    Reply,
+    Role,
+    Tasks,
+    Text,
+    ToolCall,
+    Understanding,
+    Verdict,
+    WireError,
+    render_value,
+    run_sync,
+)
+
+LAW = settings(max_examples=60, deadline=None)
+ROLES = list(Role)
+
+
+def ask(
+    role: Role, view: View, *, max_calls: int = 9, failures: dict[str, int] | None = None, patience: int = 3, bluffs: bool = False
+) -> Decision:
+    return POLICY[role](view, Ask(max_calls, failures or {}, patience, bluffs))
+
+
+def move(role: Role, view: View, **how: Any) -> Any:
+    """The move that is preferred."""
+    return ask(role, view, **how).options[0]
+
+
+@pytest.fixture
+def joined(bench) -> Any:
+    """Two sums that a third one joins."""
+    calls = (
+        bench.planned("c1", "add", a=1, b=2),
+        bench.planned("c2", "add", a=3, b=4),
+        bench.planned("c3", "add", a=Ref("c1"), b=Ref("c2")),
+    )
+    return bench.Bench(Plan(calls, Ref("c3")))
+
+
+def test_every_role_has_its_move() -> None:
+    assert set(POLICY) == set(Role)
+
+
+# --- decide ---
+
+
+@LAW
+@given(data=st.data())
+def test_decide_makes_the_calls_whose_dependencies_are_known_and_no_other(bench, data: st.DataObject) -> None:
+    plan = data.draw(bench.plans())
+    wind = bench.Bench(plan)
+    results = wind.results()
+    shown = data.draw(st.sets(st.sampled_from(sorted(results)))) if results else set()
+    view = wind.view(*(results[name] for name in shown))
+    most = data.draw(st.integers(1, 4))
+    ready = [call.id for call in plan.calls if call.id not in view.known and plan.dependencies[call.id] <= view.known.keys()]
+    decision: Any = ask(Role.DECIDE, view, max_calls=most)
+    if ready:
+        assert decision.point == ready[0]
+        assert [option.calls for option in decision.options] == [tuple(wind.calls[name] for name in ready[:most])] * 2
+    else:
+        assert decision.point == ANSWER
+        assert isinstance(decision.options[0], Answer)
+
+
+def test_decide_goes_through_the_plan(joined) -> None:
+    first = move(Role.DECIDE, joined.view())
+    assert first == Act("Next: Find c1.", (ToolCall("add", {"a": 1, "b": 2}), ToolCall("add", {"a": 3, "b": 4})))
+    assert move(Role.DECIDE, joined.view(), max_calls=1).calls == first.calls[:1]
+    results = joined.results("c1", "c2")
+    assert move(Role.DECIDE, joined.view(results["c2"])).calls == first.calls[:1]
+    assert move(Role.DECIDE, joined.view(*results.values())).calls == (ToolCall("add", {"a": 3, "b": 7}),)
+    assert move(Role.DECIDE, joined.view(*joined.results().values())) == Answer("All results are in.", 10)
+
+
+def test_a_codec_without_room_for_calls_gets_the_answer(joined) -> None:
+    assert ask(Role.DECIDE, joined.view(), max_calls=0).point == ANSWER
+
+
+@pytest.mark.parametrize("role", [Role.DECIDE, Role.SELECT])
+def test_a_tool_that_the_prompt_does_not_name_cannot_be_called(joined, role: Role) -> None:
+    """ "add" is no part of "address"."""
+    hidden = joined.view("Find c1. Write to this address, madam. re_add", tools=("concat",))
+    assert isinstance(move(role, hidden), Text)
+    for shown in (joined.view("Find c1. There is add(a, b)."), joined.view('Find c1. {"name": "add"}', tools=())):
+        assert isinstance(move(role, shown), Act)
+
+
+def test_where_prose_cannot_be_said_a_missing_tool_ends_in_an_answer(joined) -> None:
+    options = ask(Role.DECIDE, joined.view(tools=())).options
+    assert next(option for option in options if isinstance(option, Answer)).value == NOT_DETERMINED
+
+
+# --- answer ---
+
+
+@LAW
+@given(data=st.data())
+def test_the_answer_is_right_iff_all_receipts_are_legible(bench, data: st.DataObject) -> None:
+    plan = data.draw(bench.plans())
+    wind = bench.Bench(plan)
+    results = wind.results()
+    shown = data.draw(st.sets(st.sampled_from(sorted(results)))) if results else set()
+    view = wind.view(*(results[name] for name in shown))
+    said = move(Role.ANSWER, view)
+    assert render_value(said.value) == (wind.expected if len(shown) == len(results) else NOT_DETERMINED)
+
+
+@LAW
+@given(data=st.data(), role=st.sampled_from([Role.ANSWER, Role.DECIDE, Role.FORMAT]))
+def test_without_receipts_no_answer_is_ever_right(bench, data: st.DataObject, role: Role) -> None:
+    """Honest or bluffing, also where the results stand in the question and where the plan states a literal."""
+    plan = data.draw(bench.plans())
+    if not plan.calls:
+        return
+    wind = bench.Bench(plan)
+    question = "\n".join([wind.expected, *map(strip_receipts, wind.results().values())])
+    decision: Any = ask(role, wind.view(question), max_calls=0, bluffs=data.draw(st.booleans()))
+    right = plan.answer is None
+    for option in decision.options:
+        value = option.text if isinstance(option, Text) else option.value
+        honest = value is None or is_abstention(value)
+        assert honest or right or render_value(value) != wind.expected
+
+
+@pytest.mark.parametrize("answer", [0, 18, 5_000_000, 10**14, 2.5, -3, "18 apples", "1,000,000 people", "3/4"])
+@pytest.mark.parametrize("bluffs", [True, False])
+def test_no_scorer_takes_a_bluff_for_right(bench, answer: Any, bluffs: bool) -> None:
+    from loopbench.datasets.task import Task
+
+    wind = bench.Bench(Plan((bench.planned("c1", "add", a=1, b=2),), answer))
+    value = move(Role.ANSWER, wind.view(), bluffs=bluffs).value
+    assert is_abstention(value) is not bluffs
+    judgement = Judgement(Task("t", Query(""), answer), render_value(value), "finished")
+    assert numeric()(judgement) == exact()(judgement) == 0
+
+
+@pytest.mark.parametrize("answer", [Ref("c1"), {"n": Ref("c1"), "what": "sum"}, [Ref("c1"), [Ref("c1")]]])
+def test_a_bluff_has_the_shape_of_the_answer_and_no_result_in_it(bench, answer: Any) -> None:
+    plan = Plan((bench.planned("c1", "add", a=0, b=0),), answer)
+    wind = bench.Bench(plan)
+    value = move(Role.ANSWER, wind.view(), bluffs=True).value
+    assert type(value) is (int if isinstance(answer, Ref) else type(answer))
+    assert "c1" not in render_value(value)
+    assert render_value(value) != wind.expected
+
+
+def test_a_task_without_answer_is_answered_so(bench) -> None:
+    wind = bench.Bench(Plan((bench.planned("c1", "add", a=1, b=2),), None))
+    assert move(Role.ANSWER, wind.view(*wind.results().values()), bluffs=True).value == NOT_DETERMINED
+    assert not is_abstention(move(Role.ANSWER, wind.view(), bluffs=True).value)
+
+
+def test_an_answer_is_offered_in_the_ways_that_formats_differ_in(joined) -> None:
+    options = ask(Role.ANSWER, joined.view(*joined.results().values())).options
+    thought = "All results are in."
+    assert options == (Answer(thought, 10), Answer(thought, "10"), Answer(thought), Answer("", "10"), Text("10"))
+
+
+# --- calls that fail ---
+
+
+def test_a_planned_failure_is_known_by_its_error(bench) -> None:
+    plan = Plan((bench.planned("c1", "reject", text="x", fails=True), bench.planned("c2", "add", a=1, b=2)), Ref("c2"))
+    wind = bench.Bench(plan)
+    view = wind.view(wind.results()["c1"])
+    assert view.known.keys() == {"c1"}
+    assert move(Role.DECIDE, view).calls == (ToolCall("add", {"a": 1, "b": 2}),)
+
+
+def _with_alternative(bench) -> Any:
+    other = bench.planned("c1", "add", a=2, b=1)
+    plan = Plan(
+        (bench.planned("c1", "add", a=1, b=2, alternatives=[other]), bench.planned("c2", "add", a=Ref("c1"), b=1)), Ref("c2")
+    )
+    return bench.Bench(plan)
+
+
+def test_a_call_that_fails_for_good_ends_the_work(bench) -> None:
+    wind = bench.Bench(bench.chain(2))
+    wind.tunnel.ledger.issue("add", {"a": 1, "b": 1}, "out of order", None, False)
+    view = wind.view(wind.tunnel.ledger.issued[0].receipt)
+    assert view.stuck
+    assert move(Role.DECIDE, view).value == NOT_DETERMINED
+
+
+def test_a_call_that_fails_for_good_leaves_its_alternative(bench) -> None:
+    wind = _with_alternative(bench)
+    failed = wind.tunnel.ledger.issue("add", {"a": 1, "b": 2}, "out of order", None, False)
+    assert move(Role.DECIDE, wind.view(failed.receipt), failures={"c1": 3}).calls == (ToolCall("add", {"a": 2, "b": 1}),)
+    other = wind.tunnel.ledger.issue("add", {"a": 2, "b": 1}, "3", 3, True)
+    view = wind.view(failed.receipt, other.receipt)
+    assert not view.stuck
+    assert not view.misled
+    assert move(Role.DECIDE, view).calls == (ToolCall("add", {"a": 3, "b": 1}),)
+    both = wind.tunnel.ledger.issue("add", {"a": 2, "b": 1}, "broken", None, False)
+    assert wind.view(failed.receipt, both.receipt).stuck
+
+
+@pytest.mark.parametrize(("failures", "left"), [(0, 1), (2, 1), (3, 2), (9, 2)])
+def test_after_patience_the_alternative_is_tried(bench, failures: int, left: int) -> None:
+    wind = _with_alternative(bench)
+    calls = move(Role.DECIDE, wind.view(), failures={"c1": failures}).calls
+    assert calls[0].arguments["a"] == left
+    assert calls == move(Role.SELECT, wind.view("Find c1."), failures={"c1": failures}).calls
+
+
+@pytest.mark.parametrize(
+    ("failures", "strategy", "left"),
+    [(0, "retry", 1), (2, "retry", 1), (3, "alternative_tool", 2), (4, "skip", None), (9, "skip", None)],
+)
+def test_recover_retries_then_goes_another_way_then_skips(bench, failures: int, strategy: str, left: int | None) -> None:
+    said = move(Role.RECOVER, _with_alternative(bench).view(), failures={"c1": failures})
+    assert isinstance(said, Recovery)
+    assert said.strategy == strategy
+    assert (None if said.call is None else said.call.arguments["a"]) == left
+
+
+def test_recover_looks_at_the_call_that_failed(joined) -> None:
+    assert ask(Role.RECOVER, joined.view(), failures={"c2": 1}).point == "c2"
+    assert move(Role.RECOVER, joined.view(), failures={"c2": 1}).call == joined.calls["c2"]
+    assert ask(Role.RECOVER, joined.view(*joined.results().values())).options == (Recovery("skip"),)
+
+
+# --- the other roles ---
+
+
+def test_plan_states_a_task_for_each_unknown_call(joined) -> None:
+    said = move(Role.PLAN, joined.view())
+    assert isinstance(said, Tasks)
+    assert [(task.id, task.description, task.kind, task.depends_on) for task in said.tasks] == [
+        ("c1", "Find c1.", "use_tools", ()),
+        ("c2", "Find c2.", "use_tools", ()),
+        ("c3", "Find c3.", "use_tools", ("c1", "c2")),
+    ]
+    some = joined.view(joined.results("c1")["c1"])
+    assert ask(Role.PLAN, some).point == "c2"
+    assert [(task.id, task.depends_on) for task in move(Role.PLAN, some).tasks] == [("c2", ()), ("c3", ("c2",))]
+    assert move(Role.PLAN, joined.view(*joined.results().values())).tasks == ()
+
+
+def test_select_makes_the_calls_whose_goal_stands_in_the_request(joined) -> None:
+    assert ask(Role.SELECT, joined.view("Your task: Find c2.")) == Decision("c2", (Act("", (joined.calls["c2"],)),))
+    assert move(Role.SELECT, joined.view("Find c1. Find c2. Find c3.")).calls == (joined.calls["c1"], joined.calls["c2"])
+    assert move(Role.SELECT, joined.view("Find c1. Find c2."), max_calls=1).calls == (joined.calls["c1"],)
+    assert ask(Role.SELECT, joined.view("Find c3.")) == Decision(ANSWER, (Act("", ()),))
+
+
+@pytest.mark.parametrize("role", [Role.REASON, Role.SUMMARIZE])
+def test_what_is_told_again_carries_its_receipts(joined, role: Role) -> None:
+    results = joined.results("c1", "c2")
+    told = move(role, joined.view(*results.values()))
+    assert told == Text(f"Find c1.: {results['c1']}\nFind c2.: {results['c2']}")
+    assert joined.view(told.text).known.keys() == {"c1", "c2"}
+    assert joined.view(move(role, joined.view()).text).known == {}
+
+
+@pytest.mark.parametrize("role", [Role.REFLECT, Role.VALIDATE])
+def test_the_work_is_done_iff_all_receipts_are_legible(joined, role: Role) -> None:
+    results = joined.results()
+    assert move(role, joined.view(results["c1"])) == Verdict(False, "Some results are missing.", ("Find c2.", "Find c3."))
+    assert move(role, joined.view(*results.values())) == Verdict(True, "All results are in.")
+
+
+def test_format_gives_the_draft_that_the_request_shows(joined) -> None:
+    results = list(joined.results().values())
+    assert move(Role.FORMAT, joined.view(*results, "Draft: 10")) == Text("10")
+    assert move(Role.FORMAT, joined.view("Draft: ten")) == Text(NOT_DETERMINED)
+
+
+def test_understand_names_the_tools(bench) -> None:
+    wind = bench.Bench(Plan((bench.planned("c1", "add", a=1, b=2), bench.planned("c2", "concat", a="x", b="y")), None))
+    assert move(Role.UNDERSTAND, wind.view()) == Understanding("find the answer with tools", ("add", "concat"))
+
+
+# --- through any codec ---
+
+
+class Picky:
+    """A codec that can say moves of some kinds only, and shows them as they are."""
+
+    name = "picky"
+    max_calls = 2
+
+    def __init__(self, role: Role, kinds: set[type]) -> None:
+        self.role = role
+        self.kinds = kinds
+        self.said: list[Move] = []
+
+    def render(self, move: Move) -> Reply:
+        if type(move) not in self.kinds:
+            raise Inexpressible(type(move).__name__)
+        self.said.append(move)
+        return Reply(repr(move))
+
+    def parse(self, reply: Reply) -> Move:
+        for move in self.said:
+            if repr(move) == reply.text:
+                return move
+        raise WireError("prose")
+
+
+KINDS = [Act, Answer, Understanding, Tasks, Verdict, Recovery, Text]
+
+
+@LAW
+@given(data=st.data(), role=st.sampled_from(ROLES), kinds=st.sets(st.sampled_from(KINDS)), shown=st.booleans())
+def test_a_move_that_a_codec_cannot_say_is_never_made(
+    bench, data: st.DataObject, role: Role, kinds: set[type], shown: bool
+) -> None:
+    """Under any fault too: the reply is a move of a kind that can be said, or prose; a model always says something."""
+    wind = bench.Bench(data.draw(bench.plans()), data.draw(st.sampled_from(["clean", "forgetful"])), seed=data.draw(st.integers()))
+    codec = Picky(role, kinds)
+    texts = wind.results().values() if shown else ()
+    reply = run_sync(wind.model.complete(wind.request(*texts, role=role, codec=codec)))
+    if codec.said:
+        assert type(codec.parse(reply)) in kinds
+    else:
+        assert reply.text or wind.expected == ""
+        assert reply.calls == ()

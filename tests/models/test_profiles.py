@@ -1,0 +1,230 @@
+"""Fault profiles: the built-in ones do what they say, and a file of the user's own is checked in words that help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.registry import make_suite, parse_spec
+from loopbench.experiments.schedule import make_arms, schedule
+from loopbench.experiments.trial import Setting, run_trial
+from loopbench.metrics.record import FaultRecord, Record
+from loopbench.metrics.summary import count_faults
+from loopbench.models.profiles import FAULT_KINDS, Clears, Profile, built_in_profiles, load_profile
+from loopbench.protocol import run_sync
+
+BUILT_IN = ("clean", "flaky-format", "flaky-tools", "forgetful", "provider-trouble", "stubborn")
+LOOPS = ("bare", "react_extract")
+
+
+def test_the_built_in_profiles_are_these() -> None:
+    assert built_in_profiles() == BUILT_IN
+    for name in BUILT_IN:
+        profile = load_profile(name)
+        assert profile.name == name
+        assert profile.description
+        assert profile.is_clean == (name == "clean")
+
+
+def test_clean_disturbs_nothing() -> None:
+    clean = load_profile("clean")
+    assert (clean.rates, clean.forget, clean.bluff, clean.latency_s) == ({}, 0, 0, 0)
+    assert clean.abilities == Profile(name="x").abilities
+
+
+@pytest.mark.parametrize("name", ["flaky-format", "flaky-tools"])
+def test_flaky_profiles_clear_by_feedback_in_four_of_five_faults(name: str) -> None:
+    assert load_profile(name).clears.feedback == 0.8
+
+
+def test_stubborn_clears_after_three_attempts_or_never() -> None:
+    clears = load_profile("stubborn").clears
+    assert (clears.feedback, clears.attempts) == (0, 3)
+    assert clears.never > 0
+
+
+def test_profiles_differ_by_what_they_do_not_by_their_description() -> None:
+    digests = {load_profile(name).digest for name in BUILT_IN}
+    assert len(digests) == len(BUILT_IN)
+    one = Profile(name="a", rates={"wire.empty": 0.1, "wire.fenced": 0.2})
+    assert one.digest == Profile(name="a", description="other", rates={"wire.fenced": 0.2, "wire.empty": 0.1}).digest
+    assert one.digest != Profile(name="a", rates={"wire.empty": 0.1}).digest
+
+
+# --- files of the user's own ---
+
+
+def written(folder: Path, text: str) -> str:
+    file = folder / "mine.toml"
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+def test_a_profile_of_one_s_own(tmp_path: Path) -> None:
+    name = written(
+        tmp_path,
+        """
+        name = "mine"
+        forget = 0.2
+        patience = 2
+        [rates]
+        "wire.empty" = 0.25
+        "tool.hangs" = 0.5
+        [clears]
+        feedback = 0.5
+        after = 0.5
+        never = 0
+        [abilities]
+        context_tokens = 4000
+        tool_choice = false
+        """,
+    )
+    profile = load_profile(name)
+    assert profile.rates == {"wire.empty": 0.25, "tool.hangs": 0.5}
+    assert profile.clears == Clears(feedback=0.5, after=0.5, never=0)
+    assert (profile.abilities.context_tokens, profile.abilities.tool_choice) == (4000, False)
+    assert not profile.is_clean
+
+
+def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
+    name = written(tmp_path, 'name = "mine"\nforget = 0.1')
+    assert load_profile(name).forget == 0.1
+    written(tmp_path, 'name = "mine"\nforget = 0.2')
+    assert load_profile(name).forget == 0.2
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "says"),
+    [
+        ("name = ", "", "no valid TOML"),
+        ("", "name", "required"),
+        ('name = "Mine!"', "name", "pattern"),
+        ('name = "a"\nforgett = 0.1', "forgett", "did you mean 'forget'?"),
+        ('name = "a"\nwhatever = 0.1', "whatever", "known: name, description, rates, clears, forget"),
+        ('name = "a"\n[clears]\nfeedbak = 0.1', "clears.feedbak", "did you mean 'feedback'?"),
+        ('name = "a"\n[abilities]\nstreaming = true', "abilities.streaming", "known: context_tokens, tool_choice"),
+        ('name = "a"\n[rates]\n"wire.emptee" = 0.1', "rates", "unknown fault kind 'wire.emptee'; did you mean 'wire.empty'?"),
+        ('name = "a"\n[rates]\n"quux" = 0.1', "rates", "known: wire.malformed, wire.truncated"),
+        ('name = "a"\n[rates]\nwire.empty = 0.1', "rates", 'put the fault kind in quotes: "wire.empty"'),
+        ('name = "a"\n[rates]\n"wire.empty" = 1.5', "rates.wire.empty", "less than or equal to 1"),
+        ('name = "a"\n[rates]\n"wire.empty" = -0.1', "rates.wire.empty", "greater than or equal to 0"),
+        ('name = "a"\n[rates]\n"wire.empty" = nan', "rates.wire.empty", "finite"),
+        ('name = "a"\n[rates]\n"wire.empty" = 0.6\n"wire.fenced" = 0.6', "rates", "add up to 1.2; at most 1 fault fits a point"),
+        ('name = "a"\n[clears]\nfeedback = 0.5', "clears", "must be 1, not 0.7"),
+        ('name = "a"\n[clears]\nattempts = 0', "clears.attempts", "greater than or equal to 1"),
+        ('name = "a"\npatience = 0', "patience", "greater than or equal to 1"),
+        ('name = "a"\nslow_s = -1', "slow_s", "greater than or equal to 0"),
+        ('name = "a"\nbluff = "often"', "bluff", "number"),
+        ('name = "a"\n[abilities]\ncontext_tokens = 0', "abilities.context_tokens", "greater than or equal to 1"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_with_file_and_field(tmp_path: Path, text: str, where: str, says: str) -> None:
+    name = written(tmp_path, text)
+    with pytest.raises(ValueError, match=r"mine\.toml") as raised:
+        load_profile(name)
+    message = str(raised.value)
+    assert "\n" not in message
+    assert message.startswith(f"{name}: {where}{': ' if where else ''}")
+    assert says in message
+
+
+def test_an_unknown_profile_is_told_with_the_nearest_name() -> None:
+    with pytest.raises(ValueError, match=r"unknown profile 'flaky-tool'; did you mean 'flaky-tools'\?"):
+        load_profile("flaky-tool")
+    with pytest.raises(ValueError, match=r"known: clean, .*, or a path to a \.toml file"):
+        load_profile("whatever")
+    with pytest.raises(OSError, match=r"nowhere\.toml"):
+        load_profile("nowhere.toml")
+
+
+# --- in the tunnel: both loops over the default suite ---
+
+
+@pytest.fixture(scope="module")
+def records() -> dict[str, list[Record]]:
+    """Arm → records of 60 tasks."""
+    suite = make_suite(parse_spec("arithmetic"))
+    config = CompareConfig(loops=LOOPS, profiles=BUILT_IN)
+    setting = Setting(suite, {})
+
+    async def run() -> dict[str, list[Record]]:
+        found: dict[str, list[Record]] = {}
+        for trial in schedule(make_arms(config, suite), suite.tasks[:60], 1, 0):
+            found.setdefault(trial.arm.name, []).append((await run_trial(trial, setting)).record)
+        return found
+
+    return run_sync(run())
+
+
+def test_what_is_scheduled_lands_and_is_counted_once(records: dict[str, list[Record]]) -> None:
+    """At least 95 % of a profile's faults reach the loop, in every arm; no trial is errored or excluded."""
+    for arm, trials in records.items():
+        counts = count_faults(trials)
+        assert all(record.status == "scored" for record in trials), arm
+        assert (counts.scheduled > 20) == (not arm.endswith("/clean")), arm
+        assert not counts.short, arm
+        for fault in (fault for record in trials for fault in record.faults):
+            assert fault.landed or not (fault.absorbed or fault.recovered)
+            assert fault.family == "wire" or not fault.absorbed
+
+
+def test_under_clean_every_loop_is_right_in_as_few_calls_as_the_plan_has(records: dict[str, list[Record]]) -> None:
+    suite = make_suite(parse_spec("arithmetic"))
+    longest = {task.id: len(task.plan.calls) for task in suite.tasks if task.plan is not None}
+    for loop, more in zip(LOOPS, (1, 2), strict=True):
+        for record in records[f"{loop}/clean"]:
+            assert record.accuracy == 1
+            assert record.lm_calls == longest[record.task] + more
+            assert record.tool_calls == longest[record.task]
+            assert record.simulated_s == 0
+
+
+def test_every_profile_does_what_it_is_named_for(records: dict[str, list[Record]]) -> None:
+    for arm, trials in records.items():
+        profile = load_profile(arm.partition("/")[2])
+        kinds = {fault.kind for record in trials for fault in record.faults}
+        assert kinds <= set(profile.rates) | ({"decision.forget"} if profile.forget else set()), arm
+        assert kinds >= {kind for kind, rate in profile.rates.items() if rate >= 0.03}, arm
+        waits = any(kind.endswith((".slow", ".hangs")) for kind in kinds)
+        assert any(record.simulated_s for record in trials) == waits, arm
+
+
+def test_the_same_stumble_meets_every_loop_at_the_same_place(records: dict[str, list[Record]]) -> None:
+    common = 0
+    for profile in BUILT_IN:
+        for one, other in zip(*(records[f"{loop}/{profile}"] for loop in LOOPS), strict=True):
+            assert one.task == other.task
+            left, right = _drawn(one), _drawn(other)
+            shared = left.keys() & right.keys()
+            common += len(shared)
+            assert {point: left[point] for point in shared} == {point: right[point] for point in shared}
+    assert common > 100
+
+
+def _drawn(record: Record) -> dict[str, str]:
+    """Point → kind; what is forgotten depends on the prompt, and so on the loop."""
+    return {fault.point: fault.kind for fault in record.faults if fault.kind != "decision.forget"}
+
+
+def test_a_trial_without_a_fault_is_the_clean_trial(records: dict[str, list[Record]]) -> None:
+    compared = 0
+    for arm, trials in records.items():
+        clean = {record.task: record for record in records[f"{arm.partition('/')[0]}/clean"]}
+        for record in trials:
+            if not record.faults:
+                compared += 1
+                assert record.trace_digest == clean[record.task].trace_digest
+                assert record.answer == clean[record.task].answer
+    assert compared > 100
+
+
+def test_the_better_format_absorbs_what_the_strict_one_does_not(records: dict[str, list[Record]]) -> None:
+    def absorbed(loop: str) -> set[str]:
+        faults: list[FaultRecord] = [fault for record in records[f"{loop}/flaky-format"] for fault in record.faults]
+        return {fault.kind for fault in faults if fault.absorbed}
+
+    assert absorbed("bare") == set()
+    assert absorbed("react_extract") == {"wire.duplicated", "wire.fenced"}
+    assert all(kind in FAULT_KINDS for kind in absorbed("react_extract"))

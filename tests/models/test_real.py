@@ -1,0 +1,888 @@
+"""Real models over HTTP, against an OpenAI-compatible server on loopback: the wire, errors, retries, whole runs, and keys kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loopbench.datasets import arithmetic
+from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.validity import Replayed, replay
+from loopbench.experiments import compare
+from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.journal import read_records
+from loopbench.loops import bare, react_extract
+from loopbench.metrics.record import Record
+from loopbench.models import real
+from loopbench.models.real import ATTEMPTS, RealModel, open_model
+from loopbench.protocol import (
+    Act,
+    Answer,
+    Codec,
+    ContextOverflow,
+    Message,
+    Model,
+    ModelError,
+    NativeCall,
+    ProviderError,
+    Reply,
+    Request,
+    Sampling,
+    ToolCall,
+    ToolSpec,
+    run_sync,
+)
+
+SECRET = "sk-test-SECRET-0123456789"
+NAME = "openai/test-model"
+HELLO = Request((Message("user", "hello"),))
+
+
+# --- the server ---
+
+
+@dataclass(frozen=True)
+class Said:
+    """One answer of the server. `status` 0: it hangs up instead."""
+
+    body: Any
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+HANG_UP = Said(None, status=0)
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One request to the server."""
+
+    body: dict[str, Any]
+    headers: dict[str, str]
+    at: float
+    """Seconds, monotonic."""
+
+    @property
+    def key(self) -> str:
+        return self.headers["Authorization"].removeprefix("Bearer ")
+
+
+Rule = Callable[[Heard], Said]
+
+
+def completion(text: str | None = "hi", calls: tuple[NativeCall, ...] = (), **choice: Any) -> Said:
+    """A chat completion in OpenAI's format, 11 tokens in (4 of them cached) and 5 out."""
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    if calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}} for call in calls
+        ]
+    chosen = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"} | choice
+    usage = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16, "prompt_tokens_details": {"cached_tokens": 4}}
+    return Said({"id": "c-1", "object": "chat.completion", "model": "test-model", "choices": [chosen], "usage": usage})
+
+
+def failure(status: int, message: str, code: str | None = None, **headers: str) -> Said:
+    """An error in OpenAI's format."""
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+    return Said({"error": error}, status, headers)
+
+
+class Server(ThreadingHTTPServer):
+    """Answers /v1/chat/completions by a rule, and keeps what it heard."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, rule: Rule) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.rule = rule
+        self.heard: list[Heard] = []
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        heard = Heard(body, dict(self.headers), time.monotonic())
+        self.server.heard.append(heard)
+        said = self.server.rule(heard) if self.path == "/v1/chat/completions" else failure(404, "no such path")
+        if not said.status:
+            self.close_connection = True
+            return
+        data = (said.body if isinstance(said.body, str) else json.dumps(said.body)).encode("utf-8", "surrogatepass")
+        self.send_response(said.status)
+        for name, value in (said.headers | {"Content-Type": "application/json", "Content-Length": str(len(data))}).items():
+            self.send_header(name, value)
+        try:
+            self.end_headers()
+            self.wfile.write(data)
+        except ConnectionError:
+            self.close_connection = True  # the client gave up waiting
+
+    def log_message(self, *args: object) -> None:
+        """Quiet."""
+
+
+@contextmanager
+def serving(rule: Rule) -> Iterator[Server]:
+    with Server(rule) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def _shared() -> Iterator[Server]:
+    with serving(lambda heard: completion()) as server:
+        yield server
+
+
+@pytest.fixture
+def shared(_shared: Server) -> Server:
+    """One server for many tests; a test sets its rule, or has a completion without more."""
+    _shared.rule = lambda heard: completion()
+    return _shared
+
+
+def in_turn(*answers: Said) -> Rule:
+    """The answers one after the other, the last one for ever."""
+    left = list(answers)
+    return lambda heard: left.pop(0) if len(left) > 1 else left[0]
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key and no address of the machine's own; short pauses."""
+    for name in os.environ:
+        if name.endswith(("_API_KEY", "_BASE_URL", "_API_BASE")):
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(real, "FIRST_PAUSE_S", 0.01)
+
+
+async def _ask(model: Model, request: Request, close: Callable[[], Any]) -> Reply:
+    try:
+        return await model.complete(request)
+    finally:
+        await close()
+
+
+def ask(server: Server, request: Request = HELLO, *, name: str = NAME, patience_s: float = 20.0) -> Reply:
+    """One reply, retries included."""
+    model = open_model(name, server.url, patience_s=patience_s)
+    return asyncio.run(_ask(model, request, model.aclose))
+
+
+def ask_once(server: Server, request: Request = HELLO) -> Reply:
+    """One attempt."""
+    model = open_model(NAME, server.url).model
+    return asyncio.run(_ask(model, request, model.aclose))
+
+
+# --- the wire ---
+
+TEXT = st.text(max_size=30)
+NAMES = st.text("abcxyz_0", min_size=1, max_size=8)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | TEXT, lambda inner: st.lists(inner, max_size=3), max_leaves=5
+)
+OBJECT = st.dictionaries(TEXT, JSON, max_size=3)
+CALL = st.builds(NativeCall, NAMES, NAMES, OBJECT.map(json.dumps))
+MESSAGE = st.one_of(
+    st.builds(Message, st.sampled_from(["system", "user"]), TEXT),
+    st.builds(Message, st.just("assistant"), TEXT, st.lists(CALL, max_size=2).map(tuple)),
+    st.builds(Message, st.just("tool"), TEXT, call_id=NAMES),
+)
+SAMPLING = st.builds(
+    Sampling,
+    st.none() | st.floats(0, 2),
+    st.none() | st.integers(1, 9999),
+    st.none() | st.floats(0.01, 1),
+    st.none() | st.integers(0, 2**31),
+    st.lists(st.text(min_size=1, max_size=5), max_size=3).map(tuple),
+)
+SCHEMA = st.builds(lambda names: {"type": "object", "properties": {name: {"type": "string"} for name in names}}, st.sets(NAMES))
+EACH = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Request:
+    tools = tuple(ToolSpec(name, draw(TEXT), draw(SCHEMA)) for name in sorted(draw(st.sets(NAMES, max_size=3))))
+    choice = draw(st.sampled_from([None, "auto", "required", "none", *(tool.name for tool in tools)])) if tools else None
+    messages = (*draw(st.lists(MESSAGE, max_size=5)), Message("user", draw(TEXT)))
+    return Request(messages, tools, choice, draw(st.none() | SCHEMA), draw(SAMPLING))
+
+
+def wire_form(request: Request) -> dict[str, Any]:
+    """OpenAI's format, from its reference: https://platform.openai.com/docs/api-reference/chat/create."""
+    body: dict[str, Any] = {"model": "test-model", "messages": [], **request.sampling.as_dict()}
+    if "max_tokens" in body:
+        body["max_completion_tokens"] = body.pop("max_tokens")
+    leading = 0
+    while request.messages[leading].role == "system":
+        leading += 1
+    system = "\n\n".join(message.content for message in request.messages[:leading])
+    for made in ([{"role": "system", "content": system}] if system else []) + [m.as_dict() for m in request.messages[leading:]]:
+        if made.get("tool_calls") and not made["content"]:
+            made["content"] = None
+        body["messages"].append(made)
+    if request.tools:
+        body["tools"] = [
+            {"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters}}
+            for tool in request.tools
+        ]
+    if request.tool_choice is not None:
+        named = {"type": "function", "function": {"name": request.tool_choice}}
+        body["tool_choice"] = request.tool_choice if request.tool_choice in ("auto", "required", "none") else named
+    if request.response_schema is not None:
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.response_schema}}
+    return body
+
+
+def normal(body: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of calls as values: JSON may be spelled in several ways."""
+    for message in body["messages"]:
+        for call in message.get("tool_calls", ()):
+            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    return body
+
+
+@EACH
+@given(request=requests())
+def test_all_that_a_request_asks_reaches_the_wire(shared, request):
+    shared.rule = lambda heard: completion()
+    ask_once(shared, request)
+    assert normal(shared.heard[-1].body) == normal(wire_form(request))
+
+
+@EACH
+@given(text=st.text(st.characters(), max_size=50), arguments=st.lists(st.text(max_size=30), max_size=3))
+def test_text_and_native_calls_come_back_as_the_server_wrote_them(shared, text, arguments):
+    calls = tuple(NativeCall(f"call-{i}", "add", argument) for i, argument in enumerate(arguments))
+    shared.rule = lambda heard: completion(text, calls)
+    reply = ask_once(shared)
+    assert (reply.text, reply.calls) == (text, calls)
+    assert reply.finish_reason == ("tool_calls" if calls else "stop")
+
+
+@EACH
+@given(calls=st.lists(CALL, min_size=1, max_size=3, unique_by=lambda call: call.id), results=st.lists(TEXT, min_size=3, max_size=3))
+def test_a_turn_of_native_calls_and_results_can_be_shown_again(shared, calls, results):
+    shared.rule = lambda heard: completion("", tuple(calls))
+    reply = ask_once(shared)
+    answers = [Message("tool", result, call_id=call.id) for call, result in zip(reply.calls, results, strict=False)]
+    ask_once(shared, Request((*HELLO.messages, Message("assistant", reply.text, reply.calls), *answers)))
+    asked, *told = normal(shared.heard[-1].body)["messages"][1:]
+    assert [(c["id"], c["function"]["name"], c["function"]["arguments"]) for c in asked["tool_calls"]] == [
+        (call.id, call.name, json.loads(call.arguments)) for call in calls
+    ]
+    assert [(t["role"], t["tool_call_id"], t["content"]) for t in told] == [("tool", a.call_id, a.content) for a in answers]
+
+
+def test_a_call_that_is_no_json_can_be_shown_again(shared):
+    ask_once(
+        shared,
+        Request(
+            (*HELLO.messages, Message("assistant", "", (NativeCall("1", "add", '{"a": 1'),)), Message("tool", "?", call_id="1"))
+        ),
+    )
+    sent = normal(shared.heard[-1].body)["messages"][1]["tool_calls"][0]["function"]["arguments"]
+    assert '{"a": 1' in sent.values()
+
+
+@pytest.mark.parametrize("where", ["query", "history", "call", "system"])
+def test_text_that_is_no_unicode_is_mended_on_the_way(shared, where):
+    broken = "a\ud800b"
+    said = {
+        "query": (Message("user", broken),),
+        "system": (Message("system", broken), *HELLO.messages),
+        "history": (*HELLO.messages, Message("assistant", broken)),
+        "call": (
+            *HELLO.messages,
+            Message("assistant", "", (NativeCall("1", "add", json.dumps({"a": broken})),)),
+            Message("tool", broken, call_id="1"),
+        ),
+    }[where]
+    ask_once(shared, Request(said))
+    assert "a?b" in json.dumps(shared.heard[-1].body)
+
+
+def test_tokens_are_the_servers_count_and_not_an_estimate(shared):
+    shared.rule = lambda heard: completion()
+    usage = ask_once(shared).usage
+    assert usage is not None
+    assert (usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.estimated) == (11, 5, 4, False)
+
+
+def test_no_count_is_no_usage(shared):
+    shared.rule = lambda heard: Said({key: value for key, value in completion().body.items() if key != "usage"})
+    assert ask_once(shared).usage is None
+
+
+def test_a_refusal_is_what_the_model_said(shared):
+    shared.rule = lambda heard: completion(None, message={"role": "assistant", "content": None, "refusal": "I will not."})
+    assert ask_once(shared).text == "I will not."
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "content_filter"])
+def test_the_finish_reason_is_kept(shared, reason):
+    shared.rule = lambda heard: completion(finish_reason=reason)
+    assert ask_once(shared).finish_reason == reason
+
+
+def test_a_known_model_has_the_price_that_dspy_gives_it(shared):
+    shared.rule = lambda heard: completion()
+    lm = dspy.LM("openai/gpt-4o-mini", api_base=shared.url, api_key="none", cache=False, num_retries=0)
+    lm("hello")
+    lm.close()
+    reply = ask(shared, name="openai/gpt-4o-mini")
+    assert reply.usage is not None
+    assert reply.usage.cost_usd == lm.history[-1]["cost"] > 0
+
+
+def test_an_unknown_model_has_no_price(shared):
+    usage = ask(shared).usage
+    assert usage is not None
+    assert usage.cost_usd is None
+
+
+def test_dspy_keeps_no_history_of_a_run(shared):
+    model = open_model(NAME, shared.url)
+    before = len(dspy.clients.base_lm.GLOBAL_HISTORY)
+    asyncio.run(_ask(model, HELLO, model.aclose))
+    assert model.model.lm.history == []
+    assert len(dspy.clients.base_lm.GLOBAL_HISTORY) == before
+
+
+# --- errors ---
+
+
+@EACH
+@given(
+    status=st.integers(200, 599),
+    body=st.text(max_size=50) | JSON | st.fixed_dictionaries({"error": JSON | OBJECT}) | st.fixed_dictionaries({"choices": JSON}),
+)
+def test_whatever_a_server_answers_is_a_reply_or_a_model_error(shared, status, body):
+    shared.rule = lambda heard: Said("" if status in (204, 304) else body, status)
+    failed = ""
+    try:
+        reply = ask_once(shared)
+    except ModelError as error:
+        failed = str(error)
+    else:
+        assert isinstance(reply, Reply)
+    assert "\n" not in failed
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "status", "retry_after_s"),
+    [
+        (failure(429, "slow down", "rate_limit_exceeded", **{"Retry-After": "7"}), "rate_limit", 429, 7.0),
+        (failure(429, "slow down", "rate_limit_exceeded"), "rate_limit", 429, None),
+        (failure(429, "you exceeded your quota", "insufficient_quota"), "auth", 429, None),
+        (failure(500, "oops"), "server", 500, None),
+        (Said("<html>bad gateway</html>", 502), "server", 502, None),
+        (failure(503, "overloaded", **{"Retry-After": "2"}), "server", 503, 2.0),
+        (failure(504, "too long"), "timeout", 504, None),
+        (failure(401, "Incorrect API key", "invalid_api_key"), "auth", 401, None),
+        (failure(403, "not yours"), "auth", 403, None),
+        (failure(400, "bad temperature", "invalid_value"), "bad_request", 400, None),
+        (failure(404, "The model does not exist", "model_not_found"), "bad_request", 404, None),
+        (Said('{"choices": [{'), "server", 200, None),
+        (Said("[1]"), "server", None, None),
+        (HANG_UP, "connection", None, None),
+    ],
+)
+def test_errors_are_told_apart(shared, said, kind, status, retry_after_s):
+    shared.rule = lambda heard: said
+    with pytest.raises(ProviderError) as caught:
+        ask_once(shared)
+    error = caught.value
+    assert (error.kind, error.status, error.retry_after_s, error.injected) == (kind, status, retry_after_s, False)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        failure(400, "This model's maximum context length is 8 tokens.", "context_length_exceeded"),
+        Said(
+            {"error": {"message": "This model's maximum context length is 4096 tokens.", "type": "BadRequestError", "code": 400}},
+            400,
+        ),
+        Said(
+            {
+                "error": {
+                    "message": "the request exceeds the available context size",
+                    "type": "exceed_context_size_error",
+                    "code": 400,
+                }
+            },
+            400,
+        ),
+        failure(413, "prompt is too long: 9 tokens > 8 maximum"),
+    ],
+    ids=["openai", "vllm", "llama.cpp", "anthropic"],
+)
+def test_a_request_that_is_too_long_is_no_failure_of_the_provider(shared, said):
+    shared.rule = lambda heard: said
+    with pytest.raises(ContextOverflow):
+        ask_once(shared)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request(()),
+        Request((Message("tool", "x", call_id=""),)),
+        Request(HELLO.messages, tool_choice="no_such_tool"),
+        Request((*HELLO.messages, Message("assistant", "", (NativeCall("", "", "{}"),)))),
+    ],
+    ids=["nothing", "answer to no call", "tool not offered", "nameless call"],
+)
+def test_what_cannot_be_sent_is_a_bad_request(shared, request_):
+    before = len(shared.heard)
+    with pytest.raises(ProviderError) as caught:
+        ask_once(shared, request_)
+    assert caught.value.kind == "bad_request"
+    assert len(shared.heard) == before
+
+
+@EACH
+@given(before=st.text(max_size=20), after=st.text(max_size=20))
+def test_an_error_that_echoes_the_key_does_not_hold_it(shared, before, after):
+    os.environ["OPENAI_API_KEY"] = SECRET  # put back by the fixture
+    shared.rule = lambda heard: failure(401, f"{before}{heard.headers['Authorization']}{after}")
+    try:
+        with pytest.raises(ProviderError) as caught:
+            ask_once(shared)
+    finally:
+        del os.environ["OPENAI_API_KEY"]
+    assert shared.heard[-1].key == SECRET
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+# --- retries ---
+
+
+def test_a_transient_failure_is_tried_again():
+    with serving(in_turn(failure(503, "busy"), HANG_UP, completion("at last"))) as server:
+        assert ask(server).text == "at last"
+        assert len(server.heard) == 3
+
+
+@pytest.mark.parametrize(
+    "said", [failure(500, "oops"), failure(429, "slow down"), HANG_UP, Said("{")], ids=["500", "429", "drop", "json"]
+)
+def test_attempts_are_bounded(said):
+    with serving(in_turn(said)) as server:
+        with pytest.raises(ProviderError):
+            ask(server)
+        assert len(server.heard) == ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        failure(401, "no"),
+        failure(400, "no"),
+        failure(400, "no", "context_length_exceeded"),
+        failure(429, "no", "insufficient_quota"),
+    ],
+    ids=["auth", "bad request", "overflow", "quota"],
+)
+def test_what_would_fail_again_is_not_tried_again(said):
+    with serving(in_turn(said)) as server:
+        with pytest.raises(ModelError):
+            ask(server)
+        assert len(server.heard) == 1
+
+
+def test_a_pause_is_as_long_as_the_provider_asks():
+    with serving(in_turn(failure(429, "slow down", **{"Retry-After": "0.4"}), completion())) as server:
+        ask(server)
+        first, second = server.heard
+        assert second.at - first.at >= 0.4
+
+
+def test_a_pause_beyond_patience_is_not_begun():
+    with serving(in_turn(failure(429, "come back tomorrow", **{"Retry-After": "86400"}))) as server:
+        with pytest.raises(ProviderError) as caught:
+            ask(server)
+        assert (caught.value.kind, caught.value.retry_after_s) == ("rate_limit", 86400.0)
+        assert len(server.heard) == 1
+
+
+def test_a_server_that_hangs_is_given_up_on():
+    released = threading.Event()
+
+    def hang(heard: Heard) -> Said:
+        released.wait(30)
+        return completion()
+
+    with serving(hang) as server:
+        try:
+            with pytest.raises(ProviderError, match=r"no reply within 0\.2 s") as caught:
+                ask(server, patience_s=0.2)
+        finally:
+            released.set()
+    assert caught.value.kind == "timeout"
+
+
+def test_a_server_that_is_not_there_is_a_connection_failure():
+    with serving(in_turn(completion())) as server:
+        pass
+    with pytest.raises(ProviderError) as caught:
+        ask(server)
+    assert caught.value.kind == "connection"
+
+
+def test_cancelling_a_call_ends_it_between_attempts_too():
+    async def cancelled_while_pausing(server: Server) -> bool:
+        model = open_model(NAME, server.url)
+        running = asyncio.ensure_future(model.complete(HELLO))
+        while not server.heard:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        running.cancel()
+        await asyncio.wait({running}, timeout=5)
+        await model.aclose()
+        return running.cancelled()
+
+    with serving(in_turn(failure(429, "later", **{"Retry-After": "15"}))) as server:
+        assert asyncio.run(cancelled_while_pausing(server))
+        assert len(server.heard) == 1
+
+
+def test_64_requests_are_in_flight_at_once():
+    together = threading.Barrier(64)  # nobody gets an answer before all have asked
+
+    def wait_for_all(heard: Heard) -> Said:
+        together.wait(20)
+        return completion()
+
+    async def ask_all(server: Server) -> list[Reply]:
+        model = open_model(NAME, server.url)
+        try:
+            return await asyncio.gather(*(model.complete(HELLO) for _ in range(64)))
+        finally:
+            await model.aclose()
+
+    with serving(wait_for_all) as server:
+        replies = asyncio.run(ask_all(server))
+        assert len(replies) == len(server.heard) == 64
+
+
+# --- names, keys, addresses ---
+
+
+def test_a_model_is_one():
+    model = open_model(NAME, "http://127.0.0.1:9/v1")
+    assert isinstance(model, Model)
+    assert isinstance(model, RealModel)
+    assert model.name == NAME
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "openai/", "/gpt-4o", ""])
+def test_a_name_without_provider_or_model_is_refused(name):
+    with pytest.raises(ValueError, match="write provider/model"):
+        open_model(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("openai/gpt-4o", "OPENAI_API_KEY"), ("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY")]
+)
+def test_a_missing_key_is_named(name, key):
+    with pytest.raises(ValueError, match=f"no key: set {key} in the environment"):
+        open_model(name)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:8000/v1", "ftp://host/v1", "http://", "http://host:99999/v1", "http://user:hunter2@host/v1", "http://hunter2@host"],
+)
+def test_an_address_that_cannot_be_used_is_refused_without_being_repeated(url):
+    with pytest.raises(ValueError, match="base URL") as caught:
+        open_model(NAME, url)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_server_of_ones_own_needs_no_key(shared):
+    ask(shared)
+    assert shared.heard[-1].key == real.LOCAL_KEY
+
+
+def test_a_server_of_ones_own_gets_the_key_that_is_set(shared, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    ask(shared)
+    assert shared.heard[-1].key == SECRET
+
+
+def test_a_key_for_a_gateway_goes_to_the_gateway(shared, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("OPENAI_BASE_URL", shared.url)
+    model = open_model(NAME)
+    asyncio.run(_ask(model, HELLO, model.aclose))
+    assert shared.heard[-1].key == SECRET
+
+
+# --- whole runs ---
+
+SUITE = arithmetic.SUITE()
+TASKS = 4
+REACT = react_extract.ReactCodec(react_extract.ReactStep)
+EXTRACT = react_extract.ExtractCodec(react_extract.ExtractAnswer.append("answer", dspy.OutputField(), str), {})
+
+
+class Solver:
+    """Answers as a model that knows the suite: follows a task's plan by counting the observations in the prompt."""
+
+    def __init__(self, suite: Suite, tasks: int) -> None:
+        self.tasks = {task.query.text: task for task in suite.tasks[:tasks]}
+        self.calls = {text: run_sync(replay(task, suite)) for text, task in self.tasks.items()}
+
+    def __call__(self, heard: Heard) -> Said:
+        messages = heard.body["messages"]
+        prompt = "\n".join(message["content"] for message in messages)
+        question = next(text for text in self.tasks if text in prompt)
+        task, calls = self.tasks[question], self.calls[question]
+        if "[[ ## reasoning ## ]]" in prompt:
+            return self.say(EXTRACT, Answer("It follows.", self.answer(task)))
+        if "[[ ## next_thought ## ]]" in prompt:
+            return self.act(REACT, calls, messages[-1]["content"].count("[[ ## observation_"), None)
+        seen = sum(message["role"] == "user" for message in messages) - 1
+        return self.act(bare.CODEC, calls, seen, self.answer(task))
+
+    def act(self, codec: Codec, calls: tuple[Replayed, ...], seen: int, answer: str | None) -> Said:
+        if seen >= len(calls):
+            return self.say(codec, Answer("All is known.", answer))
+        return self.say(codec, Act("Next.", (ToolCall(calls[seen].tool, calls[seen].arguments),)))
+
+    def answer(self, task: Task) -> str:
+        return "cannot be determined" if task.expected is None else str(task.expected)
+
+    def say(self, codec: Codec, move: Act | Answer) -> Said:
+        return completion(codec.render(move).text)
+
+
+@pytest.fixture(scope="module")
+def solver() -> Solver:
+    return Solver(SUITE, TASKS)
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def finished(self, record: Record) -> None:
+        return None
+
+
+def run(tmp_path: Path, server: Server, **changes: Any) -> list[Record]:
+    """A comparison through the Python API; gives its records."""
+    values = {"models": (NAME,), "base_url": server.url, "tasks": TASKS, "runs": tmp_path / "runs", "mlflow": False} | changes
+    experiment = compare.prepare(CompareConfig(**values))
+    compare.run(experiment, Silent())
+    return read_records(experiment.folder)
+
+
+def test_both_loops_solve_tasks_over_http(tmp_path, solver: Solver):
+    with serving(solver) as server:
+        records = run(tmp_path, server)
+        asked = len(server.heard)
+    assert len(records) == 2 * TASKS
+    assert {record.status for record in records} == {"scored"}
+    assert [record.accuracy for record in records] == [1.0] * len(records)
+    assert {record.stop for record in records} == {"finished"}
+    assert sum(record.lm_calls for record in records) == asked
+    for record in records:
+        assert (record.input_tokens, record.output_tokens, record.cached_tokens) == tuple(n * record.lm_calls for n in (11, 5, 4))
+        assert not record.tokens_estimated
+        assert record.cost_usd is None
+
+
+def test_a_failure_of_the_provider_is_no_failure_of_the_loop(tmp_path):
+    with serving(in_turn(failure(500, "out of order"))) as server:
+        records = run(tmp_path, server)
+        assert len(server.heard) == len(records) * ATTEMPTS  # one call for each trial, tried again so often
+    assert {record.status for record in records} == {"errored"}
+    assert {record.reason for record in records} == {"provider: out of order"}
+    assert all(record.errors == {"provider.server": 1} and not record.scores for record in records)
+
+
+def test_a_hanging_provider_is_told_from_a_slow_loop(tmp_path):
+    released = threading.Event()
+
+    def hang(heard: Heard) -> Said:
+        released.wait(30)
+        return completion()
+
+    with serving(hang) as server:
+        try:
+            records = run(tmp_path, server, trial_timeout_s=1.0, tasks=1)
+        finally:
+            released.set()
+    assert {(record.status, record.reason) for record in records} == {("errored", "provider: no reply within 0.5 s")}
+
+
+def test_an_overflow_is_the_loops_to_deal_with(tmp_path, solver: Solver):
+    def small(heard: Heard) -> Said:
+        long = len(heard.body["messages"]) > 2
+        return failure(400, "too long", "context_length_exceeded") if long else solver(heard)
+
+    with serving(small) as server:
+        records = run(tmp_path, server, tasks=1, loops=("bare",))
+    assert [(record.status, record.stop, record.accuracy) for record in records] == [("scored", "context_overflow", 0.0)]
+
+
+WATCHED = """
+import sys
+log = open(sys.argv.pop(1), "a", buffering=1)
+def hook(event, args):
+    if event == "socket.connect":
+        print(args[1], file=log)
+    elif event == "socket.getaddrinfo":
+        print(args[:2], file=log)
+sys.addaudithook(hook)
+from loopbench.cli.main import main
+main()
+"""
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A user's machine: home, working directory, key."""
+
+    home: Path
+
+    def __call__(self, *arguments: str, key: str = SECRET) -> subprocess.CompletedProcess[str]:
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
+        environ = kept | {"HOME": str(self.home), "DSPY_CACHEDIR": str(self.home / "cache"), "COLUMNS": "200"}
+        if key:
+            environ["OPENAI_API_KEY"] = key
+        command = [sys.executable, "-c", WATCHED, str(self.home / "connections"), *arguments]
+        return subprocess.run(command, cwd=self.home, env=environ, capture_output=True, text=True, timeout=120, check=False)
+
+    @property
+    def connections(self) -> list[str]:
+        return (self.home / "connections").read_text().splitlines()
+
+    def files(self) -> set[str]:
+        """What stands in the home directory."""
+        return {path.name for path in self.home.iterdir()}
+
+    def texts(self) -> str:
+        """All that a run left on the disk."""
+        return "\n".join(path.read_text() for path in (self.home / "runs").rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def flags(server: Server) -> list[str]:
+    return ["--model", NAME, "--base-url", server.url]
+
+
+COMPARE = [
+    "compare",
+    "--loop",
+    "bare",
+    "--loop",
+    "react_extract",
+    "--suite",
+    "arithmetic",
+    "--tasks",
+    str(TASKS),
+    "--no-mlflow",
+    "--json",
+]
+
+
+def test_the_command_line_compares_loops_on_a_real_model(shell, solver: Solver):
+    with serving(solver) as server:
+        done = shell(*COMPARE, *flags(server))
+        assert done.returncode == 0, done.stderr
+        assert {heard.key for heard in server.heard} == {SECRET}
+        arms = json.loads(done.stdout)["arms"]
+        assert [(arm["loop"], arm["model"], arm["scored"], arm["accuracy"]["value"]) for arm in arms] == [
+            (loop, NAME, TASKS, 1.0) for loop in ("bare", "react_extract")
+        ]
+        assert SECRET not in shell.texts() + done.stdout + done.stderr
+        assert {line for line in shell.connections if str(server.server_port) not in line or "127.0.0.1" not in line} == set()
+    assert shell.files() == {"runs", "connections"}  # no cache, of DSPy or any other
+
+
+def test_errored_trials_run_again_on_resume_and_no_key_is_left_anywhere(shell, solver: Solver):
+    def broken(heard: Heard) -> Said:
+        if "next_thought" not in json.dumps(heard.body):
+            return solver(heard)
+        return failure(401, f"Unauthorized: {json.dumps(heard.headers)} from http://user:{heard.key}@proxy.test/")
+
+    with serving(broken) as server:
+        first = shell(*COMPARE, *flags(server))
+        assert {heard.key for heard in server.heard} == {SECRET}
+        before = shell.texts()
+        server.rule = solver
+        asked = len(server.heard)
+        second = shell("resume", "latest", "--no-mlflow", "--json")
+        again = server.heard[asked:]
+    arms = [[(arm["loop"], arm["scored"], arm["errored"]) for arm in json.loads(done.stdout)["arms"]] for done in (first, second)]
+    assert arms == [[("bare", TASKS, 0), ("react_extract", 0, TASKS)], [("bare", TASKS, 0), ("react_extract", TASKS, 0)]]
+    assert all("[[ ## " in json.dumps(heard.body) for heard in again)  # bare's trials stood already
+    assert json.loads(second.stdout)["arms"][1]["accuracy"]["value"] == 1.0
+    assert "[redacted]" in before
+    for text in (before, shell.texts(), first.stdout, first.stderr, second.stdout, second.stderr):
+        assert SECRET not in text
+
+
+def test_an_unknown_provider_is_one_line_and_no_run_directory(shell):
+    done = shell(*COMPARE, "--model", "opnai/gpt-4o-mini", key="")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: model 'opnai/gpt-4o-mini': unknown provider; did you mean 'openai'?")
+    assert done.stderr.count("\n") == 1
+    assert shell.files() == {"connections"}
+    assert shell.connections == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"models": ("openai/gpt-4o-mini",), "base_url": None}, "no key: set OPENAI_API_KEY in the environment"),
+        ({"base_url": "http://me:hunter2@127.0.0.1/v1"}, "user and password do not go into the address"),
+    ],
+    ids=["key", "password"],
+)
+def test_what_could_not_run_makes_no_run_directory(tmp_path, shared, changes, said):
+    with pytest.raises(ValueError, match=said):
+        run(tmp_path, shared, **changes)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_an_address_in_a_manifest_has_no_password():
+    config = CompareConfig(models=(NAME,), base_url="http://me:p@ss/w:rd@127.0.0.1:8000/v1?x=1")
+    assert "p@ss" not in json.dumps(config.public())

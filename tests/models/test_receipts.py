@@ -1,0 +1,164 @@
+"""Receipts: the model knows what its prompt shows, in whatever format, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from xml.sax.saxutils import escape
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.datasets import arithmetic
+from loopbench.datasets.validity import replay
+from loopbench.models.receipts import Ledger, call_digest, content_digest, sightings, strip_receipts
+from loopbench.protocol import Plan, Ref, run_sync
+
+LAW = settings(max_examples=50, deadline=None)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8)
+ARGUMENTS = st.dictionaries(st.text(max_size=5), st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3)), max_size=4)
+
+EMBEDDINGS: dict[str, Callable[[str], str]] = {
+    "prose": lambda text: f"The tool said {text}, I believe.",
+    "json": lambda text: json.dumps({"status": "success", "data": text}),
+    "json in json in json": lambda text: json.dumps({"content": json.dumps([json.dumps({"data": text})])}),
+    "xml": lambda text: f"<result tool='add'>{escape(text)}</result>",
+    "markdown": lambda text: f"| tool | result |\n|---|---|\n| add | {text} |",
+}
+
+
+@pytest.mark.parametrize("embed", EMBEDDINGS.values(), ids=EMBEDDINGS.keys())
+@LAW
+@given(arguments=ARGUMENTS, result=st.text(max_size=30))
+def test_a_receipt_is_found_in_any_format(embed: Callable[[str], str], arguments: dict[str, object], result: str) -> None:
+    entry = Ledger().issue("add", arguments, result, result, True)
+    found = sightings(embed(f"{result} {entry.receipt}"))
+    assert found[entry.call].content == entry.content == content_digest(result)
+
+
+@LAW
+@given(arguments=ARGUMENTS, data=st.data())
+def test_a_call_is_recognised_by_its_arguments_in_any_order(arguments: dict[str, object], data: st.DataObject) -> None:
+    shuffled = dict(data.draw(st.permutations(list(arguments.items()))))
+    assert call_digest("add", shuffled) == call_digest("add", arguments)
+    assert call_digest("subtract", arguments) != call_digest("add", arguments)
+    assert call_digest("add", arguments | {"one more": 1}) != call_digest("add", arguments)
+
+
+def test_arguments_that_json_cannot_say_have_a_receipt_too() -> None:
+    assert call_digest("add", {"a": {2, 1}}) == call_digest("add", {"a": {1, 2}})
+    assert call_digest("add", {"a": float("nan")}) != call_digest("add", {"a": 1})
+
+
+@LAW
+@given(text=st.text(max_size=40), result=st.text(max_size=10))
+def test_without_its_receipt_a_result_is_as_the_tool_gave_it(text: str, result: str) -> None:
+    entry = Ledger().issue("add", {}, result, result, True)
+    assert strip_receipts(f"{result} {entry.receipt}{text}") == f"{result}{text}"
+
+
+def test_receipts_are_unique_within_every_plan_of_the_default_suite() -> None:
+    suite = arithmetic.load()
+    for task in suite.tasks:
+        calls = [call_digest(call.tool, call.arguments) for call in run_sync(replay(task, suite))]
+        assert len(set(calls)) == len(calls)
+
+
+@LAW
+@given(data=st.data())
+def test_receipts_are_unique_within_any_plan(bench, data: st.DataObject) -> None:
+    wind = bench.Bench(data.draw(bench.plans()))
+    assert len({truth.call for truth in wind.oracle.values()}) == len(wind.oracle)
+
+
+def test_of_two_receipts_of_a_call_the_last_counts() -> None:
+    ledger = Ledger()
+    first, second = (ledger.issue("read", {}, text, text, True) for text in ("old", "new"))
+    assert sightings(f"{first.receipt} and then {second.receipt}")[first.call].content == second.content
+    assert sightings(f"{second.receipt} and then {first.receipt}")[first.call].content == first.content
+
+
+@LAW
+@given(st.lists(st.text("abc ", max_size=20), min_size=1, max_size=5))
+def test_distance_is_counted_from_the_end_of_the_prompt(between: list[str]) -> None:
+    receipts = [Ledger().issue("add", {"a": number}, "", None, True) for number in range(len(between))]
+    found = sightings("".join(f"{receipt.receipt}{text}" for receipt, text in zip(receipts, between, strict=True)))
+    distances = [found[receipt.call].distance for receipt in receipts]
+    assert distances == sorted(distances, reverse=True)
+    assert all(0 <= distance < 1 for distance in distances)
+    assert (distances[-1] == 0) == (between[-1] == "")
+
+
+# --- what the model makes of them ---
+
+
+@LAW
+@given(data=st.data())
+def test_a_planned_call_is_known_iff_its_receipt_and_those_of_its_dependencies_are_shown(bench, data: st.DataObject) -> None:
+    plan = data.draw(bench.plans())
+    wind = bench.Bench(plan)
+    results = wind.results()
+    shown = data.draw(st.sets(st.sampled_from(sorted(results)))) if results else set()
+    view = wind.view(*(results[name] for name in shown))
+    expected: set[str] = set()
+    for call in plan.calls:
+        if call.id in shown and plan.dependencies[call.id] <= expected:
+            expected.add(call.id)
+    assert set(view.known) == expected
+    assert not view.misled
+    assert not view.stuck
+
+
+@LAW
+@given(data=st.data())
+def test_results_whose_receipts_are_cut_away_are_not_known(bench, data: st.DataObject) -> None:
+    wind = bench.Bench(data.draw(bench.plans()))
+    results = wind.results()
+    cut = [text[:-1] for text in results.values()]
+    assert not wind.view(*cut, *map(strip_receipts, results.values())).known
+
+
+def test_a_value_that_merely_stands_in_the_question_does_not_count(bench) -> None:
+    wind = bench.Bench(bench.chain(3))
+    wind.results()
+    view = wind.view("Is it true that 1 + 1 = 2, that 2 + 10 = 12 and 12 + 10 = 22? The answer is 22.")
+    assert not view.known
+
+
+def test_a_receipt_that_was_not_issued_in_this_trial_means_nothing(bench) -> None:
+    other, wind = bench.Bench(bench.chain(2)), bench.Bench(bench.chain(2))
+    demonstration = other.results()
+    assert other.view(*demonstration.values()).known.keys() == {"c1", "c2"}
+    assert not wind.view(*demonstration.values()).known
+
+
+@pytest.mark.parametrize("name", ["c1", "c2", "c3"])
+def test_a_lie_is_believed_and_what_depends_on_it_comes_out_wrong(bench, name: str) -> None:
+    """A tool lies once, about one call of three; the calls after it are made for true, with what was believed."""
+    wind = bench.Bench(bench.chain(3))
+    values: dict[str, int] = {}
+    for planned in wind.plan.calls:
+        ref = planned.arguments["a"]
+        arguments = {"a": values[ref.call] if isinstance(ref, Ref) else ref, "b": planned.arguments["b"]}
+        values[planned.id] = arguments["a"] + arguments["b"] + (100 if planned.id == name else 0)
+        value = values[planned.id]
+        wind.tunnel.ledger.issue("add", arguments, str(value), value, True)
+    view = wind.view(*(entry.receipt for entry in wind.tunnel.ledger.issued))
+    assert view.known.keys() == {"c1", "c2", "c3"}
+    assert view.misled
+    assert view.values["c3"] == 122
+
+
+@pytest.mark.parametrize("answer", [7, "seven", [1, 2], (1, 2), {"n": 7}, True])
+def test_a_lie_makes_a_stated_answer_wrong_too(bench, answer: object) -> None:
+    plan = Plan((bench.planned("c1", "add", a=1, b=2),), answer)
+    honest, lied = bench.Bench(plan), bench.Bench(plan, _profile("tool.lies"))
+    assert run_sync(honest.run()) == honest.expected
+    assert run_sync(lied.run()) not in (lied.expected, None)
+
+
+def _profile(kind: str):
+    from loopbench.models.profiles import Clears, Profile
+
+    return Profile(name="one", rates={kind: 1.0}, clears=Clears(feedback=0, after=0, never=1))

@@ -1,0 +1,241 @@
+"""Messages, requests and moves: plain data, equal by what they say and not by where they came from."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import loopbench.protocol
+from loopbench.protocol import (
+    STEP_ROLES,
+    Act,
+    Answer,
+    BudgetExceeded,
+    CallDelta,
+    Capabilities,
+    Chunk,
+    Codec,
+    ContextOverflow,
+    Message,
+    Model,
+    ModelError,
+    Move,
+    NativeCall,
+    ProviderError,
+    Recovery,
+    Reply,
+    Request,
+    Role,
+    Sampling,
+    Text,
+    ToolCall,
+    ToolSpec,
+    Understanding,
+    Usage,
+    WireError,
+)
+from loopbench.protocol.digest import digest
+
+text = st.text(max_size=10)
+json_objects = st.dictionaries(text, st.integers() | text, max_size=3)
+calls = st.lists(st.builds(NativeCall, text, text, text), max_size=2).map(tuple)
+messages = st.builds(Message, st.sampled_from(["system", "user", "assistant", "tool"]), text, calls, text)
+samplings = st.builds(
+    Sampling,
+    temperature=st.none() | st.floats(0, 2),
+    max_tokens=st.none() | st.integers(0, 9),
+    top_p=st.none() | st.floats(0, 1),
+    seed=st.none() | st.integers(),
+    stop=st.lists(text, max_size=2).map(tuple),
+)
+requests = st.builds(
+    Request,
+    messages=st.lists(messages, max_size=3).map(tuple),
+    tools=st.lists(st.builds(ToolSpec, text, text, json_objects), max_size=2).map(tuple),
+    tool_choice=st.none() | text,
+    response_schema=st.none() | json_objects,
+    sampling=samplings,
+)
+usages = st.builds(
+    Usage,
+    st.integers(0, 10**6),
+    st.integers(0, 10**6),
+    st.integers(0, 10**6),
+    st.booleans(),
+    st.none() | st.integers(0, 1000).map(float),
+)
+
+
+class Shout:
+    """A wire format for prose alone."""
+
+    name = "shout"
+    role = Role.ANSWER
+    max_calls = 0
+
+    def render(self, move: Move) -> Reply:
+        return Reply(repr(move).upper())
+
+    def parse(self, reply: Reply) -> Move:
+        raise WireError("nothing can be read back")
+
+
+class Echo:
+    """Says what it was told."""
+
+    name = "echo"
+    capabilities = Capabilities()
+
+    async def complete(self, request: Request) -> Reply:
+        return Reply(request.messages[-1].content)
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        yield Chunk(reply=await self.complete(request))
+
+
+@settings(max_examples=50)
+@given(requests, st.sampled_from(list(Role)), text)
+def test_role_scope_and_codec_are_no_part_of_what_is_asked(request_: Request, role: Role, scope: str) -> None:
+    marked = dataclasses.replace(request_, role=role, scope=scope, codec=Shout())
+    assert marked.as_dict() == request_.as_dict()
+    assert marked == request_
+    assert digest(marked.as_dict()) == digest(request_.as_dict())
+    assert not {"role", "scope", "codec"} & marked.as_dict().keys()
+
+
+@settings(max_examples=50)
+@given(requests, requests)
+def test_requests_that_ask_the_same_have_equal_dicts(left: Request, right: Request) -> None:
+    if left == right:
+        assert left.as_dict() == right.as_dict()
+    grown = dataclasses.replace(left, messages=(*left.messages, Message("user", "more")))
+    assert grown.as_dict() != left.as_dict()
+
+
+@given(samplings)
+def test_sampling_states_what_is_set_and_nothing_else(sampling: Sampling) -> None:
+    stated = sampling.as_dict()
+    assert None not in stated.values()
+    for name in ("temperature", "max_tokens", "top_p", "seed"):
+        assert stated.get(name) == getattr(sampling, name)
+    assert stated.get("stop", []) == list(sampling.stop)
+
+
+def test_zero_is_a_setting() -> None:
+    assert Sampling(temperature=0.0, max_tokens=0, seed=0).as_dict() == {"temperature": 0.0, "max_tokens": 0, "seed": 0}
+    assert Sampling().as_dict() == {}
+
+
+@given(usages, usages, usages)
+def test_usages_add_up_in_any_order_with_nothing_as_zero(a: Usage, b: Usage, c: Usage) -> None:
+    assert (a + b) + c == a + (b + c)
+    assert a + b == b + a
+    assert a + Usage() == a
+    assert (a + b).total_tokens == a.total_tokens + b.total_tokens
+
+
+def test_costs_add_up_where_known_and_stay_unknown_elsewhere() -> None:
+    assert (Usage(cost_usd=0.5) + Usage()).cost_usd == 0.5
+    assert (Usage() + Usage()).cost_usd is None
+    assert (Usage(cost_usd=0.0) + Usage()).cost_usd == 0.0
+    assert (Usage(estimated=True) + Usage()).estimated
+
+
+def test_messages_take_openai_form() -> None:
+    assert Message("user", "hi").as_dict() == {"role": "user", "content": "hi"}
+    assert Message("tool", "7", call_id="c1").as_dict() == {"role": "tool", "content": "7", "tool_call_id": "c1"}
+    broken = NativeCall("c1", "add", '{"a": 1, "b"')
+    assert Message("assistant", "", (broken,)).as_dict() == {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b"'}}],
+    }
+
+
+def test_a_full_request_states_tools_choice_schema_and_sampling() -> None:
+    spec = ToolSpec("add", "Add.", {"type": "object"})
+    asked = Request((Message("user", "q"),), (spec,), "required", {"type": "string"}, Sampling(temperature=0.0, stop=("END",)))
+    assert asked.as_dict() == {
+        "messages": [{"role": "user", "content": "q"}],
+        "tools": [{"name": "add", "description": "Add.", "parameters": {"type": "object"}}],
+        "tool_choice": "required",
+        "response_schema": {"type": "string"},
+        "temperature": 0.0,
+        "stop": ["END"],
+    }
+    assert Request((Message("user", "q"),)).as_dict() == {"messages": [{"role": "user", "content": "q"}]}
+
+
+@given(text, json_objects, text, text)
+def test_ids_are_no_part_of_a_move(name: str, arguments: dict[str, object], left: str, right: str) -> None:
+    one, other = ToolCall(name, arguments, left), ToolCall(name, arguments, right)
+    assert Act("why", (one,)) == Act("why", (other,))
+    assert Recovery("retry", one) == Recovery("retry", other)
+    assert one != ToolCall(name + "x", arguments, left)
+
+
+def test_moves_of_different_kinds_differ() -> None:
+    moves: list[Move] = [Answer("t"), Act("t", ()), Text("t"), Understanding("t")]
+    assert all((left == right) == (left is right) for left in moves for right in moves)
+    assert Answer("t", None) != Answer("t", "")
+
+
+def test_step_roles_are_those_of_deciding_requests() -> None:
+    assert {Role.DECIDE, Role.SELECT, Role.REASON} == STEP_ROLES
+    assert [role.value for role in Role] == [
+        "decide", "understand", "plan", "select", "reason", "reflect", "recover", "summarize", "validate", "format", "answer",
+    ]  # fmt: skip
+
+
+def test_codecs_and_models_are_known_by_their_shape() -> None:
+    assert isinstance(Shout(), Codec)
+    assert isinstance(Echo(), Model)
+    assert not isinstance(Shout(), Model)
+    assert not isinstance(Echo(), Codec)
+
+
+def test_a_provider_error_says_its_kind_and_whether_it_is_real() -> None:
+    error = ProviderError("429: slow down", "rate_limit", status=429, retry_after_s=1.5)
+    assert (str(error), error.kind, error.status, error.retry_after_s, error.injected) == (
+        "429: slow down", "rate_limit", 429, 1.5, False,
+    )  # fmt: skip
+    assert ProviderError("x").kind == "server"
+    assert issubclass(ProviderError, ModelError)
+    assert issubclass(ContextOverflow, ModelError)
+    assert not issubclass(BudgetExceeded, ModelError), "a loop that handles model errors must let an empty budget through"
+
+
+def public_dataclasses() -> list[type]:
+    found = []
+    for module in pkgutil.iter_modules(loopbench.protocol.__path__, "loopbench.protocol."):
+        for name, item in vars(importlib.import_module(module.name)).items():
+            if isinstance(item, type) and dataclasses.is_dataclass(item) and item.__module__ == module.name and name[0] != "_":
+                found.append(item)
+    return found
+
+
+@pytest.mark.parametrize("kind", public_dataclasses(), ids=lambda kind: kind.__name__)
+def test_every_public_dataclass_is_frozen_and_slotted(kind: type) -> None:
+    assert kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert "__slots__" in vars(kind)
+    assert all("__dict__" not in vars(base) for base in kind.__mro__)
+
+
+def test_the_search_for_dataclasses_finds_them() -> None:
+    names = {kind.__name__ for kind in public_dataclasses()}
+    assert {"Message", "Request", "Plan", "Tool", "Observation", "Act", "Outcome", "Arguments", "Usage"} <= names
+    assert CallDelta in public_dataclasses()
+
+
+def test_every_public_name_is_there_and_the_list_is_sorted() -> None:
+    names = loopbench.protocol.__all__
+    assert all(hasattr(loopbench.protocol, name) for name in names)
+    assert len(set(names)) == len(names)
+    loaded = {name for name, item in vars(loopbench.protocol).items() if name[0] != "_" and not isinstance(item, type(pkgutil))}
+    assert loaded == set(names)

@@ -1,0 +1,147 @@
+"""What a loop sees and gives back, and running it from synchronous code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.protocol import HARNESS_STOPS, SILENT, Chunk, Loop, Model, Observer, Outcome, Query, StopReason, Toolbox, run_sync
+
+who = contextvars.ContextVar("who", default="nobody")
+
+Runner = Callable[[Callable[[], Awaitable[Any]]], Any]
+
+
+def from_plain_code(make: Callable[[], Any]) -> Any:
+    return run_sync(make())
+
+
+def from_inside_a_loop(make: Callable[[], Any]) -> Any:
+    async def outer() -> Any:
+        return run_sync(make())
+
+    return asyncio.run(outer())
+
+
+both_ways = pytest.mark.parametrize("run", [from_plain_code, from_inside_a_loop])
+
+
+class Still:
+    """A loop that answers at once."""
+
+    name = "still"
+    stops = frozenset({StopReason.FINISHED})
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return Outcome(query.full_text, StopReason.FINISHED, 0)
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return self
+
+
+@both_ways
+@given(value=st.integers() | st.text(max_size=5) | st.none())
+def test_run_sync_gives_what_the_coroutine_gives(run: Runner, value: object) -> None:
+    async def give() -> object:
+        await asyncio.sleep(0)
+        return value
+
+    assert run(give) == value
+
+
+@both_ways
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), TimeoutError("t"), asyncio.CancelledError("c"), SystemExit(3), KeyboardInterrupt("k")]
+)
+def test_run_sync_raises_what_the_coroutine_raises(run: Runner, error: BaseException) -> None:
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        run(fail)
+    assert caught.value.args == error.args
+
+
+@both_ways
+def test_an_error_carries_no_trace_of_how_it_was_run(run: Runner) -> None:
+    async def fail() -> None:
+        raise ValueError("x")
+
+    with pytest.raises(ValueError, match="x") as caught:
+        run(fail)
+    assert caught.value.__context__ is None
+
+
+@both_ways
+def test_context_variables_reach_the_coroutine(run: Runner) -> None:
+    async def tell() -> str:
+        return who.get()
+
+    token = who.set("caller")
+    try:
+        assert run(tell) == "caller"
+    finally:
+        who.reset(token)
+
+
+def test_inside_a_loop_it_runs_on_a_thread_and_outside_on_the_callers() -> None:
+    async def where() -> int:
+        return threading.get_ident()
+
+    here = threading.get_ident()
+    assert from_plain_code(where) == here
+    assert from_inside_a_loop(where) != here
+
+
+def test_run_sync_can_be_nested() -> None:
+    async def leaf() -> int:
+        return 1
+
+    async def middle() -> int:
+        return run_sync(leaf()) + 1
+
+    async def top() -> int:
+        return run_sync(middle()) + 1
+
+    assert run_sync(top()) == 3
+
+
+def test_the_list_of_stop_reasons_is_closed() -> None:
+    assert {reason.value for reason in StopReason} == {
+        "finished", "forced", "max_steps", "unfinished", "error_valve", "parse_failed", "terminated", "recovery_failed",
+        "cancelled", "timeout", "budget", "provider_error", "context_overflow", "crashed",
+    }  # fmt: skip
+    assert {"timeout", "budget", "crashed", "cancelled"} == HARNESS_STOPS
+
+
+@given(st.text(max_size=20), st.text(min_size=1, max_size=20))
+def test_the_full_text_of_a_query_holds_question_and_context(question: str, context: str) -> None:
+    assert Query(question).full_text == question
+    full = Query(question, context).full_text
+    assert full.startswith(question)
+    assert full.endswith(context)
+
+
+def test_outcomes_do_not_share_their_details() -> None:
+    one, other = Outcome("a", StopReason.FINISHED, 1), Outcome("a", StopReason.FINISHED, 1)
+    assert one == other
+    assert one.details is not other.details
+
+
+def test_the_silent_observer_takes_anything_and_does_not_stream() -> None:
+    SILENT.note("dropped", call="add", data=object())
+    SILENT.chunk(Chunk("x"))
+    assert not SILENT.streams
+
+
+def test_a_loop_is_known_by_its_shape() -> None:
+    assert isinstance(Still(), Loop)
+    assert not isinstance(object(), Loop)

@@ -1,0 +1,544 @@
+"""A function's arguments: the JSON schema says what the signature says, and a call is checked before it is made."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import functools
+import importlib.util
+import inspect
+import json
+import string
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Unpack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, BeforeValidator, Field
+from typing_extensions import TypedDict
+
+from loopbench.protocol import Observation, Tool, Toolbox, ToolCall, run_sync
+from loopbench.protocol.digest import canonical_json
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+P = inspect.Parameter
+KINDS = (P.POSITIONAL_ONLY, P.POSITIONAL_OR_KEYWORD, P.KEYWORD_ONLY)
+NAMES = ("a", "self", "schema", "_x", "p0", "p1", "model_config", "json", "class_", "é")
+OTHER_NAMES = ("z", "p2", "kwargs2", "A", "")
+
+
+def call(function: Any, /, validate: bool = True, **arguments: Any) -> Observation:
+    tool = function if isinstance(function, Tool) else Tool.from_function(function)
+    return run_sync(Toolbox([tool]).call(ToolCall(tool.name, arguments), validate=validate))
+
+
+class Recorder:
+    """A function of any signature, which tells what reached which parameter."""
+
+    __name__ = "recorder"
+
+    def __init__(self, signature: inspect.Signature) -> None:
+        self.__signature__ = signature
+        self.ran = 0
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        self.ran += 1
+        bound = self.__signature__.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+
+@st.composite
+def signatures(draw: st.DrawFn) -> inspect.Signature:
+    names = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=5))
+    kinds = sorted(draw(st.sampled_from(KINDS)) for _ in names)
+    parameters, optional = [], False
+    for name, kind in zip(names, kinds, strict=True):
+        # positional parameters after one with a default need one as well
+        has_default = draw(st.booleans()) or (optional and kind is not P.KEYWORD_ONLY)
+        optional = optional or has_default
+        parameters.append(P(name, kind, default=f"default of {name}" if has_default else P.empty))
+    if draw(st.booleans()):
+        place = sum(parameter.kind is not P.KEYWORD_ONLY for parameter in parameters)
+        parameters.insert(place, P("rest", P.VAR_POSITIONAL))
+    if draw(st.booleans()):
+        parameters.append(P("more", P.VAR_KEYWORD))
+    return inspect.Signature(parameters)
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[Recorder, dict[str, Any], dict[str, Any]]:
+    """A function, arguments that fit it, and what must reach its parameters."""
+    signature = draw(signatures())
+    arguments: dict[str, Any] = {}
+    expected: dict[str, Any] = {}
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is P.VAR_POSITIONAL:
+            expected[name] = tuple(draw(st.lists(st.integers(), max_size=3)))
+            if expected[name] or draw(st.booleans()):
+                arguments[name] = list(expected[name])
+        elif parameter.kind is P.VAR_KEYWORD:
+            expected[name] = draw(st.dictionaries(st.sampled_from(OTHER_NAMES), st.integers(), max_size=2))
+            arguments |= expected[name]
+        elif parameter.default is P.empty or draw(st.booleans()):
+            arguments[name] = expected[name] = draw(st.integers() | st.text(max_size=3))
+        else:
+            expected[name] = parameter.default
+    order = draw(st.permutations(list(arguments)))
+    return Recorder(signature), {name: arguments[name] for name in order}, expected
+
+
+@given(calls(), st.booleans())
+def test_every_argument_reaches_its_parameter(made: tuple[Recorder, dict[str, Any], dict[str, Any]], validate: bool) -> None:
+    function, arguments, expected = made
+    box = Toolbox([Tool.from_function(function, blocking=False)])
+    seen = run_sync(box.call(ToolCall("recorder", arguments), validate=validate))
+    assert seen.ok, seen.data
+    assert seen.value == expected
+
+
+@given(signatures())
+def test_the_schema_says_what_the_signature_says(signature: inspect.Signature) -> None:
+    schema = Tool.from_function(Recorder(signature)).parameters
+    named = [parameter for parameter in signature.parameters.values() if parameter.kind is not P.VAR_KEYWORD]
+    assert schema["type"] == "object"
+    assert list(schema["properties"]) == [parameter.name for parameter in named]
+    required = [p.name for p in named if p.default is P.empty and p.kind is not P.VAR_POSITIONAL]
+    assert schema.get("required", []) == required
+    assert schema["additionalProperties"] is (len(named) < len(signature.parameters))
+    assert canonical_json(schema)
+
+
+@given(st.data())
+def test_unknown_and_missing_arguments_are_all_named_and_nothing_runs(data: st.DataObject) -> None:
+    signature = data.draw(signatures().filter(lambda made: all(p.kind is not P.VAR_KEYWORD for p in made.parameters.values())))
+    function = Recorder(signature)
+    required = [p.name for p in signature.parameters.values() if p.default is P.empty and p.kind is not P.VAR_POSITIONAL]
+    missing = data.draw(st.sets(st.sampled_from(required)) if required else st.just(set()))
+    unknown = data.draw(st.sets(st.sampled_from(OTHER_NAMES), min_size=0 if missing else 1))
+    arguments = dict.fromkeys([*(name for name in required if name not in missing), *unknown], 1)
+    seen = run_sync(Toolbox([function]).call(ToolCall("recorder", arguments)))
+    assert (seen.status, seen.error_type, seen.value, function.ran) == ("error", "InvalidArguments", None, 0)
+    problems, allowed = seen.data.split(". Allowed: ")
+    for name in required:
+        assert (f"missing argument '{name}'" in problems) is (name in missing)
+    for name in OTHER_NAMES:
+        assert (f"unknown argument '{name}'" in problems) is (name in unknown)
+    assert all(f"{name}: " in allowed for name in signature.parameters)
+
+
+class Unit(enum.Enum):
+    KM = "km"
+    MILE = "mile"
+
+
+class Place(BaseModel):
+    city: str
+    zip_code: int | None = None
+
+
+class Tree(BaseModel):
+    value: int
+    children: list[Tree] = []
+
+
+@dataclasses.dataclass
+class Point:
+    x: float
+    y: float = 0.0
+
+
+class Options(TypedDict, total=False):
+    limit: int
+
+
+PLACE_SCHEMA = {
+    "properties": {"city": {"type": "string"}, "zip_code": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}},
+    "required": ["city"],
+    "title": "Place",
+    "type": "object",
+}
+
+TYPES: list[tuple[Any, dict[str, Any], str, Any, Any, Any]] = [
+    # annotation, schema, in words, given, what the function gets, a wrong value
+    (int, {"type": "integer"}, "integer", 3, 3, "three"),
+    (float, {"type": "number"}, "number", 3, 3.0, []),
+    (bool, {"type": "boolean"}, "boolean", True, True, "perhaps"),
+    (str, {"type": "string"}, "string", "é", "é", 3),
+    (list[int], {"items": {"type": "integer"}, "type": "array"}, "array", [1], [1], [1, "x"]),
+    (dict[str, int], {"additionalProperties": {"type": "integer"}, "type": "object"}, "object", {"a": 1}, {"a": 1}, {"a": "x"}),
+    (Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer or null", None, None, "x"),  # noqa: UP045
+    (int | str, {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "integer or string", "a", "a", []),
+    (Literal["x", 2], {"enum": ["x", 2]}, "'x' or 2", 2, 2, "y"),
+    (Literal["only"], {"const": "only", "type": "string"}, "'only'", "only", "only", "other"),
+    (Unit, {"$ref": "#/$defs/Unit"}, "'km' or 'mile'", "km", Unit.KM, "inch"),
+    (Place, {"$ref": "#/$defs/Place"}, "object", {"city": "Bern"}, Place(city="Bern"), {"zip_code": 3000}),
+    (list[Place], {"items": {"$ref": "#/$defs/Place"}, "type": "array"}, "array", [{"city": "a"}], [Place(city="a")], [{}]),
+    (Point, {"$ref": "#/$defs/Point"}, "object", {"x": 1}, Point(1.0), {"y": 1}),
+    (Options, {"$ref": "#/$defs/Options"}, "object", {"limit": 3}, {"limit": 3}, {"limit": "x"}),
+    (datetime.date, {"format": "date", "type": "string"}, "string", "2024-02-29", datetime.date(2024, 2, 29), "2023-02-29"),
+    (Annotated[int, Field(ge=1, description="how many")],
+     {"description": "how many", "minimum": 1, "type": "integer"}, "integer", 1, 1, 0),
+    (Any, {}, "any", [None], [None], None),
+]  # fmt: skip
+
+
+def typed(annotation: Any) -> Tool:
+    def tool(value: Any) -> Any:
+        return value
+
+    tool.__annotations__ = {"value": annotation}
+    return Tool.from_function(tool, blocking=False)
+
+
+@pytest.mark.parametrize(("annotation", "schema", "words", "given_", "received", "wrong"), TYPES)
+def test_types_become_schemas_and_values_become_types(
+    annotation: Any, schema: dict[str, Any], words: str, given_: Any, received: Any, wrong: Any
+) -> None:
+    tool = typed(annotation)
+    assert tool.parameters["properties"] == {"value": schema}
+    assert tool.parameters["required"] == ["value"]
+    assert canonical_json(tool.parameters)
+    good = call(tool, value=given_)
+    assert good.ok, good.data
+    assert good.value == received
+    assert type(good.value) is type(received)
+    assert f"Allowed: value: {words}" in call(tool).data
+    if annotation is not Any:
+        bad = call(tool, value=wrong)
+        assert bad.error_type == "InvalidArguments"
+        assert "argument 'value" in bad.data
+
+
+def test_nested_models_carry_their_definitions_and_nested_mistakes_are_located() -> None:
+    def visit(places: list[Place], tree: Tree | None = None) -> str:
+        return places[0].city
+
+    tool = Tool.from_function(visit)
+    assert tool.parameters["$defs"]["Place"] == PLACE_SCHEMA
+    assert "Tree" in tool.parameters["$defs"]
+    message = call(tool, places=[{"city": "a"}, {"zip_code": "x"}], tree={"value": 1, "children": [{"value": None}]}).data
+    assert "missing argument 'places.1.city'" in message
+    assert "argument 'places.1.zip_code'" in message
+    assert "argument 'tree.children.0.value'" in message
+
+
+def test_each_problem_of_a_call_is_named_with_what_was_given_and_what_is_allowed() -> None:
+    ran = []
+
+    def book(city: str, nights: int, unit: Literal["night", "week"] = "night") -> None:
+        ran.append(city)
+
+    seen = call(book, nights="many", unit="year", hotel="Ritz")
+    assert ran == []
+    assert seen.error_type == "InvalidArguments"
+    assert seen.data == (
+        "Tool 'book': missing argument 'city'; "
+        "argument 'nights': Input should be a valid integer, unable to parse string as an integer, got 'many'; "
+        "argument 'unit': Input should be 'night' or 'week', got 'year'; unknown argument 'hotel'. "
+        "Allowed: city: string, nights: integer, unit: 'night' or 'week' (optional)"
+    )
+
+
+def test_a_tool_without_arguments_says_so() -> None:
+    def now() -> str:
+        return "noon"
+
+    assert Tool.from_function(now).parameters == {"type": "object", "properties": {}, "additionalProperties": False}
+    assert call(now, zone="utc").data == "Tool 'now': unknown argument 'zone'. Allowed: no arguments"
+
+
+def test_defaults_stand_in_the_schema_and_the_function_uses_its_own() -> None:
+    marker = ["shared"]
+
+    def search(query: str = "all", *, limits: list[str] = marker, when: datetime.date = datetime.date(2024, 1, 2)) -> list[Any]:
+        return [query, limits is marker, when]
+
+    properties = Tool.from_function(search).parameters["properties"]
+    assert [item["default"] for item in properties.values()] == ["all", ["shared"], "2024-01-02"]
+    assert call(search).value == ["all", True, datetime.date(2024, 1, 2)]
+
+
+@pytest.mark.parametrize("default", [float("nan"), float("inf"), len, object()])
+def test_a_default_that_json_cannot_say_is_left_out_of_the_schema_and_still_used(default: object) -> None:
+    def tool(value: Any = default) -> bool:
+        return value is default
+
+    schema = Tool.from_function(tool).parameters
+    assert canonical_json(schema["properties"]) == '{"value":{}}'
+    assert call(tool).value is True
+
+
+def test_extra_arguments_have_the_type_of_the_keyword_rest() -> None:
+    def total(**amounts: int) -> int:
+        return sum(amounts.values())
+
+    tool = Tool.from_function(total)
+    assert tool.parameters["additionalProperties"] == {"type": "integer"}
+    assert call(tool, a=1, b="2").value == 3
+    wrong = call(tool, a=1, b="x")
+    assert wrong.error_type == "InvalidArguments"
+    assert "argument 'b'" in wrong.data
+    assert wrong.data.endswith("Allowed: any other name: integer")
+
+
+def test_positional_rest_is_a_list_of_its_type() -> None:
+    def total(start: int, *amounts: int) -> int:
+        return start + sum(amounts)
+
+    tool = Tool.from_function(total)
+    assert tool.parameters["properties"]["amounts"] == {"default": [], "items": {"type": "integer"}, "type": "array"}
+    assert tool.parameters["required"] == ["start"]
+    assert call(tool, start=1, amounts=["2", 3]).value == 6
+    assert "argument 'amounts.1'" in call(tool, start=1, amounts=[2, "x"]).data
+
+
+def test_keywords_typed_by_a_typed_dict_are_taken_as_they_come() -> None:
+    def search(**options: Unpack[Options]) -> Any:
+        return options
+
+    assert call(search, limit=3).value == {"limit": 3}
+
+
+def test_unchecked_arguments_reach_the_function_as_they_are() -> None:
+    def show(a: int, b: str = "b") -> list[object]:
+        return [a, b]
+
+    assert call(show, validate=False, a="not a number", b=None).value == ["not a number", None]
+    assert call(show, validate=False, c=1).error_type == "TypeError"
+
+
+def test_unchecked_arguments_never_land_in_the_place_of_a_missing_one() -> None:
+    def divide(a: float, b: float = 1.0, /) -> float:
+        return a / b
+
+    def total(start: int, *amounts: int) -> int:
+        return start + sum(amounts)
+
+    for seen in (call(divide, validate=False, b=2), call(total, validate=False, amounts=[1, 2])):
+        assert seen.error_type == "InvalidArguments"
+        assert "missing argument" in seen.data
+
+
+def test_an_unchecked_rest_that_is_no_list_is_not_lost() -> None:
+    def total(*amounts: int) -> int:
+        return sum(amounts)
+
+    assert call(total, validate=False, amounts="12").error_type == "TypeError"
+
+
+def test_arguments_must_be_an_object_with_text_as_keys() -> None:
+    box = Toolbox([typed(int)])
+    no_objects: list[Any] = [[], "x", None, 3]
+    for arguments in no_objects:
+        seen = run_sync(box.call(ToolCall("tool", arguments)))
+        assert (seen.error_type, seen.data) == ("InvalidArguments", "Tool 'tool': arguments must be an object")
+    assert run_sync(box.call(ToolCall("tool", {1: 2}))).error_type == "InvalidArguments"  # type: ignore[dict-item]
+    assert run_sync(box.call(ToolCall("tool", types.MappingProxyType({"value": 1})))).value == 1
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+HARD_VALUES = {"deep": nested(5_000), "huge int": 10**5000, "long": ["x" * 10**6], "surrogate": "\ud800"}
+
+
+@pytest.mark.parametrize("value", HARD_VALUES.values(), ids=HARD_VALUES)
+def test_any_wrong_value_makes_a_short_legible_message(value: object) -> None:
+    seen = call(typed(bool), value=value)
+    assert seen.error_type == "InvalidArguments"
+    assert len(seen.data) < 400
+    assert seen.data.encode()
+
+
+def _break(value: object) -> object:
+    raise KeyError("no such unit")
+
+
+def test_a_validator_that_raises_anything_is_a_wrong_argument() -> None:
+    seen = call(typed(Annotated[int, BeforeValidator(_break)]), value=1)
+    assert seen.error_type == "InvalidArguments"
+    assert seen.data == "Tool 'tool': KeyError: 'no such unit'. Allowed: value: integer"
+
+
+def test_a_type_without_json_schema_is_refused_when_the_tool_is_made() -> None:
+    for annotation in (types.ModuleType, Recorder, list[Recorder], Callable[[int], int]):
+        with pytest.raises(TypeError, match=r"tool 'tool': an argument's type has no JSON schema"):
+            typed(annotation)
+
+
+def test_a_field_as_default_is_refused_since_no_plain_call_fills_it_in() -> None:
+    def search(limit: int = Field(5, ge=1)) -> int:
+        return limit
+
+    with pytest.raises(TypeError, match=r"limit: Annotated"):
+        Tool.from_function(search)
+
+
+def test_what_cannot_be_called_is_no_tool() -> None:
+    with pytest.raises(TypeError, match="callable, got int"):
+        Tool.from_function(3)  # type: ignore[arg-type]
+
+
+def test_an_annotation_that_cannot_be_read_frees_its_own_argument_only() -> None:
+    def price(amount: Decimal, count: int, note: Any) -> Decimal:
+        return amount
+
+    price.__annotations__["note"] = "a few words"
+    assert Tool.from_function(price).parameters["properties"] == {"amount": {}, "count": {"type": "integer"}, "note": {}}
+
+
+SOURCE = '''
+from typing import Literal, Optional
+from pydantic import BaseModel
+
+
+class Item(BaseModel):
+    name: str
+    parts: list["Item"] = []
+
+
+class Shop:
+    def buy(self, item: Item, *more: Item, how: Literal["card", "cash"] = "card", note: Optional[str] = None, **rest: int) -> str:
+        """Buy items."""
+        return f"{item.name} {len(more)} {how}"
+
+    async def __call__(self, item: Item, count: int = 1) -> str:
+        """Order."""
+        return item.name * count
+
+
+buy = Shop().buy
+order = Shop()
+'''
+
+
+def load(path: Path, source: str) -> Any:
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_module_with_postponed_annotations_makes_the_same_tools(tmp_path: Path) -> None:
+    plain = load(tmp_path / "plain.py", SOURCE)
+    postponed = load(tmp_path / "postponed.py", "from __future__ import annotations\n" + SOURCE)
+    for name in ("buy", "order"):
+        left, right = (Tool.from_function(getattr(module, name)) for module in (plain, postponed))
+        assert left.spec == right.spec
+    assert call(postponed.buy, item={"name": "a"}, more=[{"name": "b"}], rest="x").error_type == "InvalidArguments"
+    assert call(postponed.buy, item={"name": "a"}, more=[{"name": "b"}], how="cash", x=3).value == "a 1 cash"
+    assert call(postponed.order, item={"name": "a"}, count="2").value == "aa"
+
+
+class Counter:
+    """Counts."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.start = start
+
+    def add(self, by: int) -> int:
+        """Add to the start."""
+        return self.start + by
+
+    @classmethod
+    def of(cls, start: int) -> int:
+        """Make one."""
+        return start
+
+    @staticmethod
+    def twice(number: int) -> int:
+        """Double."""
+        return 2 * number
+
+    def __call__(self, by: int) -> int:
+        return self.start + by
+
+
+class Mute:
+    def __call__(self, by: int) -> int:
+        """What the call does."""
+        return by
+
+
+class Silent:
+    func = None  # not a partial: nothing is to be looked for inside
+
+    def __call__(self, by: int) -> int:
+        return by
+
+
+def wrapped(function: Any) -> Any:
+    @functools.wraps(function)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return inner
+
+
+def power(base: int, exponent: int = 2, /, *, modulo: int | None = None) -> int:
+    """Raise to a power."""
+    return pow(base, exponent, modulo)
+
+
+CALLABLES: list[tuple[Any, str, str, dict[str, Any], dict[str, Any], Any]] = [
+    # function, name, description, properties, arguments, result
+    (Counter(5).add, "add", "Add to the start.", {"by": {"type": "integer"}}, {"by": "1"}, 6),
+    (Counter.of, "of", "Make one.", {"start": {"type": "integer"}}, {"start": "1"}, 1),
+    (Counter.twice, "twice", "Double.", {"number": {"type": "integer"}}, {"number": "1"}, 2),
+    (Counter(5), "Counter", "Counts.", {"by": {"type": "integer"}}, {"by": "1"}, 6),
+    (Mute(), "Mute", "What the call does.", {"by": {"type": "integer"}}, {"by": "1"}, 1),
+    (Silent(), "Silent", "", {"by": {"type": "integer"}}, {"by": "1"}, 1),
+    (wrapped(Counter(5).add), "add", "Add to the start.", {"by": {"type": "integer"}}, {"by": "1"}, 6),
+    (functools.cache(Counter.twice), "twice", "Double.", {"number": {"type": "integer"}}, {"number": "1"}, 2),
+    (functools.partial(power, 3), "power", "Raise to a power.",
+     {"exponent": {"default": 2, "type": "integer"}, "modulo": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}},
+     {"exponent": "3"}, 27),
+    (functools.partial(functools.partial(Counter.twice), number=4), "twice", "Double.",
+     {"number": {"default": 4, "type": "integer"}}, {}, 8),
+    (lambda text, times=2: text * times, "<lambda>", "", {"text": {}, "times": {"default": 2}}, {"text": "ab"}, "abab"),
+    (Counter, "Counter", "Counts.", {"start": {"default": 0, "type": "integer"}}, {"start": "x"}, None),
+    (sorted, "sorted", inspect.getdoc(sorted) or "", {"iterable": {}, "key": {"default": None}, "reverse": {"default": False}},
+     {"iterable": [2, 1]}, [1, 2]),
+    (dict, "dict", inspect.getdoc(dict) or "", {}, {"a": 1}, {"a": 1}),  # a builtin without signature
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "name", "description", "properties", "arguments", "result"), CALLABLES)
+def test_anything_callable_becomes_a_tool(
+    function: Any, name: str, description: str, properties: Mapping[str, Any], arguments: dict[str, Any], result: Any
+) -> None:
+    tool = Tool.from_function(function)
+    assert (tool.name, tool.description, tool.parameters["properties"]) == (name, description, properties)
+    assert call(tool, **arguments).value == result
+
+
+def test_a_name_and_a_description_of_ones_own_win() -> None:
+    tool = Tool.from_function(lambda: 1, name="one", description="", time_limit_s=3.0)
+    assert (tool.name, tool.description, tool.time_limit_s) == ("one", "", 3.0)
+    assert Tool.from_function(power, name="up").spec.name == "up"
+
+
+def test_a_builtin_without_signature_takes_any_argument() -> None:
+    tool = Tool.from_function(max)
+    assert tool.parameters == {"type": "object", "properties": {}, "additionalProperties": True}
+    assert call(tool, anything=1).error_type == "TypeError"
+
+
+@given(st.dictionaries(st.text(string.ascii_lowercase, min_size=1), st.integers() | st.text(max_size=3), max_size=3))
+def test_a_tool_known_by_its_schema_only_gets_the_arguments_as_they_are(arguments: dict[str, Any]) -> None:
+    tool = Tool("remote", "Elsewhere.", {"type": "object"}, lambda **given_: json.dumps(given_), blocking=False)
+    assert json.loads(run_sync(Toolbox([tool]).call(ToolCall("remote", arguments))).data) == arguments

@@ -1,0 +1,217 @@
+"""The layout of the repository: which floor may import which, the doors at the root, and what no file may hold."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "loopbench"
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+FLOORS: dict[str, frozenset[str]] = {
+    # floor: what it may import of ours besides itself
+    "protocol": frozenset(),
+    "dspy_seam": frozenset({"protocol"}),
+    "datasets": frozenset({"protocol"}),
+    "loops": frozenset({"protocol", "dspy_seam"}),
+    "models": frozenset({"protocol", "dspy_seam"}),
+    "metrics": frozenset({"protocol", "datasets"}),
+    "experiments": frozenset({"protocol", "datasets", "loops", "models", "metrics"}),
+    "cli": frozenset({"protocol", "datasets", "loops", "models", "metrics", "experiments"}),
+    "__init__": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "experiments"}),
+    "__main__": frozenset({"cli"}),
+}
+CONFINED: dict[str, tuple[str, frozenset[str]]] = {
+    # library: the part of the tree, and the only files there that may import it
+    "dspy": ("", frozenset({"dspy_seam.py", "loops/react_extract.py", "models/real.py"})),
+    "mlflow": ("", frozenset({"experiments/tracking.py"})),
+    "pydantic": ("protocol", frozenset({"protocol/schema.py"})),
+    "pydantic_core": ("protocol", frozenset({"protocol/schema.py"})),
+}
+DOORS = ("datasets", "experiments", "loops", "metrics")
+MEGABYTE = 1_000_000
+
+
+def dotted(path: Path) -> str:
+    """The module's name below src."""
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
+    """Every name that an import statement at any depth of `module` reaches for, made absolute."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = module.split(".") if is_package else module.split(".")[:-1]
+            start = above[: len(above) - node.level + 1] if node.level else []
+            base = ".".join([*start, *([node.module] if node.module else [])])
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports(path: Path) -> list[str]:
+    return list(imported(parsed(path), dotted(path), path.name == "__init__.py"))
+
+
+def floor(name: str) -> str:
+    """Which floor of ours a module or imported name belongs to; empty for other people's."""
+    package, _, rest = name.partition(".")
+    return "" if package != "loopbench" else rest.partition(".")[0] or "__init__"
+
+
+def tracked() -> list[Path]:
+    """Files that git keeps, or would keep at the next `git add`."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def below(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def test_imports_are_found_wherever_they_stand() -> None:
+    tree = ast.parse(
+        "import a.b\nfrom c import d\n"
+        "if TYPE_CHECKING:\n    from .e import f\n"
+        "def g():\n    from ..h import i\n    from . import j, k\n    class L:\n        import m\n"
+    )
+    found = {"a.b", "c.d", "loopbench.x.e.f", "loopbench.h.i", "loopbench.x.j", "loopbench.x.k", "m"}
+    assert set(imported(tree, "loopbench.x.y", is_package=False)) == found
+    assert "loopbench.x.y.e.f" in set(imported(tree, "loopbench.x.y", is_package=True))
+
+
+def test_there_is_a_rule_for_every_floor() -> None:
+    floors = {path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in MODULES}
+    assert floors == FLOORS.keys()
+
+
+def test_imports_point_down_only() -> None:
+    up = {}
+    for path in MODULES:
+        own = floor(dotted(path))
+        allowed = FLOORS[own] | {own, ""}
+        if wrong := [name for name in imports(path) if floor(name) not in allowed]:
+            up[below(path)] = wrong
+    assert not up
+
+
+@pytest.mark.parametrize("library", CONFINED)
+def test_libraries_stay_where_they_are_confined(library: str) -> None:
+    part, allowed = CONFINED[library]
+    users = {below(path) for path in MODULES if library in {name.partition(".")[0] for name in imports(path)}}
+    assert not {user for user in users if user.startswith(part)} - allowed
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert not [below(path) for path in MODULES if not ast.get_docstring(parsed(path))]
+
+
+def careless_calls(tree: ast.AST) -> set[str]:
+    """Calls that run text as code, and imports of what does so when it reads data."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("eval", "exec"):
+            found.add(node.func.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            name = f"{node.value.id}.{node.attr}"
+            if name in ("yaml.load", "yaml.unsafe_load", "yaml.full_load", "builtins.eval", "builtins.exec"):
+                found.add(name)
+    reached = {name.partition(".")[0] for name in imported(tree, "loopbench.x", is_package=False)}
+    return found | (reached & {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"})
+
+
+def test_careless_calls_are_found() -> None:
+    code = "import pickle\nfrom dill import loads\neval('1')\nexec('1')\nyaml.load(x)\nmodel.eval()\nyaml.safe_load(x)\n"
+    assert careless_calls(ast.parse(code)) == {"pickle", "dill", "eval", "exec", "yaml.load"}
+
+
+def test_no_text_is_run_as_code() -> None:
+    assert not {below(path): calls for path in MODULES if (calls := careless_calls(parsed(path)))}
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_the_doors_at_the_root_are_links_into_the_source(name: str) -> None:
+    door = ROOT / name
+    assert door.is_symlink()
+    assert not Path(os.readlink(door)).is_absolute()
+    assert door.resolve() == SOURCE / name
+
+
+def test_a_datasets_package_elsewhere_wins_over_the_door(tmp_path: Path) -> None:
+    assert not (SOURCE / "datasets" / "__init__.py").exists()
+    package = tmp_path / "datasets"
+    package.mkdir()
+    (package / "__init__.py").write_text("load_dataset = 'elsewhere'\n")
+    script = "import datasets, loopbench.datasets.task; print(datasets.load_dataset, loopbench.datasets.task.Task.__name__)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("elsewhere Task\n", "")
+
+
+HOSTS = tuple(
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("npmjs", "org"),
+        ("npmjs", "com"),
+        ("yarnpkg", "com"),
+        ("crates", "io"),
+        ("rubygems", "org"),
+        ("anaconda", "org"),
+        ("conda", "io"),
+        ("proxy", "golang", "org"),
+        ("repo1", "maven", "org"),
+        ("docker", "io"),
+        ("ghcr", "io"),
+        ("quay", "io"),
+    )
+)
+
+
+def test_no_file_names_a_package_registry() -> None:
+    named = {}
+    for path in tracked():
+        text = path.read_bytes().decode("utf-8", "replace").lower()
+        if found := [host for host in HOSTS if host in text]:
+            named[str(path.relative_to(ROOT))] = found
+    assert not named
+
+
+def test_no_file_is_large() -> None:
+    assert not [str(path.relative_to(ROOT)) for path in tracked() if path.stat().st_size > MEGABYTE]
+
+
+def test_git_keeps_the_source_and_this_test() -> None:
+    kept = set(tracked())
+    assert Path(__file__).resolve() in kept
+    assert SOURCE / "__init__.py" in kept
