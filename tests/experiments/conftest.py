@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
@@ -17,6 +18,9 @@ from loopbench.experiments.trial import Done, Setting, run_trial
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import HARNESS_STOPS, Loop, Plan, PlannedCall, Query, Ref, Tool
+
+settings.register_profile("untimed", deadline=None)  # no test asserts a time: machines are shared
+settings.load_profile("untimed")
 
 
 def make_record(**changes: Any) -> Record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable
@@ -12,15 +13,18 @@ from typing import Any
 
 import pytest
 
+from loopbench.datasets.task import Suite
 from loopbench.experiments import compare, journal
 from loopbench.experiments.compare import MOST_ATTEMPTS, Experiment, prepare, reopen, results, run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import TRIALS, Journal, RunError, read_records
+from loopbench.experiments.registry import Spec
 from loopbench.experiments.runner import run_trials
+from loopbench.experiments.schedule import Arm, Trial
 from loopbench.experiments.trial import Setting
 from loopbench.metrics.record import Record, records_digest
-from loopbench.models.metering import Budget, Meter
-from loopbench.protocol import Capabilities, Chunk, Outcome, ProviderError, Reply, Request, StopReason
+from loopbench.models.profiles import load_profile
+from loopbench.protocol import Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason
 
 
 class Count:
@@ -38,12 +42,17 @@ def configured(tmp_path) -> Callable[..., CompareConfig]:
     """Makes a configuration: bare over a few tasks under two profiles, without MLflow."""
     defaults: dict[str, Any] = {
         "loops": ("bare",),
-        "suite": "arithmetic(size=24)",
+        "suite": "arithmetic(size=12)",
         "profiles": ("flaky-format", "flaky-tools"),
         "runs": tmp_path / "runs",
         "mlflow": False,
     }
     return lambda **changes: CompareConfig(**(defaults | changes))
+
+
+def trials_of(suite: Suite, loop: Loop) -> list[Trial]:
+    arm = Arm("arm", Spec("loop", {}), loop, "scripted", load_profile("clean"))
+    return [Trial(arm, task, 0, 0) for task in suite.tasks]
 
 
 def lines(folder: Path) -> list[tuple[str, str, int]]:
@@ -65,7 +74,7 @@ def test_results_are_equal_at_any_concurrency(configured):
     found = [done(configured(concurrency=concurrency, repeats=2)) for concurrency in (1, 3, 64)]
     assert len({one.digest for one in found}) == 1
     for one in found:
-        assert len(lines(one.folder)) == len(set(lines(one.folder))) == one.scheduled == 2 * 24 * 2
+        assert len(lines(one.folder)) == len(set(lines(one.folder))) == one.scheduled == 2 * 12 * 2
         assert one.is_complete
 
 
@@ -99,7 +108,7 @@ def test_a_resume_of_a_finished_run_runs_nothing(configured):
     assert (first.folder / TRIALS).read_bytes() == before
 
 
-@pytest.mark.parametrize("kept", [0, 1, 17, 47])
+@pytest.mark.parametrize("kept", [0, 17, 23])
 def test_a_resume_runs_what_is_missing_and_nothing_else(configured, kept):
     whole = done(configured())
     rows = (whole.folder / TRIALS).read_bytes().splitlines(keepends=True)
@@ -144,13 +153,13 @@ def test_cancellation_keeps_what_was_finished(configured):
 
 def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
     whole = done(configured())
-    experiment = prepare(configured(budget={"calls": 60}, concurrency=4))
+    experiment = prepare(configured(budget={"calls": 50}, concurrency=4))
     stopped = run(experiment, Count())
-    assert stopped == "budget of 60 model calls used up"
+    assert stopped == "budget of 50 model calls used up"
     found = results(experiment.folder)
     assert 0 < len(found.records) < found.scheduled
     assert not found.is_complete
-    assert sum(record.lm_calls for record in found.records) <= 60
+    assert sum(record.lm_calls for record in found.records) <= 50
     for _ in range(20):
         if not run(reopen(experiment.folder), Count()):
             break
@@ -177,15 +186,6 @@ def test_what_ended_is_on_the_disk_within_a_second_though_no_other_trial_ends(ti
     assert seen == [["quick"]]
 
 
-def trials_of(suite: Any, loop: Any, model: str = "scripted", attempt: int = 0) -> list[Any]:
-    from loopbench.experiments.registry import Spec
-    from loopbench.experiments.schedule import Arm, Trial
-    from loopbench.models.profiles import load_profile
-
-    arm = Arm("arm", Spec("loop", {}), loop, model, load_profile("clean"))
-    return [Trial(arm, task, 0, 0, attempt) for task in suite.tasks]
-
-
 def test_a_disk_that_fails_ends_the_run_with_one_plain_error(configured, monkeypatch):
     experiment = prepare(configured())
 
@@ -193,7 +193,7 @@ def test_a_disk_that_fails_ends_the_run_with_one_plain_error(configured, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(journal, "MOST_UNSYNCED", 5)
-    monkeypatch.setattr(journal.os, "fsync", full)
+    monkeypatch.setattr("loopbench.experiments.journal.os.fsync", full)
     with pytest.raises(RunError, match=r"traces\.jsonl: No space left on device"):
         run(experiment, Count())
     monkeypatch.undo()
@@ -208,10 +208,8 @@ def test_a_loop_that_swallows_cancellation_does_not_keep_the_run_from_ending(tin
 
     async def immortal(*arguments: Any) -> Outcome:
         while True:
-            try:
+            with contextlib.suppress(BaseException):
                 await asyncio.sleep(0.01)
-            except BaseException:  # noqa: S110
-                pass
 
     suite, began = tiny(), time.monotonic()
     with Journal(tmp_path) as opened:
@@ -324,7 +322,7 @@ def test_an_option_of_any_kind_survives_the_manifest(configured, tmp_path, monke
     )
     assert experiment.manifest["arms"][0]["options"] == {"rate": "Infinity", "tags": ["a", "b"], "when": "2020-01-01"}
     run(reopen(experiment.folder), Count())
-    assert results(experiment.folder).comparison.arms[0].summary.stops == {"crashed": 4}
+    assert results(experiment.folder).comparison.arms[0].summary.stops == {"crashed": 2}
 
 
 @pytest.mark.parametrize(
@@ -337,7 +335,6 @@ def test_an_option_of_any_kind_survives_the_manifest(configured, tmp_path, monke
         {"profiles": ("nope",)},
         {"profiles": ("nope.toml",)},
         {"models": ("gpt",), "profiles": ("clean",)},
-        {"models": ("nobody/gpt",), "profiles": ("clean",)},
     ],
 )
 def test_bad_input_leaves_nothing_behind(configured, changes):
@@ -359,12 +356,3 @@ def test_a_suites_name_cannot_lead_out_of_the_runs_folder(configured, tmp_path, 
     folder = prepare(config).folder
     assert folder.resolve().parent == config.runs.resolve()
     assert " " not in folder.name
-
-
-def test_a_meter_counts_all_trials_of_a_run(tiny, one_trial):
-    from loopbench.loops.bare import Bare
-
-    meter = Meter(Budget(calls=100))
-    for _ in range(3):
-        one_trial(Bare(), tiny(), meter=meter)
-    assert meter.calls == 6

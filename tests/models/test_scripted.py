@@ -85,7 +85,12 @@ def test_under_clean_every_plan_ends_right_in_as_few_calls_as_it_takes(bench, co
 
 
 PROFILES = {name: name for name in built_in_profiles()} | {
-    "everything": Profile(name="everything", rates=dict.fromkeys(FAULT_KINDS, 0.04), forget=0.5, latency_s=0.1)
+    "everything": Profile(name="everything", rates=dict.fromkeys(FAULT_KINDS, 0.04), forget=0.5, latency_s=0.1),
+    "broken-tools": Profile(
+        name="broken-tools",
+        rates={"tool.raises": 0.4, "tool.flaky": 0.2, "tool.garbage": 0.2},
+        clears=Clears(feedback=0.4, after=0.4, never=0.2),
+    ),
 }
 
 
@@ -127,7 +132,7 @@ def test_the_same_trial_gives_the_same_bytes(bench, data: st.DataObject, name: s
 
 
 @LAW
-@given(data=st.data(), name=st.sampled_from(sorted(PROFILES)), seed=st.integers(0, 10**6))
+@given(data=st.data(), name=st.sampled_from(["broken-tools", "broken-tools", "everything"]), seed=st.integers(0, 10**6))
 def test_scopes_may_be_answered_in_any_order(bench, data: st.DataObject, name: str, seed: int) -> None:
     """Two runs of one trial, each in its own scope; whoever is ahead, each gets the replies that it gets alone."""
     plan = data.draw(bench.plans(max_calls=3))

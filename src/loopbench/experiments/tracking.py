@@ -37,6 +37,7 @@ from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY, ArmSummary
 from loopbench.protocol import StopReason, render_value
 from loopbench.protocol.digest import canonical_json, digest, sha256
+from loopbench.protocol.redact import MARK, redact
 
 from .compare import Results
 from .journal import MANIFEST, read_trace
@@ -125,7 +126,7 @@ def log_run(found: Results, uri: str, experiment: str) -> Tracked:
         store.client.log_text(parent_id, json.dumps(found.to_json(), indent=2) + "\n", "comparison.json")
         store.finish(parent_id, found, found.records)
     ui = f"{_USERINFO.sub('', uri).rstrip('/')}/#/experiments/{store.experiment_id}/runs/{parent_id}"
-    return Tracked(redact(uri), store.experiment_id, parent_id, ui if _scheme(uri) in SERVERS else ui_command(uri))
+    return Tracked(public(uri), store.experiment_id, parent_id, ui if _scheme(uri) in SERVERS else ui_command(uri))
 
 
 def _log_arm(store: _Store, found: Results, arm: Arm, parent_id: str, run: Run | None) -> None:
@@ -155,7 +156,7 @@ def ui_command(uri: str) -> str:
     """
     if _scheme(uri) in SERVERS:
         return _USERINFO.sub("", uri)
-    options = ["ui", "--backend-store-uri", redact(uri), "--workers", "1", "--port", "5000"]
+    options = ["ui", "--backend-store-uri", public(uri), "--workers", "1", "--port", "5000"]
     return shlex.join(["env", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false", *_mlflow(), *options])
 
 
@@ -173,23 +174,21 @@ def _scheme(uri: str) -> str:
 
 
 _USERINFO = re.compile(r"(?<=://)[^\s/'\"][^\s'\"]*@")  # to the last @: passwords may hold / and @
-_NAMED_SECRET = re.compile(r"(?i)((?:password|passwd|pwd|token|secret|api[_-]?key|signature)[\"']?\s*[=:]\s*[\"']?)[^\s&'\",;]+")
-_BARE_SECRET = re.compile(r"(?i)\b(bearer|basic)\s+\S+|\bsk-[\w-]{8,}")
+_NAMED_SECRET = re.compile(r"(?i)((?:password|passwd|pwd|token|secret|key)=)[^\s&'\";]+")
 
 
-def redact(text: str) -> str:
-    """A text without user and password of addresses, tokens and keys."""
-    text = _NAMED_SECRET.sub(r"\1***", _USERINFO.sub("***@", text))
-    return _BARE_SECRET.sub("***", text)
+def public(address: str) -> str:
+    """An address, or a text with addresses in it, without user, password and secret settings."""
+    return _NAMED_SECRET.sub(rf"\1{MARK}", _USERINFO.sub(f"{MARK}@", address))
 
 
 def _reason(error: Exception, uri: str) -> str:
     text = " ".join(str(error).split())
     userinfo = _USERINFO.search(uri)
     password = userinfo.group()[:-1].partition(":")[2] if userinfo else ""
-    for secret in (password, unquote(password), *(os.environ.get(f"MLFLOW_TRACKING_{name}") for name in ("PASSWORD", "TOKEN"))):
-        text = text.replace(secret, "***") if secret else text
-    text = redact(text)[:MOST_REASON]
+    for spelling in filter(None, (password, unquote(password))):
+        text = text.replace(spelling, MARK)
+    text = redact(public(text))[:MOST_REASON]
     return text if isinstance(error, ValueError | ConnectionError) and text else f"{type(error).__name__}: {text}"
 
 
@@ -219,9 +218,8 @@ class _Store:
     def parent(self, folder: str) -> Run | None:
         """The run of a run directory, where it was logged before."""
         quote = '"' if "'" in folder else "'"
-        runs = self.client.search_runs(
-            [self.experiment_id], f"tags.`loopbench.run` = {quote}{folder}{quote} and tags.`loopbench.kind` = 'run'", max_results=1
-        )
+        named = f"tags.`loopbench.run` = {quote}{folder}{quote}"
+        runs = self.client.search_runs([self.experiment_id], f"{named} and tags.`loopbench.kind` = 'run'", max_results=1)
         return runs[0] if runs else None
 
     def arms(self, parent_id: str) -> dict[str, Run]:
@@ -265,7 +263,7 @@ def _open(uri: str, experiment: str, runs: Path) -> _Store:
     scheme = _scheme(uri)
     if scheme not in (*SERVERS, *DATABASES):
         known = ", ".join(f"{name}://" for name in (*SERVERS, *DATABASES))
-        raise ValueError(f"tracking address {redact(uri)!r}: it must begin with one of {known}")
+        raise ValueError(f"tracking address {public(uri)!r}: it must begin with one of {known}")
     if scheme in SERVERS:
         _knock(uri)
     with _alone(uri):
@@ -281,7 +279,7 @@ def _knock(uri: str) -> None:
     try:
         http_request(get_default_host_creds(uri), "/health", "GET", timeout=KNOCK_S, max_retries=0, raise_on_status=False)
     except MlflowException as error:
-        raise ConnectionError(f"no server answers at {redact(uri)}") from error
+        raise ConnectionError(f"no server answers at {public(uri)}") from error
 
 
 @contextlib.contextmanager
@@ -427,19 +425,19 @@ def verdicts(found: Results) -> str:
             said = f"`{pair.a}` is **{word}** `{pair.b}`" if word else f"**undecided** between `{pair.a}` and `{pair.b}`"
             d = pair.difference
             small = ", within the margin" if pair.verdict.within_margin else ""
-            lines.append(f"- {said}{small}: {pair.metric} {d.value:+.3f} [{d.low:+.3f}, {d.high:+.3f}], p {pair.p_holm:.3g} (Holm)")
+            interval = f"{d.value:+.3f} [{d.low:+.3f}, {d.high:+.3f}]"
+            lines.append(f"- {said}{small}: {pair.metric} {interval}, p {pair.p_holm:.3g} (Holm)")
     return "\n".join([*lines, *(f"- warning: {warning}" for warning in comparison.warnings)])
 
 
 def metric_key(text: str) -> str:
     """A key that MLflow takes for a metric or parameter: the text itself, else what can be kept of it and a hash.
 
-    MLflow takes word characters, `.-: /` and paths in their shortest form.
+    MLflow takes word characters, `.-: /` and relative paths in their shortest form.
     """
-    parts = text.split("/")
-    if re.fullmatch(r"[/\w.\- :]{1,250}", text) and not {"", ".", ".."} & set(parts):
+    if re.fullmatch(r"[/\w.\- :]{1,250}", text) and not text.startswith("..") and not {"", ".", ".."} & set(text.split("/")):
         return text
-    kept = re.sub(r"[^\w.\-]+", "_", text)[: MOST_KEY - 9]
+    kept = re.sub(r"[^\w.\-]+", "_", text).lstrip(".")[: MOST_KEY - 9]
     return f"{kept}-{sha256(text)[:8]}"
 
 
@@ -536,7 +534,7 @@ def sample(records: Sequence[Record]) -> list[Record]:
 
 
 def shows(record: Record) -> frozenset[str]:
-    """What a trial is an example of: its end, kinds of error, kinds of fault it never got over, a wrong answer, a false success."""
+    """What a trial is an example of: its end, its kinds of error and of fault not got over, a wrong answer, a false success."""
     kinds = {f"stop {record.stop} {record.status}", *(f"error {kind}" for kind in record.errors)}
     kinds |= {f"fault {fault.kind}" for fault in record.faults if fault.landed and not fault.absorbed and not fault.recovered}
     if record.status == "scored" and record.accuracy < 1:
@@ -636,7 +634,7 @@ def trace_spans(trace_id: str, trace: Mapping[str, Any], record: Record) -> list
 def _asked(event: Mapping[str, Any], shown: dict[str, list[Any]]) -> _Step:
     """A model call, with all its messages: the trace holds those that were new.
 
-    The model's name is left to the run: from a span that bears one, MLflow guesses a price with LiteLLM, which fetches a list of them.
+    The model's name is left to the run: MLflow prices a span that bears one, with LiteLLM, which fetches a list of prices.
     """
     scope = f"{event['role']}/{event.get('scope', '')}"
     shown[scope] = messages = shown.get(scope, [])[: event["same"]] + list(event["messages"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,7 +73,7 @@ class View:
 
     def shows_tool(self, name: str) -> bool:
         """Whether a tool is offered, or its name stands in the text as a word of its own ("add" is no part of "address")."""
-        return name in self.tools or (name in self.text and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", self.text) is not None)
+        return name in self.tools or _has_word(self.text, name)
 
     def ready(self) -> list[PlannedCall]:
         """Unknown calls whose dependencies are known, in the plan's order."""
@@ -87,13 +86,17 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
     seen = sightings(text)
     known: dict[str, Known] = {}
     misled = stuck = False
+    values: dict[str, Any] = {}
     for planned in plan.calls if seen else ():
         if not plan.dependencies[planned.id] <= known.keys():
             continue
         failed = 0
         for option in (planned, *planned.alternatives):
-            call = concrete(option, {name: item.value for name, item in known.items()})
-            digest = call_digest(call.name, call.arguments) if call is not None else ""
+            key = (id(option), *map(id, values.values()))
+            if key not in ledger.signed:
+                call = concrete(option, values)
+                ledger.signed[key] = (call, "" if call is None else call_digest(call.name, call.arguments))
+            call, digest = ledger.signed[key]
             sighting = seen.get(digest)
             entry = ledger.find(digest, sighting.content) if sighting is not None else None
             if call is None or sighting is None or entry is None:
@@ -102,12 +105,28 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
                 failed += not planned.fails
                 continue
             known[planned.id] = Known(call, entry.value, entry.receipt, sighting.distance)
+            values[planned.id] = entry.value
             truth = oracle.get(planned.id)
             misled = misled or (option is planned and truth is not None and truth.content != entry.content)
             break
         else:
             stuck = stuck or failed > len(planned.alternatives)
     return View(plan, text, tools, known, misled, stuck)
+
+
+def _has_word(text: str, word: str) -> bool:
+    """Whether a word stands in a text by itself. A search by `str.find`: regular expressions take ten times as long here."""
+    start = text.find(word)
+    while start >= 0:
+        end = start + len(word)
+        if not (_is_word_char(text[start - 1 : start]) or _is_word_char(text[end : end + 1])):
+            return True
+        start = text.find(word, start + 1)
+    return False
+
+
+def _is_word_char(char: str) -> bool:
+    return char.isalnum() or char == "_"
 
 
 def concrete(planned: PlannedCall, values: Mapping[str, Any]) -> ToolCall | None:

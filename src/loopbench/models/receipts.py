@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from loopbench.protocol import render_value
+from loopbench.protocol import ToolCall, render_value
 from loopbench.protocol.digest import canonical_json, sha256
 
 _RECEIPT = re.compile(r"\[r:([0-9a-f]{6})\.([0-9a-f]{4})\]")
@@ -64,6 +64,9 @@ class Ledger:
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], Entry] = {}
         self.issued: list[Entry] = []
+        self.signed: dict[tuple[int, ...], tuple[ToolCall | None, str]] = {}
+        """Planned calls with their references filled in, and their CALL digests, worked out once; keyed by the identity of the
+        planned call and of the results before it, which plan and entries keep alive."""
         """In order."""
 
     def issue(self, tool: str, arguments: Mapping[str, Any], text: str, value: Any, ok: bool) -> Entry:

@@ -95,6 +95,7 @@ class Scripted:
         self.unknown: tuple[str, ...] = tuple(call.id for call in script.plan.calls)
         """Planned calls whose results the last prompt did not show."""
         self._visits: dict[tuple[Point, str], _Visits] = {}
+        self._bluff: dict[Role, bool] = {}
         self._first = script.plan.calls[0].id if script.plan.calls else ANSWER
         self._planned = {call.id: call for call in script.plan.calls}
 
@@ -165,10 +166,15 @@ class Scripted:
     def _decide(self, request: Request, view: View, codec: Codec) -> Decision:
         failures = Counter[str]()
         for (point, scope), visits in self._visits.items():
-            if scope == request.scope:
+            if visits.failures and scope == request.scope:
                 failures[point.call] += visits.failures
-        bluffs = unit(*self.script.key, "bluff", request.role) < self.script.profile.bluff
-        return POLICY[request.role](view, Ask(codec.max_calls, failures, self.script.profile.patience, bluffs))
+        return POLICY[request.role](view, Ask(codec.max_calls, failures, self.script.profile.patience, self._bluffs(request.role)))
+
+    def _bluffs(self, role: Role) -> bool:
+        """Whether the model bluffs where it does not know: one draw per trial and role."""
+        if role not in self._bluff:
+            self._bluff[role] = unit(*self.script.key, "bluff", role) < self.script.profile.bluff
+        return self._bluff[role]
 
     def _visit(self, point: Point, request: Request) -> _Visits:
         visits = self._visits.get((point, request.scope))

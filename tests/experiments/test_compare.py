@@ -1,0 +1,257 @@
+"""Results of a run directory: the object for scripts, the numbers that designs differ in, and what a damaged run says."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.datasets.task import Suite
+from loopbench.experiments.compare import Results, find_record, prepare, results, run
+from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.journal import RunError
+from loopbench.metrics.record import Record
+from loopbench.metrics.scorers import is_abstention
+
+BLIND = '''
+from dataclasses import dataclass
+from loopbench.loops.bare import CODEC, INSTRUCTIONS, system_text
+from loopbench.protocol import Act, Answer, Message, Outcome, Request, Role, StopReason, WireError
+
+@dataclass(frozen=True)
+class Blind:
+    """Calls tools, and never shows the model what came of it."""
+    max_steps: int = 10
+    name = "blind"
+    stops = frozenset({StopReason.FINISHED, StopReason.MAX_STEPS})
+
+    def with_step_limit(self, tool_steps):
+        return Blind(tool_steps + 1)
+
+    async def run(self, query, tools, model, observer=None):
+        messages = [Message("system", system_text(INSTRUCTIONS, tools)), Message("user", query.full_text)]
+        for step in range(self.max_steps):
+            reply = await model.complete(Request(tuple(messages), role=Role.DECIDE, codec=CODEC))
+            try:
+                move = CODEC.parse(reply)
+            except WireError:
+                continue
+            if isinstance(move, Answer):
+                return Outcome(str(move.value), StopReason.FINISHED, step)
+            if isinstance(move, Act):
+                await tools.call(move.calls[0])
+            messages.append(Message("user", f"Done. This was step {step}."))
+        return Outcome(None, StopReason.MAX_STEPS, self.max_steps)
+'''
+
+
+class Silent:
+    def finished(self, record: Record) -> None:
+        return None
+
+
+def made(folder: Path, **config: Any) -> Results:
+    (folder / "own_blind.py").write_text(BLIND)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **config))
+        assert run(experiment, Silent()) == ""
+    return results(experiment.folder)
+
+
+@pytest.fixture(scope="module")
+def wind(tmp_path_factory) -> Results:
+    """Both built-in loops over the default suite: in clean air, and under two profiles."""
+    profiles = ("clean", "flaky-format", "flaky-tools")
+    return made(tmp_path_factory.mktemp("wind"), loops=("bare", "react_extract"), profiles=profiles)
+
+
+@pytest.fixture(scope="module")
+def breeze(tmp_path_factory) -> Results:
+    """Three loops over a few tasks under two profiles."""
+    loops = ("bare", "bare(check_types=true)", "own_blind:Blind")
+    return made(tmp_path_factory.mktemp("breeze"), loops=loops, profiles=("clean", "flaky-tools"), suite="arithmetic(size=12)")
+
+
+def of(found: Results, arm: str) -> list[Record]:
+    return [record for record in found.records if record.arm == arm]
+
+
+# --- the comparison means something ---
+
+
+def test_a_loop_that_shows_no_observations_solves_what_needs_none(tmp_path, arithmetic_suite: Suite):
+    found = made(tmp_path, loops=("own_blind:Blind",))
+    without_answer = {task.id for task in arithmetic_suite.tasks if task.expected is None}
+    right = [record for record in found.records if record.accuracy]
+    assert len(without_answer) <= 0.1 * len(arithmetic_suite.tasks)
+    assert {record.task for record in right} <= without_answer
+    assert all(is_abstention(record.answer) for record in right)
+
+
+def test_in_clean_air_all_is_solved_and_under_faults_the_designs_differ_in_measured_ways(wind):
+    by_arm = {arm.info.arm: arm.summary for arm in wind.comparison.arms}
+    for loop in ("bare", "react_extract"):
+        assert (by_arm[f"{loop}/clean"].accuracy.value, by_arm[f"{loop}/clean"].scored) == (1.0, 120)
+        assert by_arm[f"{loop}/flaky-tools"].accuracy.value < 1.0
+    verdicts = {(pair.a, pair.b): pair.verdict.word for pair in wind.comparison.pairs if pair.metric == "accuracy"}
+    assert verdicts["bare/flaky-format", "react_extract/flaky-format"] == "better"
+    feeds_back, gives_up = by_arm["bare/flaky-format"], by_arm["react_extract/flaky-format"]
+    assert feeds_back.recovery.value > 0.9 > gives_up.recovery.value
+    assert gives_up.faults.absorbed > feeds_back.faults.absorbed == 0
+    assert by_arm["bare/flaky-tools"].stops.keys() != by_arm["react_extract/flaky-tools"].stops.keys()
+
+
+def test_the_same_stumble_meets_every_loop_at_the_same_place(wind):
+    def drawn(arm: str) -> dict[tuple[str, str], str]:
+        return {(record.task, fault.point): fault.kind for record in of(wind, arm) for fault in record.faults}
+
+    for profile in ("flaky-format", "flaky-tools"):
+        a, b = drawn(f"bare/{profile}"), drawn(f"react_extract/{profile}")
+        common = a.keys() & b.keys()
+        assert len(common) > 30
+        assert {point: a[point] for point in common} == {point: b[point] for point in common}
+
+
+# --- the object for scripts ---
+
+INTERVAL = {"value", "low", "high", "n"}
+TOP = {"run", "digest", "wall_s", "arms", "pairs"}
+ARM = {
+    "arm", "loop", "options", "model", "profile", "suite", "trials", "scored", "errored", "excluded", "accuracy",
+    "steps", "lm_calls", "tokens", "cost_usd", "seconds", "stops", "errors", "faults",
+}  # fmt: skip
+PAIR = {"a", "b", "metric", "difference", "p", "p_holm", "verdict"}
+
+
+def test_the_object_for_scripts_has_the_names_that_stay(breeze):
+    made: Any = json.loads(json.dumps(breeze.to_json(), allow_nan=False))
+    assert made.keys() >= TOP
+    assert len(made["arms"]) == 6
+    for arm in made["arms"]:
+        assert arm.keys() >= ARM
+        assert arm["faults"].keys() >= {"scheduled", "landed", "absorbed", "recovered"}
+        assert arm["scored"] + arm["errored"] + arm["excluded"] == arm["trials"] == 12
+        assert sum(arm["stops"].values()) == arm["scored"]
+        for metric in ("accuracy", "steps", "lm_calls", "tokens", "seconds"):
+            assert arm[metric].keys() == INTERVAL
+            assert arm[metric]["low"] <= arm[metric]["value"] <= arm[metric]["high"]
+        assert arm["cost_usd"] is None
+    for pair in made["pairs"]:
+        assert pair.keys() >= PAIR
+        assert pair["difference"].keys() == INTERVAL
+        assert pair["verdict"] in ("better", "worse", "equivalent", "undecided")
+        assert 0 <= pair["p"] <= pair["p_holm"] <= 1
+    assert len({(pair["a"], pair["b"], pair["metric"]) for pair in made["pairs"]}) == len(made["pairs"])
+    assert made["complete"] is True
+    assert made["scheduled"] == 6 * 12
+    assert len(made["digest"]) == 64
+
+
+def test_wall_time_runs_from_the_first_start_to_the_last_end(breeze):
+    starts = [record.started_at for record in breeze.records]
+    ends = [record.started_at + record.wall_s for record in breeze.records]
+    assert breeze.wall_s == pytest.approx(max(ends) - min(starts))
+    assert math.isfinite(breeze.wall_s)
+
+
+def test_reading_a_run_twice_gives_the_same_from_any_folder(breeze, monkeypatch):
+    monkeypatch.chdir(breeze.folder.parent)
+    assert results(Path(breeze.folder.name)).to_json() == breeze.to_json()
+
+
+# --- a trial by name ---
+
+
+@pytest.mark.parametrize(
+    "name", ["bare/clean/arithmetic-0007/0", "bare/clean/arithmetic-0007", "bare/flaky-tools/arithmetic-0012/0"]
+)
+def test_a_trial_is_found_by_its_name(breeze, name):
+    found = find_record(breeze, name)
+    assert f"{found.arm}/{found.task}/{found.repeat}".startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nope", "no trial 'nope'; a trial is ARM/TASK/REPEAT, such as bare/clean/arithmetic-0001/0"),
+        ("", "no trial"),
+        ("arithmetic-0007", "matches 6 trials: .*…"),
+        ("bare/clean", "matches 12 trials"),
+        ("bare/clean/arithmetic-000", "no trial"),
+    ],
+)
+def test_a_name_that_fits_none_or_several_is_refused(breeze, name, said):
+    with pytest.raises(RunError, match=said):
+        find_record(breeze, name)
+
+
+# --- nothing is imported, nothing is trusted ---
+
+
+@pytest.fixture
+def copy(breeze, tmp_path: Path) -> Any:
+    """Writes a copy of the run with another manifest; gives its folder."""
+
+    def write(manifest: Any) -> Path:
+        for name in ("trials.jsonl", "traces.jsonl"):
+            (tmp_path / name).write_bytes((breeze.folder / name).read_bytes())
+        (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+        return tmp_path
+
+    return write
+
+
+def test_reading_a_run_imports_no_code_that_it_names(breeze, copy, tmp_path, monkeypatch):
+    (tmp_path / "own_evil.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    text = json.dumps(breeze.manifest).replace("own_blind:Blind", "own_evil:Blind").replace('"arithmetic"', '"own_evil:suite"')
+    records = (breeze.folder / "trials.jsonl").read_text().replace("own_blind:Blind", "own_evil:Blind")
+    folder = copy(json.loads(text))
+    (folder / "trials.jsonl").write_text(records)
+    assert len(results(folder).to_json()["arms"]) == 6
+
+
+def test_a_manifest_without_any_one_of_its_parts_is_read_or_refused_in_one_line(breeze, copy):
+    def holes(value: Any) -> list[Any]:
+        """All values that lack one part of this one, or have nonsense in its place."""
+        spoiled: list[Any] = []
+        if isinstance(value, dict):
+            for name, item in value.items():
+                rest = {key: other for key, other in value.items() if key != name}
+                spoiled += [rest, value | {name: None}, value | {name: ["x"]}, *(value | {name: inner} for inner in holes(item))]
+        elif isinstance(value, list) and value:
+            spoiled += [[inner, *value[1:]] for inner in holes(value[0])]
+        return spoiled
+
+    folder = copy({})
+    head = (folder / "trials.jsonl").read_bytes().splitlines(keepends=True)[:1]
+    (folder / "trials.jsonl").write_bytes(b"".join(head))
+    for manifest in holes({**breeze.manifest, "packages": {}}):
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        try:
+            found = results(folder)
+        except RunError as error:
+            said = str(error)
+        else:
+            said = found.title
+            json.dumps(found.to_json(), allow_nan=False)
+        assert said
+        assert "\n" not in said
+
+
+def test_records_of_an_arm_that_the_manifest_lacks_are_refused(breeze, copy):
+    manifest = {**breeze.manifest, "arms": breeze.manifest["arms"][1:]}
+    with pytest.raises(RunError, match="do not fit together"):
+        results(copy(manifest))
+
+
+def test_a_run_that_has_only_begun_has_results(tmp_path):
+    experiment = prepare(CompareConfig(loops=("bare",), runs=tmp_path, mlflow=False))
+    found = results(experiment.folder)
+    assert (found.is_complete, found.wall_s, found.scheduled) == (False, None, 120)
+    assert "incomplete: 0 of 120 trials" in found.title
+    json.dumps(found.to_json(), allow_nan=False)
