@@ -75,7 +75,7 @@ class Extract(dspy.Signature):  # type: ignore[misc]
     answer: str = dspy.OutputField()
 
 
-SIGNATURES = [ReactStep, Extract, Wide]
+SIGNATURES: list[Any] = [ReactStep, Extract, Wide]
 
 
 class Answering:
@@ -116,7 +116,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 ITEMS = st.dictionaries(st.text(max_size=3), JSON, max_size=2) | st.lists(TEXT, max_size=3)
 VALUES = TEXT | TEXT | st.none() | st.booleans() | st.integers() | st.floats() | ITEMS
-SIGNATURE: st.SearchStrategy[Any] = st.sampled_from(SIGNATURES)
+SIGNATURE = st.sampled_from(SIGNATURES)
 
 
 def some_fields(signature: Any) -> st.SearchStrategy[dict[str, Any]]:

@@ -387,7 +387,7 @@ _FINISH: dict[str, FinishReason] = {theirs: ours for ours, theirs in _LM15_FINIS
 
 
 def lm_of(model: Model) -> Any:
-    """A `dspy.LM` that asks `model`: no cache, no retries, no history of its own."""
+    """A `dspy.LM` that asks `model`: no cache, no retries. DSPy keeps its history of calls, unless `disable_history` is set."""
     return dspy.LM(
         f"loopbench/{model.name.replace('/', '-')}",
         engine=_Engine(model),

@@ -119,6 +119,7 @@ def test_a_password_is_never_shown(scheme, password):
         for shown in (
             tracking.public(f"see '{address}' and {address}"),
             tracking.ui_command(address),
+            tracking.ui_command(f"{scheme}://db.example.test/mlflow?sslpassword={quote(password, safe='')}&a=b"),
             tracking._reason(error, address),
         ):
             assert password not in shown
@@ -127,7 +128,7 @@ def test_a_password_is_never_shown(scheme, password):
 
 
 @pytest.mark.parametrize(
-    "text", ["sqlite:////home/me@work/runs/mlflow.db", "http://127.0.0.1:5000/#/experiments/1", "a token is missing"]
+    "text", ["sqlite:////home/me@work/key=1/mlflow.db", "http://127.0.0.1:5000/#/experiments/1", "a token is missing"]
 )
 def test_what_is_no_secret_is_shown(text):
     assert tracking.public(text) == text

@@ -10,6 +10,7 @@ import datetime
 import decimal
 import enum
 import functools
+import inspect
 import json
 import os
 import subprocess
@@ -18,7 +19,7 @@ import textwrap
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NoReturn
 
 import pytest
@@ -305,6 +306,31 @@ def test_a_result_that_comes_after_the_limit_disturbs_nobody() -> None:
     assert run_sync(run()) == ["no result within 0.01 s", "None", "fine", "fine"]
 
 
+@pytest.mark.parametrize("loop_is_open", [True, False])
+def test_a_coroutine_that_comes_after_the_limit_is_closed(loop_is_open: bool) -> None:
+    gate = threading.Event()
+    made: list[Coroutine[Any, Any, None]] = []
+
+    def late() -> Coroutine[Any, Any, None]:
+        gate.wait()
+        made.append(never())
+        return made[0]
+
+    async def closed() -> None:
+        gate.set()
+        while not made or inspect.getcoroutinestate(made[0]) != inspect.CORO_CLOSED:
+            await asyncio.sleep(0.001)
+
+    async def run() -> None:
+        seen = await Toolbox([named("late", late, time_limit_s=0.01)]).call(ToolCall("late", {}))
+        assert seen.error_type == "TimeoutError"
+        if loop_is_open:
+            await asyncio.wait_for(closed(), 30)
+
+    run_sync(run())
+    run_sync(asyncio.wait_for(closed(), 30))
+
+
 # --- several calls ---
 
 
@@ -371,7 +397,7 @@ class Siblings:
     async def work(self) -> None:
         self.begun += 1
         try:
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(20)
             self.finished += 1
         finally:
             await asyncio.sleep(0.01)

@@ -30,6 +30,8 @@ from .schedule import Arm, Trial, make_arms, schedule
 from .trial import Setting, json_safe
 
 if TYPE_CHECKING:
+    import pandas
+
     from loopbench.models.real import RealModel
 
 MOST_ATTEMPTS = 3
@@ -243,6 +245,18 @@ class Results:
         suite, repeats = self.manifest["suite"], self.manifest["config"]["repeats"]
         state = "" if self.is_complete else f", incomplete: {len(self.records)} of {self.scheduled} trials"
         return f"{suite['name']} {suite['version']}: {suite['tasks']} tasks × {repeats}, seed {self.manifest['seed']}{state}"
+
+    def frame(self) -> pandas.DataFrame:
+        """One row per trial, one column per field of its record, scores and errors in columns of their own."""
+        import pandas  # half a second to import, and only this needs it
+
+        rows = []
+        for record in self.records:
+            row = record.to_json()
+            scores = row.pop("scores")
+            errors = {f"errors.{name}": value for name, value in row.pop("errors").items()}
+            rows.append({**row, **scores, **errors, "lm_calls": record.lm_calls, "tokens": record.tokens})
+        return pandas.DataFrame(rows)
 
     def to_json(self) -> dict[str, Any]:
         """The object of `--json`: names stay stable."""

@@ -125,8 +125,8 @@ def log_run(found: Results, uri: str, experiment: str) -> Tracked:
         store.client.log_artifact(parent_id, str(found.folder / MANIFEST))
         store.client.log_text(parent_id, json.dumps(found.to_json(), indent=2) + "\n", "comparison.json")
         store.finish(parent_id, found, found.records)
-    ui = f"{_USERINFO.sub('', uri).rstrip('/')}/#/experiments/{store.experiment_id}/runs/{parent_id}"
-    return Tracked(public(uri), store.experiment_id, parent_id, ui if _scheme(uri) in SERVERS else ui_command(uri))
+    place = f"/#/experiments/{store.experiment_id}/runs/{parent_id}" if _scheme(uri) in SERVERS else ""
+    return Tracked(public(uri), store.experiment_id, parent_id, ui_command(uri) + place)
 
 
 def _log_arm(store: _Store, found: Results, arm: Arm, parent_id: str, run: Run | None) -> None:
@@ -155,7 +155,7 @@ def ui_command(uri: str) -> str:
     MLflow's job runner stays off: it takes 1.6 GB and imports LiteLLM, in which it hangs for ever where there is no network.
     """
     if _scheme(uri) in SERVERS:
-        return _USERINFO.sub("", uri)
+        return public(_USERINFO.sub("", uri)).rstrip("/")
     options = ["ui", "--backend-store-uri", public(uri), "--workers", "1", "--port", "5000"]
     return shlex.join(["env", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false", *_mlflow(), *options])
 
@@ -174,7 +174,7 @@ def _scheme(uri: str) -> str:
 
 
 _USERINFO = re.compile(r"(?<=://)[^\s/'\"][^\s'\"]*@")  # to the last @: passwords may hold / and @
-_NAMED_SECRET = re.compile(r"(?i)((?:password|passwd|pwd|token|secret|key)=)[^\s&'\";]+")
+_NAMED_SECRET = re.compile(r"(?i)(?<![\w/])(\w*(?:password|passwd|pwd|token|secret|key)=)[^\s&'\";]+")
 
 
 def public(address: str) -> str:

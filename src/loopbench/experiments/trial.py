@@ -244,7 +244,7 @@ class _Run:
             abstained=abstained,
             confidence=_confidence(self.outcome.confidence),
             trace_digest=recorder.digest(),
-            seconds=wall_s + simulated_s,
+            seconds=wall_s if self.tunnel is None or self.tunnel.real_time else simulated_s,
             wall_s=wall_s,
             simulated_s=simulated_s,
             started_at=started_at,

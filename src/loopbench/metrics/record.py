@@ -75,7 +75,7 @@ class Record:
     """sha256 of the trace's moves and observations."""
     # What follows is no part of the digest.
     seconds: float = 0.0
-    """Simulated time of slow and hanging faults, plus wall time."""
+    """Wall time; under the scripted model the simulated time of slow and hanging faults, since its own speed says nothing."""
     wall_s: float = 0.0
     simulated_s: float = 0.0
     started_at: float = 0.0

@@ -271,6 +271,8 @@ async def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs
     def deliver(value: Any, error: BaseException | None) -> None:
         if not done.done():
             done.set_result((value, error))
+        elif inspect.iscoroutine(value):
+            value.close()  # too late: nobody will await it
 
     def work() -> None:
         try:
@@ -279,8 +281,9 @@ async def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs
             outcome = (None, error)
         try:
             loop.call_soon_threadsafe(deliver, *outcome)
-        except RuntimeError:
-            return  # the caller gave up and its event loop has closed
+        except RuntimeError:  # the caller gave up and its event loop has closed
+            if inspect.iscoroutine(outcome[0]):
+                outcome[0].close()
 
     threading.Thread(target=work, name=f"tool-{getattr(function, '__name__', 'call')}", daemon=True).start()
     value, error = await done

@@ -1,0 +1,58 @@
+"""README's table is the output of the command that it names. `python tests/test_readme.py --write` renews it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from loopbench.experiments.compare import prepare, results, run
+from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.report import to_markdown
+from loopbench.metrics.record import Record
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+BLOCK = re.compile(r"(<!-- result: .*? -->\n).*?(<!-- /result -->)", re.DOTALL)
+SHOWN = ("### Arms", "### Accuracy, a minus b")
+
+
+class Quiet:
+    def finished(self, record: Record) -> None:
+        pass
+
+
+def measured(runs: Path) -> str:
+    """The two tables of `make compare` that README shows."""
+    loops, profiles = ("bare", "react_extract"), ("flaky-format", "flaky-tools")
+    experiment = prepare(CompareConfig(loops=loops, profiles=profiles, runs=runs, mlflow=False))
+    run(experiment, Quiet())
+    sections = to_markdown("run", results(experiment.folder).comparison).split("\n\n### ")
+    tables = [f"### {section}" for section in sections]
+    return "\n\n".join(table.split("\n", 2)[2] for table in tables if table.startswith(SHOWN))
+
+
+def test_the_table_is_what_the_command_gives(tmp_path):
+    shown = BLOCK.search(README.read_text(encoding="utf-8"))
+    assert shown is not None
+    assert measured(tmp_path) in shown.group(0)
+
+
+def test_make_compare_is_that_command():
+    compare = re.search(r"^compare:.*\n\t(.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert compare is not None
+    words = compare.group(1).split()[1:]
+    assert words == "compare --loop bare --loop react_extract --profile flaky-format --profile flaky-tools".split()
+
+
+def test_every_link_leads_somewhere():
+    for page in [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+if __name__ == "__main__" and "--write" in sys.argv:
+    with tempfile.TemporaryDirectory() as folder:
+        table = measured(Path(folder))
+    README.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", README.read_text(encoding="utf-8")), encoding="utf-8")
