@@ -42,8 +42,7 @@ def test_the_table_is_what_the_command_gives(tmp_path):
 def test_make_compare_is_that_command():
     compare = re.search(r"^compare:.*\n\t(.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert compare is not None
-    words = compare.group(1).split()[1:]
-    assert words == "compare --loop bare --loop react_extract --profile flaky-format --profile flaky-tools".split()
+    assert compare.group(1).endswith("compare --loop bare --loop react_extract --profile flaky-format --profile flaky-tools")
 
 
 def test_every_link_leads_somewhere():
@@ -55,4 +54,5 @@ def test_every_link_leads_somewhere():
 if __name__ == "__main__" and "--write" in sys.argv:
     with tempfile.TemporaryDirectory() as folder:
         table = measured(Path(folder))
-    README.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", README.read_text(encoding="utf-8")), encoding="utf-8")
+    text = README.read_text(encoding="utf-8")
+    README.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text), encoding="utf-8")

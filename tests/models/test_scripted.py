@@ -26,6 +26,7 @@ from loopbench.protocol import (
     Answer,
     Codec,
     ContextOverflow,
+    Inexpressible,
     Message,
     Plan,
     ProviderError,
@@ -360,6 +361,20 @@ def test_a_fault_of_a_tool_that_never_runs_is_scheduled_and_does_not_land(bench)
     assert settled(wind) == [("decide:c1", "tool.raises", False, False, False)]
 
 
+def test_a_mistake_that_the_format_has_no_way_to_say_does_not_land(bench) -> None:
+    class Strict(OneCall):
+        """Constrained to the tools that there are."""
+
+        def render(self, move: Any) -> Reply:
+            if isinstance(move, Act) and any(call.name != "add" for call in move.calls):
+                raise Inexpressible("no such tool")
+            return super().render(move)
+
+    wind = bench.Bench(bench.chain(1), profile("decision.unknown_tool", feedback=1))
+    assert run(wind, codec=Strict()) == "2"
+    assert settled(wind) == [("decide:c1", "decision.unknown_tool", False, False, False)]
+
+
 def test_a_fault_is_counted_at_a_point_once_however_often_it_strikes(bench) -> None:
     wind = bench.Bench(bench.chain(1), profile("wire.empty", after=1, attempts=5))
     run(wind)
@@ -468,6 +483,15 @@ def test_after_patience_another_way_is_taken(bench) -> None:
     run(wind, limit=6)
     made = [(call.arguments["a"], call.arguments["b"]) for call, _, _ in wind.ear.tool_calls]
     assert made == [(1, 3), (1, 3), (2, 2), (2, 2), (2, 2), (2, 2)]  # the last argument is wrong each time
+
+
+def test_each_scope_has_a_patience_of_its_own(bench) -> None:
+    other = bench.planned("c1", "add", a=2, b=1)
+    plan = Plan((bench.planned("c1", "add", a=1, b=2, alternatives=[other]),), Ref("c1"))
+    wind = bench.Bench(plan, profile("tool.raises", never=1, patience=1))
+    for scope in ("a", "b"):
+        run(wind, limit=2, scope=scope)
+    assert [call.arguments["a"] for call, _, _ in wind.ear.tool_calls] == [1, 2, 1, 2]
 
 
 def test_a_tool_that_fails_for_true_ends_the_work(bench) -> None:

@@ -53,7 +53,7 @@ class CompareConfig(BaseModel):
     repeats: Positive = 1
     """Trials per arm and task."""
     seed: int = 0
-    """Of all draws: faults, and sampling where a provider takes a seed."""
+    """Of all draws of faults."""
     max_tool_steps: Positive | None = None
     """Step limit of every arm, in tool steps; left out: the suite's own."""
     concurrency: Positive = 32

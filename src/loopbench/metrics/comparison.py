@@ -130,7 +130,7 @@ class Comparison:
     """Without those that have no task in common for which the metric is known."""
     warnings: tuple[str, ...]
     invalid: bool
-    """Faults did not land as scheduled: no verdict of this run holds."""
+    """Faults did not land as scheduled, or an arm ran and no trial of it could be scored: no verdict of this run holds."""
     alpha: float
     margin: float
 
@@ -164,7 +164,7 @@ def compare(records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float 
         tests = {names: _test(metric, values[names[0]], values[names[1]], alpha, margin) for names in matched}
         pairs.extend(_family(metric, {names: test for names, test in tests.items() if test is not None}, alpha))
     warnings = [*_arm_warnings(compared), *_gap_warnings(compared), *_unit_warnings(matched, pairs, alpha)]
-    invalid = any(arm.summary.faults.short for arm in compared)
+    invalid = any(arm.summary.faults.short or (arm.summary.trials and not arm.summary.scored) for arm in compared)
     return Comparison(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin)
 
 
