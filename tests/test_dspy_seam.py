@@ -311,13 +311,16 @@ def test_words_of_an_unreadable_reply_say_what_is_wrong() -> None:
 
 
 def test_what_is_asked_is_forgotten_after_the_call_even_if_it_fails() -> None:
-    model = Answering(ProviderError("down"), sections(reasoning="r", answer="A"))
-    with dspy.context(lm=lm_of(model)):
+    model = Answering(ProviderError("down"), GOOD[EXTRACT])
+    fields = {"query": "Q", "trajectory": ""}
+
+    async def one_after_the_other() -> None:
         with pytest.raises(ProviderError):
-            run_sync(
-                ask(dspy.Predict(Extract), {"query": "Q", "trajectory": ""}, codec=EXTRACT, model=ThroughPredictor(), scope="s")
-            )
-        dspy.Predict(Extract)(query="Q", trajectory="")
+            await ask(dspy.Predict(Extract), fields, codec=EXTRACT, model=ThroughPredictor(), scope="s")
+        await dspy.Predict(Extract).acall(**fields)
+
+    with dspy.context(lm=lm_of(model)):
+        run_sync(one_after_the_other())
     assert [(request.codec, request.scope) for request in model.requests] == [(EXTRACT, "s"), (None, "")]
 
 

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import pty
 import random
 import signal
 import subprocess
@@ -248,6 +249,25 @@ def test_compare_prints_results_to_stdout_and_all_else_to_stderr(here):
     assert f"run directory: runs/{run.name}" in found.err
     assert sorted(path.name for path in here.iterdir()) == ["runs"]  # no cache, no home, no MLflow store
     assert sorted(path.name for path in run.iterdir()) == ["manifest.json", "run.lock", "traces.jsonl", "trials.jsonl"]
+
+
+def test_on_a_terminal_progress_is_a_live_view_that_leaves_nothing_behind(here):
+    shown, terminal = pty.openpty()
+    command = [sys.executable, "-m", "loopbench", "compare", *QUICK, "--json"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": terminal}
+    with subprocess.Popen(command, cwd=here, env=environment(here, TERM="xterm"), **pipes) as child:
+        os.close(terminal)
+        seen = b""
+        with contextlib.suppress(OSError):  # Linux: the other end was closed
+            while piece := os.read(shown, 65_536):
+                seen += piece
+        os.close(shown)
+        assert child.stdout is not None
+        assert json.loads(child.stdout.read())["complete"] is True
+    assert child.returncode == 0, seen
+    assert b"6/6" in seen
+    assert b"bare/clean: accuracy so far 1.000 (n = 6)" in seen
+    assert seen.rpartition(b"\x1b[2K")[2].startswith(b"run directory: ")
 
 
 def test_report_says_the_same_as_compare_in_every_form(loopbench, here):

@@ -55,6 +55,7 @@ EVENT = {
         "copy": {"type": ["string", "null"]},
         "a-b": {"type": "string"},
         "a_b": {"type": "string"},
+        "a b": {"type": "string"},
         "reasoning": {"type": "string"},
         "model_name": {},
         "é": True,
@@ -201,6 +202,7 @@ def test_bound_extract_can_say_printable_text(thought: str, value: str) -> None:
             "copy": st.none() | st.text(max_size=4),
             "a-b": PRINTABLE,
             "a_b": PRINTABLE,
+            "a b": PRINTABLE,
             "reasoning": PRINTABLE,
             "model_name": PLAIN_JSON,
             "é": PLAIN_JSON,
@@ -301,4 +303,4 @@ def test_properties_of_equal_or_reserved_names_have_fields_of_their_own() -> Non
     names = list(EXTRACT_EVENT.signature.output_fields)
     assert len(names) == len(set(names)) == len(EVENT["properties"]) + 1
     assert set(names) == {"reasoning", *EXTRACT_EVENT.properties.values()}
-    assert EXTRACT_EVENT.properties["a-b"] != EXTRACT_EVENT.properties["a_b"]
+    assert len({EXTRACT_EVENT.properties[name] for name in ("a-b", "a_b", "a b")}) == 3

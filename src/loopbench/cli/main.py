@@ -199,11 +199,11 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
     from .progress import watching
 
     interrupted, stopped = False, ""
-    with watching(experiment, quiet=quiet) as progress:
-        try:
+    try:
+        with watching(experiment, quiet=quiet) as progress:
             stopped = run(experiment, progress)
-        except KeyboardInterrupt:
-            interrupted = True
+    except KeyboardInterrupt:
+        interrupted = True
     found = results(experiment.folder)
     if interrupted or stopped:
         missing = found.scheduled - len(found.records)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from loopbench.experiments.compare import Experiment
@@ -47,6 +47,13 @@ class Tally:
         if self.errors:
             made.append(", ".join(f"{name}: {n}" for name, n in self.errors.items()))
         return made
+
+
+class _Speed(ProgressColumn):
+    """Trials per second; nothing before the first has ended."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{task.speed:.0f}/s")
 
 
 class _Terminal(Tally):
@@ -94,7 +101,7 @@ def watching(experiment: Experiment, *, quiet: bool) -> Iterator[Tally]:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.speed:.0f}/s"),
+        _Speed(),
         TimeRemainingColumn(),
     )
     bar = Progress(*columns)
