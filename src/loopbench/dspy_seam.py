@@ -74,6 +74,9 @@ from loopbench.protocol.redact import redact
 logger = logging.getLogger("loopbench.dspy")
 
 Fields = dict[str, Any]
+
+MOST_REPAIRED = 10_000
+"""Characters of a reply that DSPy's lenient reading is tried on: its time grows with the square of the length."""
 _LINE_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
@@ -126,7 +129,11 @@ class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
         """The output fields of a completion. Raises AdapterParseError with DSPy's words."""
         try:
             fields = _read_sections(signature, completion)
-            return cast(Fields, super().parse(signature, completion)) if fields is None else fields
+            if fields is not None:
+                return fields
+            if len(completion) > MOST_REPAIRED:
+                raise AdapterParseError("ChatAdapter", signature, completion, "The reply is too long to be repaired.")
+            return cast(Fields, super().parse(signature, completion))
         except (RecursionError, MemoryError) as error:  # json's limit, and that of Python's own parser
             raise AdapterParseError("ChatAdapter", signature, completion, "A value is nested too deep to be read.") from error
 

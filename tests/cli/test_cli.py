@@ -381,10 +381,13 @@ def test_a_resume_refuses_changed_code(here, loopbench, monkeypatch):
     (here / "own_changing.py").write_text(LOOP.format(name="Mine", answer="1"))
     monkeypatch.syspath_prepend(here)
     loopbench("compare", "--no-mlflow", "--loop", "own_changing:Mine", "--suite", "arithmetic(size=2)", "-q")
-    assert loopbench("resume", "latest", "-q").code == 0
+    untyped = loopbench("resume", "latest", "-q")
+    assert (untyped.code, untyped.out) == (2, "")
+    assert "type its name to let it be imported: --allow own_changing:Mine" in untyped.err
+    assert loopbench("resume", "latest", "-q", "--allow", "own_changing:Mine").code == 0
     (here / "own_changing.py").write_text(LOOP.format(name="Mine", answer="2") + "# changed\n")
     before = (only_run(here) / "trials.jsonl").read_bytes()
-    found = ended(process(here, "resume", "latest"))
+    found = ended(process(here, "resume", "latest", "--allow", "own_changing:Mine"))
     assert (found.code, found.out) == (2, "")
     assert "arms changed since this run began; start a new run (nothing was written)" in found.err
     assert found.err.count("\n") == 1

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
@@ -19,8 +18,6 @@ from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import HARNESS_STOPS, Loop, Plan, PlannedCall, Query, Ref, Tool
 
-settings.register_profile("untimed", deadline=None)  # no test asserts a time: machines are shared
-settings.load_profile("untimed")
 
 
 def make_record(**changes: Any) -> Record:

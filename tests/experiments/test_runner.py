@@ -287,7 +287,6 @@ def test_a_trial_that_gets_through_on_resume_counts_once(real):
         (("versions", "policy_and_profiles"), -1, "versions changed"),
         (("arms", 0, "code"), "0" * 64, "arms changed"),
         (("arms", 0, "configuration"), "Bare()", "arms changed"),
-        (("resumable",), False, "cannot be continued"),
         (("config", "loops"), ["bear"], "unknown loop 'bear'"),
         (("config", "tsks"), 3, "manifest.json: unknown field 'tsks'; did you mean 'tasks'"),
     ],
@@ -321,7 +320,9 @@ def test_an_option_of_any_kind_survives_the_manifest(configured, tmp_path, monke
         configured(loops=("own_options:Mine(when=2020-01-01, rate=inf, tags=['a', 'b'])",), suite="arithmetic(size=2)")
     )
     assert experiment.manifest["arms"][0]["options"] == {"rate": "Infinity", "tags": ["a", "b"], "when": "2020-01-01"}
-    run(reopen(experiment.folder), Count())
+    with pytest.raises(RunError, match="--allow own_options:Mine"):
+        reopen(experiment.folder)
+    run(reopen(experiment.folder, allowed=["own_options:Mine"]), Count())
     assert results(experiment.folder).comparison.arms[0].summary.stops == {"crashed": 2}
 
 

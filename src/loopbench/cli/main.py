@@ -106,6 +106,7 @@ def compare(
 def resume(
     run: Run,
     runs: Runs = None,
+    allow: Annotated[list[str] | None, typer.Option(help="Code of your own that the run may import, package.module:Name.")] = None,
     mlflow: Annotated[bool | None, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow [default: as it began].")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -113,7 +114,7 @@ def resume(
     """Go on with an interrupted run: only trials without a result, or that infrastructure made fail, are run."""
     from loopbench.experiments.compare import reopen
 
-    _carry_out(reopen(_folder(run, runs), mlflow=mlflow), as_json=as_json, quiet=quiet)
+    _carry_out(reopen(_folder(run, runs), allowed=allow or (), mlflow=mlflow), as_json=as_json, quiet=quiet)
 
 
 @app.command()
@@ -193,7 +194,7 @@ def list_(
 
 
 def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
-    from loopbench.experiments.compare import results, run
+    from loopbench.experiments.compare import own_code, results, run
 
     from . import render
     from .progress import watching
@@ -208,7 +209,8 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
     if interrupted or stopped:
         missing = found.scheduled - len(found.records)
         render.say(f"{'interrupted' if interrupted else stopped}: {missing} trials are left; go on with")
-        render.say(f"  loopbench resume {shlex.quote(str(experiment.folder))}")
+        allowed = "".join(f" --allow {name}" for name in own_code(experiment.config))
+        render.say(f"  loopbench resume {shlex.quote(str(experiment.folder))}{allowed}")
         if not found.records:
             raise typer.Exit(INTERRUPTED)
     _print_results(found, as_json=as_json)

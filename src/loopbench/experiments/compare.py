@@ -8,7 +8,7 @@ import dataclasses
 import platform
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -83,12 +83,16 @@ def prepare(config: CompareConfig) -> Experiment:
     return Experiment(folder, config, suite, tasks, arms, manifest, models)
 
 
-def reopen(folder: Path, *, mlflow: bool | None = None) -> Experiment:
-    """An interrupted run. Raises RunError where code, suite or profiles have changed since: results are never mixed."""
+def reopen(folder: Path, *, allowed: Collection[str] = (), mlflow: bool | None = None) -> Experiment:
+    """An interrupted run. Raises RunError where code, suite or profiles have changed since: results are never mixed.
+
+    `allowed`: names of the user's own code, `package.module:Name`, that may be imported; a run directory never causes an import.
+    """
     manifest = read_manifest(folder)
-    if not manifest.get("resumable", True):
-        raise RunError(f"{folder}: this run cannot be continued")
     config = config_from(manifest["config"], f"{folder}/manifest.json")
+    for name in own_code(config):
+        if name not in allowed:
+            raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
     if mlflow is not None:
         config = config.model_copy(update={"mlflow": mlflow})
     suite, tasks, arms = _look_up(config)
@@ -97,6 +101,12 @@ def reopen(folder: Path, *, mlflow: bool | None = None) -> Experiment:
         if now[what] != manifest.get(what):
             raise RunError(f"{folder}: {what} changed since this run began; start a new run (nothing was written)")
     return Experiment(folder, config, suite, tasks, arms, manifest, _open_models(config), tuple(read_records(folder)))
+
+
+def own_code(config: CompareConfig) -> list[str]:
+    """The names in a configuration that lead to code outside of loopbench, `package.module:Name`, each once."""
+    names = [parse_spec(text).name for text in (*config.loops, config.suite)]
+    return [name for name in dict.fromkeys(names) if ":" in name]
 
 
 def _look_up(config: CompareConfig) -> tuple[Suite, tuple[Task, ...], tuple[Arm, ...]]:

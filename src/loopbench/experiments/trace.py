@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -79,7 +80,7 @@ class Recorder(Observer):
         if fault is not None:
             event["fault"] = fault
         self.events.append(event)
-        self._digested.append((call.name, call.arguments, seen.status, seen.error_type, seen.data))
+        self._digested.append((_TOOL, call.name, call.arguments, seen.status, seen.error_type, seen.data))
 
     # --- what the loop tells ---
 
@@ -93,7 +94,7 @@ class Recorder(Observer):
 
     def digest(self) -> str:
         """sha256 of moves and observations: the run's course, without times and wording of prompts."""
-        return sha256(_encoded(self._digested))
+        return sha256(_encoded(_in_order(self._digested)))
 
     def line(self, head: Mapping[str, Any]) -> bytes:
         """The whole trace as one line of JSON."""
@@ -167,6 +168,17 @@ class Recorder(Observer):
         self.errors[kind] += 1
         event["error"] = {"kind": kind, "message": str(error)}
         self._digested.append((event["role"], kind))
+
+
+_TOOL = "tool"
+
+
+def _in_order(digested: list[Any]) -> list[Any]:
+    """Calls between two replies sorted: those that run in parallel end in any order."""
+    ordered: list[Any] = []
+    for is_tool, group in itertools.groupby(digested, key=lambda item: item[0] == _TOOL):
+        ordered.extend(sorted(group, key=_encoded) if is_tool else group)
+    return ordered
 
 
 def move_to_json(move: Move) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from loopbench.protocol import Model, Outcome, StopReason, render_value
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.tools import cap, error_text
 
-from .gate import Gate, GatedModel, GatedToolbox, stop
+from .turnstile import Turnstile, GuardedModel, GuardedToolbox, stop
 from .schedule import Arm, Trial
 from .trace import Recorder
 
@@ -131,11 +131,11 @@ class _Run:
         self.scripted: Scripted | None = None
         if trial.arm.is_scripted:
             self.tunnel = Tunnel(real_time=setting.real_time, slow_s=trial.arm.profile.slow_s)
-        self.gate = Gate()
-        self.tools = GatedToolbox(self.gate, environment.tools, self.recorder, self.tunnel)
+        self.turnstile = Turnstile()
+        self.tools = GuardedToolbox(self.turnstile, environment.tools, self.recorder, self.tunnel)
         self.recorder.tools = self.tools
         self.meter = Meter(setting.trial_budget, setting.meter)
-        self.model = GatedModel(self.gate, self._inner_model(trial.arm), self.meter, self.recorder, self.tunnel)
+        self.model = GuardedModel(self.turnstile, self._inner_model(trial.arm), self.meter, self.recorder, self.tunnel)
         self.outcome = Outcome(None, StopReason.CRASHED, 0)
         self.crash = ""
         self.ran_out = False
@@ -163,7 +163,7 @@ class _Run:
             await stop(running, GRACE_S)
             raise
         finally:
-            self.gate.shut = True
+            self.turnstile.shut = True
         if self.meter.refused:  # whether the loop let BudgetExceeded through or swallowed it
             if self.setting.meter.exhausted:
                 raise NotRun(self.setting.meter.exhausted)

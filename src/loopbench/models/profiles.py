@@ -159,7 +159,7 @@ def _folder() -> Any:
 def _parse(raw: bytes, source: str) -> Profile:
     try:
         data = tomllib.loads(raw.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{source}: no valid TOML: {error}") from None
     try:
         return Profile.model_validate(data)

@@ -16,7 +16,7 @@ TURN_S = 0.05
 """Seconds that a trial may keep the event loop to itself."""
 
 
-class Gate:
+class Turnstile:
     """Passed by each request and each call.
 
     A scripted model and a pure tool never wait: without a pause now and then, a loop that asks without end would keep its time
@@ -36,34 +36,34 @@ class Gate:
             self._turned_at = time.monotonic()
 
 
-class GatedModel(MeteredModel):
-    """A metered model behind a gate."""
+class GuardedModel(MeteredModel):
+    """A metered model behind a turnstile."""
 
-    def __init__(self, gate: Gate, model: Model, meter: Meter, listener: Listener, tunnel: Tunnel | None) -> None:
+    def __init__(self, turnstile: Turnstile, model: Model, meter: Meter, listener: Listener, tunnel: Tunnel | None) -> None:
         super().__init__(model, meter, listener, tunnel)
-        self.gate = gate
+        self.turnstile = turnstile
 
     async def complete(self, request: Request) -> Reply:
-        await self.gate.enter()
+        await self.turnstile.enter()
         return await super().complete(request)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        await self.gate.enter()
+        await self.turnstile.enter()
         chunks = cast(AsyncGenerator[Chunk, None], super().stream(request))
         async with contextlib.aclosing(chunks):
             async for chunk in chunks:
                 yield chunk
 
 
-class GatedToolbox(MeteredToolbox):
-    """A metered toolbox behind a gate."""
+class GuardedToolbox(MeteredToolbox):
+    """A metered toolbox behind a turnstile."""
 
-    def __init__(self, gate: Gate, tools: Iterable[Tool], listener: Listener, tunnel: Tunnel | None) -> None:
+    def __init__(self, turnstile: Turnstile, tools: Iterable[Tool], listener: Listener, tunnel: Tunnel | None) -> None:
         super().__init__(tools, listener, tunnel)
-        self.gate = gate
+        self.turnstile = turnstile
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        await self.gate.enter()
+        await self.turnstile.enter()
         return await super().call(call, validate=validate)
 
 

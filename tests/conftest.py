@@ -1,0 +1,6 @@
+"""What all tests share: no test asserts a time, so hypothesis has no deadline either."""
+
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
