@@ -131,9 +131,11 @@ def verdict(pair: Pair) -> str:
 
 
 def interval(value: Interval | None, digits: int) -> str:
-    """`0.908 [0.843, 0.948]`; – where nothing is known."""
+    """`0.908 [0.843, 0.948]`; – where nothing is known. Data that never vary have no interval, and it says so."""
     if value is None:
         return "–"
+    if value.low == value.high:
+        return f"{value.value:.{digits}f} ({'always' if value.n > 1 else 'n = 1'})"
     return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
 
 
