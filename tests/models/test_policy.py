@@ -210,7 +210,7 @@ def test_a_call_that_fails_for_good_leaves_its_alternative(bench) -> None:
     wind = _with_alternative(bench)
     failed = wind.tunnel.ledger.issue("add", {"a": 1, "b": 2}, "out of order", None, False)
     assert move(Role.DECIDE, wind.view(failed.receipt), failures={"c1": 3}).calls == (ToolCall("add", {"a": 2, "b": 1}),)
-    other = wind.tunnel.ledger.issue("add", {"a": 2, "b": 1}, "3", 3, True)
+    other = wind.tunnel.ledger.issue("add", {"a": 2, "b": 1}, "three", 3, True)  # in words of its own, and no lie
     view = wind.view(failed.receipt, other.receipt)
     assert not view.stuck
     assert not view.misled
@@ -288,6 +288,13 @@ def test_format_gives_the_draft_that_the_request_shows(joined) -> None:
     results = list(joined.results().values())
     assert move(Role.FORMAT, joined.view(*results, "Draft: 10")) == Text("10")
     assert move(Role.FORMAT, joined.view("Draft: ten")) == Text(NOT_DETERMINED)
+
+
+def test_format_makes_up_no_draft(bench) -> None:
+    wind = bench.Bench(Plan((bench.planned("c1", "add", a=1, b=2),), {"sum": Ref("c1")}))
+    results = wind.results().values()
+    assert move(Role.FORMAT, wind.view(*results, 'Draft: {"sum": 3}')) == Text('{"sum": 3}')
+    assert move(Role.FORMAT, wind.view(*results)) == Text(NOT_DETERMINED)
 
 
 def test_understand_names_the_tools(bench) -> None:

@@ -150,6 +150,17 @@ def test_a_lie_is_believed_and_what_depends_on_it_comes_out_wrong(bench, name: s
     assert view.values["c3"] == 122
 
 
+def test_a_later_true_result_takes_the_place_of_a_lie(bench) -> None:
+    wind = bench.Bench(bench.chain(3))
+    lie = wind.tunnel.ledger.issue("add", {"a": 1, "b": 1}, "3", 3, True)
+    believed = wind.tunnel.ledger.issue("add", {"a": 3, "b": 10}, "13", 13, True)
+    assert wind.view(lie.receipt, believed.receipt).values == {"c1": 3, "c2": 13}
+    truth = wind.tunnel.ledger.issue("add", {"a": 1, "b": 1}, "2", 2, True)
+    now = wind.view(lie.receipt, believed.receipt, truth.receipt)
+    assert now.values == {"c1": 2}  # what was made of the lie is no call of the plan
+    assert not now.misled
+
+
 @pytest.mark.parametrize("answer", [7, "seven", [1, 2], (1, 2), {"n": 7}, True])
 def test_a_lie_makes_a_stated_answer_wrong_too(bench, answer: object) -> None:
     plan = Plan((bench.planned("c1", "add", a=1, b=2),), answer)

@@ -509,6 +509,19 @@ def test_a_tool_that_fails_for_true_ends_the_work(bench) -> None:
     assert len(wind.ear.tool_calls) == 1
 
 
+def test_a_model_bluffs_as_often_as_its_profile_says(bench) -> None:
+    """Asked for the answer of a chain of which it knows nothing; 200 trials, and each sticks to what it does."""
+    for bluff in (0, 0.3, 1):
+        bluffed = 0
+        wind = bench.Bench(bench.chain(2), Profile(name="b", bluff=bluff))
+        for repeat in range(200):
+            model = Scripted(replace(wind.scripted.script, repeat=repeat))
+            said = {run_sync(model.complete(wind.request(role=Role.ANSWER))).text for _ in range(2)}
+            assert len(said) == 1
+            bluffed += said != {NOT_DETERMINED}
+        assert bluffed / 200 == pytest.approx(bluff, abs=0.1)
+
+
 def test_a_stream_gives_the_same_reply(bench) -> None:
     async def streamed(wind: Any, request: Any) -> tuple[str, Reply | None]:
         text, reply = "", None

@@ -92,7 +92,7 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
             continue
         failed = 0
         for option in (planned, *planned.alternatives):
-            key = (id(option), *map(id, values.values()))
+            key = (id(option), *values, *map(id, values.values()))
             if key not in ledger.signed:
                 call = concrete(option, values)
                 ledger.signed[key] = (call, "" if call is None else call_digest(call.name, call.arguments))

@@ -65,9 +65,9 @@ class Ledger:
         self._entries: dict[tuple[str, str], Entry] = {}
         self.issued: list[Entry] = []
         """In order."""
-        self.signed: dict[tuple[int, ...], tuple[ToolCall | None, str]] = {}
+        self.signed: dict[tuple[object, ...], tuple[ToolCall | None, str]] = {}
         """Planned calls with their references filled in, and their CALL digests, worked out once; keyed by the identity of the
-        planned call and of the results before it, which plan and entries keep alive."""
+        planned call and by names and identities of the results before it, which plan and entries keep alive."""
 
     def issue(self, tool: str, arguments: Mapping[str, Any], text: str, value: Any, ok: bool) -> Entry:
         entry = Entry(call_digest(tool, arguments), content_digest(text), value, ok)
