@@ -19,6 +19,7 @@ from loopbench.loops.bare import CODEC
 from loopbench.models.draws import derived_seed, unit
 from loopbench.models.faults import NOT_DETERMINED
 from loopbench.models.native import NATIVE, NativeCodec
+from loopbench.models.policy import MADE_UP
 from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, built_in_profiles
 from loopbench.models.scripted import Scripted
 from loopbench.protocol import (
@@ -320,7 +321,14 @@ def test_a_wrong_decision_lands_as_another_move(bench, kind: str) -> None:
     (fault,) = settled(wind)
     stopped = kind in ("early_finish", "no_tool")
     assert fault == ("decide:c1", f"decision.{kind}", True, False, not stopped)
-    assert answers == [2, NOT_DETERMINED if stopped else 2]
+    assert answers == [2, MADE_UP if stopped else 2]
+
+
+@pytest.mark.parametrize("bluff", [0.0, 1.0])
+def test_an_early_finish_says_what_the_model_would_answer_now(bench, bluff: float) -> None:
+    """In the same words whether a loop states its answer at once or asks for it again: a design must not decide who bluffs."""
+    wind = bench.Bench(bench.chain(1), profile("decision.early_finish", never=1, bluff=bluff))
+    assert run(wind) == (MADE_UP if bluff else NOT_DETERMINED)
 
 
 @pytest.mark.parametrize(("kind", "point"), [("repeated_call", "c2"), ("never_finish", "answer")])

@@ -159,13 +159,15 @@ _NO_OPENING = {ord(char): None for char in "{[<"}
 # --- decisions ---
 
 
-def disturb(kind: str, move: Move, known: Mapping[str, ToolCall], specs: Mapping[str, ToolSpec]) -> tuple[Move, ...]:
+def disturb(
+    kind: str, move: Move, known: Mapping[str, ToolCall], specs: Mapping[str, ToolSpec], guess: Any = NOT_DETERMINED
+) -> tuple[Move, ...]:
     """A move as a confused model makes it, in order of preference; the move itself where the kind finds nothing to change.
 
-    `known`: calls made before, by planned id, in order. `specs`: tools by name.
+    `known`: calls made before, by planned id, in order. `specs`: tools by name. `guess`: what the model would answer now.
     """
     if kind in ("decision.early_finish", "decision.no_tool"):
-        return stated("I can answer this already.", NOT_DETERMINED)
+        return stated("I can answer this already.", guess)
     if kind in ("decision.repeated_call", "decision.never_finish"):
         return (Act("I should make sure of this.", (list(known.values())[-1],)),) if known else (move,)
     if not isinstance(move, Act) or not move.calls:

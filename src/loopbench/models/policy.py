@@ -188,20 +188,20 @@ def _chosen(planned: PlannedCall, view: View, ask: Ask) -> ToolCall | None:
 
 def answer(view: View, ask: Ask) -> Decision:
     """The answer iff all results are legible; else "not determined", or a bluff."""
-    value = view.plan.answer
-    complete = not view.unknown and not view.stuck
-    thought = "All results are in." if complete else "Some results are missing."
-    if complete and value is not None:
-        value = _derived(view)
-    elif not complete and ask.bluffs:
-        value = _made_up(value)
-    else:
-        value = NOT_DETERMINED
-    return Decision(ANSWER, stated(thought, value))
+    if view.unknown or view.stuck:
+        return Decision(ANSWER, stated("Some results are missing.", guess(view, ask.bluffs)))
+    return Decision(ANSWER, stated("All results are in.", _derived(view)))
+
+
+def guess(view: View, bluffs: bool) -> Any:
+    """What a model says that does not have all results: "not determined", or a fluent wrong value."""
+    return _made_up(view.plan.answer) if bluffs else NOT_DETERMINED
 
 
 def _derived(view: View) -> Any:
-    """The plan's answer; one that refers to no result is wrong all the same when a tool lied."""
+    """The plan's answer, if it has one; an answer that refers to no result is wrong all the same when a tool lied."""
+    if view.plan.answer is None:
+        return NOT_DETERMINED
     try:
         value = resolve(view.plan.answer, view.values)
     except (KeyError, IndexError, TypeError):

@@ -28,7 +28,7 @@ from loopbench.protocol.model import ProviderTrouble
 from .draws import unit
 from .faults import ANSWER, Disturbance, Point, disturb, draw, shows_feedback, spoil
 from .native import NATIVE
-from .policy import POLICY, Ask, Decision, View, read
+from .policy import POLICY, Ask, Decision, View, guess, read
 from .profiles import Profile
 from .receipts import Truth, call_digest
 from .tokens import estimate_input, estimate_usage
@@ -95,7 +95,7 @@ class Scripted:
         self.unknown: tuple[str, ...] = tuple(call.id for call in script.plan.calls)
         """Planned calls whose results the last prompt did not show."""
         self._visits: dict[tuple[Point, str], _Visits] = {}
-        self._bluff: dict[Role, bool] = {}
+        self._bluffs = unit(*script.key, "bluff") < script.profile.bluff  # a trait of the trial's model, the same for every loop
         self._first = script.plan.calls[0].id if script.plan.calls else ANSWER
         self._planned = {call.id: call for call in script.plan.calls}
 
@@ -168,13 +168,7 @@ class Scripted:
         for (point, scope), visits in self._visits.items():
             if visits.failures and scope == request.scope:
                 failures[point.call] += visits.failures
-        return POLICY[request.role](view, Ask(codec.max_calls, failures, self.script.profile.patience, self._bluffs(request.role)))
-
-    def _bluffs(self, role: Role) -> bool:
-        """Whether the model bluffs where it does not know: one draw per trial and role."""
-        if role not in self._bluff:
-            self._bluff[role] = unit(*self.script.key, "bluff", role) < self.script.profile.bluff
-        return self._bluff[role]
+        return POLICY[request.role](view, Ask(codec.max_calls, failures, self.script.profile.patience, self._bluffs))
 
     def _visit(self, point: Point, request: Request) -> _Visits:
         visits = self._visits.get((point, request.scope))
@@ -208,7 +202,8 @@ class Scripted:
             fault.absorbed = fault.landed and move is not None and _reads_as(codec, spoiled, move)
             return spoiled, 0.0
         known = {name: item.call for name, item in view.known.items()}
-        options = disturb(fault.kind, move, known, self.script.tools) if move is not None else ()
+        said = guess(view, self._bluffs)
+        options = disturb(fault.kind, move, known, self.script.tools, said) if move is not None else ()
         changed, other = _render(codec, options)
         if changed is None or changed == move:
             return reply, 0.0
