@@ -278,8 +278,21 @@ def test_all_that_a_request_asks_reaches_the_wire(shared, request):
     assert normal(shared.heard[-1].body) == normal(wire_form(request))
 
 
+def finite(text: str) -> bool:
+    """Whether lm15 takes arguments: no JSON at all is fine, but NaN and infinities, which Python reads, fail in its types."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return True
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
+
+
 @EACH
-@given(text=st.text(st.characters(), max_size=50), arguments=st.lists(st.text(max_size=30), max_size=3))
+@given(text=st.text(st.characters(), max_size=50), arguments=st.lists(st.text(max_size=30).filter(finite), max_size=3))
 def test_text_and_native_calls_come_back_as_the_server_wrote_them(shared, text, arguments):
     calls = tuple(NativeCall(f"call-{i}", "add", argument) for i, argument in enumerate(arguments))
     shared.rule = lambda heard: completion(text, calls)
