@@ -19,7 +19,6 @@ from loopbench.models.profiles import load_profile
 from loopbench.protocol import HARNESS_STOPS, Loop, Plan, PlannedCall, Query, Ref, Tool
 
 
-
 def make_record(**changes: Any) -> Record:
     values: dict[str, Any] = {
         "arm": "a",

@@ -117,7 +117,7 @@ def test_a_password_is_never_shown(scheme, password):
         address = f"{scheme}://user:{spelling}@db.example.test:5432/mlflow"
         error = RuntimeError(f"cannot reach {address}:\n password {spelling} refused; token={password} Bearer {password}")
         for shown in (
-            tracking.public(f"see '{address}' and {address}"),
+            public_address(f"see '{address}' and {address}"),
             tracking.ui_command(address),
             tracking.ui_command(f"{scheme}://db.example.test/mlflow?sslpassword={quote(password, safe='')}&a=b"),
             tracking._reason(error, address),
@@ -131,7 +131,7 @@ def test_a_password_is_never_shown(scheme, password):
     "text", ["sqlite:////home/me@work/key=1/mlflow.db", "http://127.0.0.1:5000/#/experiments/1", "a token is missing"]
 )
 def test_what_is_no_secret_is_shown(text):
-    assert tracking.public(text) == text
+    assert public_address(text) == text
 
 
 LITERALS = st.recursive(
@@ -536,6 +536,7 @@ sys.addaudithook(no_network)
 from pathlib import Path
 from loopbench.experiments import tracking
 from loopbench.experiments.compare import results
+from loopbench.protocol.redact import public_address
 tracked = tracking.track(results(Path(sys.argv[1])), sys.argv[2], "loopbench")
 assert isinstance(tracked, tracking.Tracked), tracked
 assert not {"litellm", "dspy"} & set(sys.modules)

@@ -25,7 +25,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Names = Annotated[list[str] | None, typer.Option(help="May be given several times.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Run = Annotated[Path, typer.Argument(help="Run directory, its name under runs/, or `latest`.", show_default=False)]
@@ -107,6 +106,7 @@ def resume(
     run: Run,
     runs: Runs = None,
     allow: Annotated[list[str] | None, typer.Option(help="Code of your own that the run may import, package.module:Name.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="The server that the run asks, typed again.")] = None,
     mlflow: Annotated[bool | None, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow [default: as it began].")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -114,7 +114,7 @@ def resume(
     """Go on with an interrupted run: only trials without a result, or that infrastructure made fail, are run."""
     from loopbench.experiments.compare import reopen
 
-    _carry_out(reopen(_folder(run, runs), allowed=allow or (), mlflow=mlflow), as_json=as_json, quiet=quiet)
+    _carry_out(reopen(_folder(run, runs), allowed=allow or (), base_url=base_url, mlflow=mlflow), as_json=as_json, quiet=quiet)
 
 
 @app.command()
@@ -210,13 +210,14 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
         missing = found.scheduled - len(found.records)
         render.say(f"{'interrupted' if interrupted else stopped}: {missing} trials are left; go on with")
         allowed = "".join(f" --allow {name}" for name in own_code(experiment.config))
-        render.say(f"  loopbench resume {shlex.quote(str(experiment.folder))}{allowed}")
+        server = f" --base-url {shlex.quote(experiment.config.base_url)}" if experiment.config.base_url else ""
+        render.say(f"  loopbench resume {shlex.quote(str(experiment.folder))}{allowed}{server}")
         if not found.records:
             raise typer.Exit(INTERRUPTED)
     _print_results(found, as_json=as_json)
+    render.say(f"run directory: {experiment.folder}")
     if experiment.config.mlflow and not interrupted:
         _track(experiment, found)
-    render.say(f"run directory: {experiment.folder}")
     if interrupted or stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(INVALID if found.comparison.invalid else DONE)
@@ -228,7 +229,7 @@ def _track(experiment: Experiment, found: Results) -> None:
     from . import render
 
     config = experiment.config
-    uri = config.tracking_uri or tracking.default_uri(config.runs)
+    uri = config.tracking_uri or tracking.default_uri(experiment.folder.parent)
     tracked = tracking.track(found, uri, config.experiment)
     if isinstance(tracked, str):
         render.say(f"warning: nothing was logged to MLflow: {tracked}")

@@ -24,7 +24,7 @@ from loopbench.protocol import render_value
 
 from .config import BudgetConfig, CompareConfig, config_from
 from .journal import Journal, RunError, read_manifest, read_records, write_manifest
-from .registry import code_digest, make_suite, parse_spec
+from .registry import builtin_names, code_digest, make_suite, parse_spec
 from .runner import Progress, run_trials
 from .schedule import Arm, Trial, make_arms, schedule
 from .trial import Setting, json_safe
@@ -83,16 +83,19 @@ def prepare(config: CompareConfig) -> Experiment:
     return Experiment(folder, config, suite, tasks, arms, manifest, models)
 
 
-def reopen(folder: Path, *, allowed: Collection[str] = (), mlflow: bool | None = None) -> Experiment:
+def reopen(folder: Path, *, allowed: Collection[str] = (), base_url: str | None = None, mlflow: bool | None = None) -> Experiment:
     """An interrupted run. Raises RunError where code, suite or profiles have changed since: results are never mixed.
 
-    `allowed`: names of the user's own code, `package.module:Name`, that may be imported; a run directory never causes an import.
+    `allowed`: names of code that is not built in and may be imported. `base_url`: the server that may be asked, and sent the key.
+    A run directory, which may come from anywhere, decides neither.
     """
     manifest = read_manifest(folder)
     config = config_from(manifest["config"], f"{folder}/manifest.json")
     for name in own_code(config):
         if name not in allowed:
             raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
+    if config.base_url is not None and base_url != config.base_url:
+        raise RunError(f"{folder}: this run asks the server at {config.base_url}; type it again: --base-url {config.base_url}")
     if mlflow is not None:
         config = config.model_copy(update={"mlflow": mlflow})
     suite, tasks, arms = _look_up(config)
@@ -104,9 +107,11 @@ def reopen(folder: Path, *, allowed: Collection[str] = (), mlflow: bool | None =
 
 
 def own_code(config: CompareConfig) -> list[str]:
-    """The names in a configuration that lead to code outside of loopbench, `package.module:Name`, each once."""
-    names = [parse_spec(text).name for text in (*config.loops, config.suite)]
-    return [name for name in dict.fromkeys(names) if ":" in name]
+    """The names in a configuration that lead to code outside of loopbench, each once."""
+    loops = [parse_spec(text).name for text in config.loops]
+    foreign = [name for name in loops if name not in builtin_names("loop")]
+    suite = parse_spec(config.suite).name
+    return list(dict.fromkeys(foreign if suite in builtin_names("suite") else [*foreign, suite]))
 
 
 def _look_up(config: CompareConfig) -> tuple[Suite, tuple[Task, ...], tuple[Arm, ...]]:

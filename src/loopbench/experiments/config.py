@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
@@ -10,12 +9,13 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from loopbench.protocol.redact import public_address
+
 from .registry import nearest
 
 Positive = Annotated[int, Field(ge=1)]
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
-_USERINFO = re.compile(r"(?<=://)[^/\s]*@")
 MOST_SHOWN = 80
 """Characters of a bad value that an error shows."""
 
@@ -98,7 +98,7 @@ class CompareConfig(BaseModel):
         made = self.model_dump(mode="json")
         for name in ("base_url", "tracking_uri"):
             if made[name]:
-                made[name] = _USERINFO.sub("", made[name])
+                made[name] = public_address(made[name])
         return made
 
 

@@ -46,11 +46,28 @@ def notes(comparison: Comparison) -> list[str]:
     level = f"{100 * (1 - comparison.alpha):g} %"
     said.append(
         f"Brackets are {level} intervals; p is a paired sign-flip test on task means, adjusted over all pairs (Holm); "
-        f"equivalent means within {comparison.margin:g}."
+        f"equivalent means within {comparison.margin:g} (accuracy), or within that share of the mean (the rest)."
     )
+    for arm in comparison.arms:
+        for what, reasons in (("errored", arm.summary.errored_reasons), ("excluded", arm.summary.exclusions)):
+            if reasons:
+                said.append(f"{arm.info.arm}, {what}: {_reasons(reasons)}")
     if any(arm.info.model == "scripted" for arm in comparison.arms):
-        said.append("The model is scripted: intervals speak of tasks and fault draws, not of any real model.")
+        said.append(
+            "The model is scripted: intervals speak of tasks and fault draws, not of any real model; tokens are estimates "
+            "(4 characters each), seconds the simulated time of slow and hanging faults."
+        )
     return said
+
+
+MOST_REASONS = 3
+
+
+def _reasons(found: Mapping[str, int]) -> str:
+    """The most frequent reasons with their counts."""
+    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    shown = "; ".join(f"{n} × {reason[:160]}" for reason, n in ordered[:MOST_REASONS])
+    return shown + (f"; and {len(ordered) - MOST_REASONS} other reasons" if len(ordered) > MOST_REASONS else "")
 
 
 def _arms(arms: Sequence[Arm]) -> Table:
@@ -116,7 +133,7 @@ def _pairs(pairs: Sequence[Pair], title: str) -> Table:
 
 
 def _telling(pairs: Sequence[Pair]) -> list[Pair]:
-    """Pairs on metrics other than accuracy, where a difference is shown."""
+    """Pairs on metrics other than accuracy; not on seconds, which are for the reader of an arm's row and of `--json`."""
     return [pair for pair in pairs if pair.family == "secondary" and pair.metric != "seconds"]
 
 
@@ -131,11 +148,11 @@ def verdict(pair: Pair) -> str:
 
 
 def interval(value: Interval | None, digits: int) -> str:
-    """`0.908 [0.843, 0.948]`; – where nothing is known. Data that never vary have no interval, and it says so."""
+    """`0.908 [0.843, 0.948]`; – where nothing is known. Data that never vary have no interval: `5.00 (in all 120)`."""
     if value is None:
         return "–"
     if value.low == value.high:
-        return f"{value.value:.{digits}f} ({'always' if value.n > 1 else 'n = 1'})"
+        return f"{value.value:.{digits}f} (in all {value.n})"
     return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
 
 

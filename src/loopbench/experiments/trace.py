@@ -176,7 +176,8 @@ _TOOL = "tool"
 def _in_order(digested: list[Any]) -> list[Any]:
     """Calls between two replies sorted: those that run in parallel end in any order."""
     ordered: list[Any] = []
-    for is_tool, group in itertools.groupby(digested, key=lambda item: item[0] == _TOOL):
+    for is_tool, items in itertools.groupby(digested, key=lambda item: item[0] == _TOOL):
+        group = list(items)
         ordered.extend(sorted(group, key=_encoded) if is_tool else group)
     return ordered
 

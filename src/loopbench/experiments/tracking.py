@@ -37,7 +37,7 @@ from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY, ArmSummary
 from loopbench.protocol import StopReason, render_value
 from loopbench.protocol.digest import canonical_json, digest, sha256
-from loopbench.protocol.redact import MARK, redact
+from loopbench.protocol.redact import MARK, USERINFO, public_address, redact
 
 from .compare import Results
 from .journal import MANIFEST, read_trace
@@ -126,7 +126,7 @@ def log_run(found: Results, uri: str, experiment: str) -> Tracked:
         store.client.log_text(parent_id, json.dumps(found.to_json(), indent=2) + "\n", "comparison.json")
         store.finish(parent_id, found, found.records)
     place = f"/#/experiments/{store.experiment_id}/runs/{parent_id}" if _scheme(uri) in SERVERS else ""
-    return Tracked(public(uri), store.experiment_id, parent_id, ui_command(uri) + place)
+    return Tracked(public_address(uri), store.experiment_id, parent_id, ui_command(uri) + place)
 
 
 def _log_arm(store: _Store, found: Results, arm: Arm, parent_id: str, run: Run | None) -> None:
@@ -155,8 +155,8 @@ def ui_command(uri: str) -> str:
     MLflow's job runner stays off: it takes 1.6 GB and imports LiteLLM, in which it hangs for ever where there is no network.
     """
     if _scheme(uri) in SERVERS:
-        return public(_USERINFO.sub("", uri)).rstrip("/")
-    options = ["ui", "--backend-store-uri", public(uri), "--workers", "1", "--port", "5000"]
+        return public_address(USERINFO.sub("", uri)).rstrip("/")
+    options = ["ui", "--backend-store-uri", public_address(uri), "--workers", "1", "--port", "5000"]
     return shlex.join(["env", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false", *_mlflow(), *options])
 
 
@@ -173,22 +173,13 @@ def _scheme(uri: str) -> str:
     return uri.partition(":")[0].partition("+")[0].lower()
 
 
-_USERINFO = re.compile(r"(?<=://)[^\s/'\"][^\s'\"]*@")  # to the last @: passwords may hold / and @
-_NAMED_SECRET = re.compile(r"(?i)(?<![\w/])(\w*(?:password|passwd|pwd|token|secret|key)=)[^\s&'\";]+")
-
-
-def public(address: str) -> str:
-    """An address, or a text with addresses in it, without user, password and secret settings."""
-    return _NAMED_SECRET.sub(rf"\1{MARK}", _USERINFO.sub(f"{MARK}@", address))
-
-
 def _reason(error: Exception, uri: str) -> str:
     text = " ".join(str(error).split())
-    userinfo = _USERINFO.search(uri)
+    userinfo = USERINFO.search(uri)
     password = userinfo.group()[:-1].partition(":")[2] if userinfo else ""
     for spelling in filter(None, (password, unquote(password))):
         text = text.replace(spelling, MARK)
-    text = redact(public(text))[:MOST_REASON]
+    text = redact(public_address(text))[:MOST_REASON]
     return text if isinstance(error, ValueError | ConnectionError) and text else f"{type(error).__name__}: {text}"
 
 
@@ -263,7 +254,7 @@ def _open(uri: str, experiment: str, runs: Path) -> _Store:
     scheme = _scheme(uri)
     if scheme not in (*SERVERS, *DATABASES):
         known = ", ".join(f"{name}://" for name in (*SERVERS, *DATABASES))
-        raise ValueError(f"tracking address {public(uri)!r}: it must begin with one of {known}")
+        raise ValueError(f"tracking address {public_address(uri)!r}: it must begin with one of {known}")
     if scheme in SERVERS:
         _knock(uri)
     with _alone(uri):
@@ -279,7 +270,7 @@ def _knock(uri: str) -> None:
     try:
         http_request(get_default_host_creds(uri), "/health", "GET", timeout=KNOCK_S, max_retries=0, raise_on_status=False)
     except MlflowException as error:
-        raise ConnectionError(f"no server answers at {public(uri)}") from error
+        raise ConnectionError(f"no server answers at {public_address(uri)}") from error
 
 
 @contextlib.contextmanager

@@ -21,12 +21,15 @@ from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Model, Outcome, StopReason, render_value
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.redact import redact
 from loopbench.protocol.tools import cap, error_text
 
-from .turnstile import Turnstile, GuardedModel, GuardedToolbox, stop
 from .schedule import Arm, Trial
 from .trace import Recorder
+from .turnstile import GuardedModel, GuardedToolbox, Turnstile, stop
 
+STALLED_SHARE = 0.25
+"""A real model that has been silent for this share of a trial's time when that is up has failed; the loop was not too slow."""
 GRACE_S = 2.0
 """Seconds that a loop gets to end after it was cancelled; then it is abandoned."""
 MOST_ANSWER_CHARS = 100_000
@@ -112,6 +115,8 @@ async def _oracle(task: Task, setting: Setting) -> Mapping[str, Truth] | str:
         try:
             calls = await replay(task, setting.suite)
             known = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in calls}
+            if len({truth.call for truth in known.values()}) < len(known):
+                known = "two of its calls have the same receipt; change an argument or the tool's name"
         except ValueError as error:
             known = str(error)
         setting.oracles[task.id] = known
@@ -138,6 +143,8 @@ class _Run:
         self.model = GuardedModel(self.turnstile, self._inner_model(trial.arm), self.meter, self.recorder, self.tunnel)
         self.outcome = Outcome(None, StopReason.CRASHED, 0)
         self.crash = ""
+        self.stalled_s = 0.0
+        """How long the last request had waited for its reply when the time limit was met."""
         self.ran_out = False
         """The time limit was met, and the loop did as it was told; one that swallows its cancellation has failed by itself."""
 
@@ -147,7 +154,8 @@ class _Run:
         task, profile = self.trial.task, arm.profile
         assert task.plan is not None
         specs = {tool.name: tool.spec for tool in self.tools}
-        script = Script(task.plan, self.truth, profile, self.trial.run_seed, task.id, self.trial.repeat, specs)
+        key = (self.trial.run_seed, task.id, self.trial.repeat)
+        script = Script(task.plan, self.truth, profile, *key, specs, task.query.text)
         self.scripted = Scripted(script, self.tunnel)
         return self.scripted
 
@@ -158,6 +166,7 @@ class _Run:
         try:
             done, _ = await asyncio.wait({running}, timeout=self.setting.timeout_s)
             if not done:
+                self.stalled_s = self.model.waiting_s
                 ended = await stop(running, GRACE_S)
         except asyncio.CancelledError:  # Ctrl-C: the trial runs again on resume
             await stop(running, GRACE_S)
@@ -195,7 +204,7 @@ class _Run:
         if isinstance(left, Outcome) and not problem:
             self.outcome = left
         else:
-            self._end(StopReason.CRASHED, cap(problem, MOST_REASON_CHARS))
+            self._end(StopReason.CRASHED, redact(cap(problem, MOST_REASON_CHARS)))
             self.recorder.errors["crash"] += 1
 
     def _end(self, stop: StopReason, why: str) -> None:
@@ -257,6 +266,8 @@ class _Run:
         failure = self.recorder.provider_failure
         if failure is not None and self.outcome.stop not in _STANDS:
             return cap(f"provider: {failure}", MOST_REASON_CHARS)
+        if self.scripted is None and self.stalled_s >= STALLED_SHARE * self.setting.timeout_s:
+            return f"provider: no reply for {self.stalled_s:.1f} s when the trial's time was up"
         if self.scripted is not None and self.ran_out:
             return f"time limit met by a scripted trial, whose time is virtual: {self.crash}"
         return ""
@@ -326,7 +337,7 @@ def _excluded(trial: Trial, setting: Setting, reason: str) -> Done:
 def _errored(trial: Trial, setting: Setting, reason: str, started_at: float) -> Done:
     wall_s = time.time() - started_at
     head = _head(trial, setting)
-    reason = cap(reason, MOST_REASON_CHARS)
+    reason = redact(cap(reason, MOST_REASON_CHARS))
     return Done(Record(**head, status="errored", reason=reason, started_at=started_at, wall_s=wall_s, attempt=trial.attempt))
 
 

@@ -176,7 +176,7 @@ class Bare:
     validate_arguments: bool = True
     """Check the arguments' names against the signature before the call."""
     check_types: bool = False
-    """Check the arguments' types too."""
+    """Refuse arguments of wrong types; otherwise they are handed over as they are."""
     list_tools_in_error: bool = True
     """An unknown tool's error lists the known ones."""
     error_type_in_text: bool = True
@@ -280,8 +280,10 @@ class Bare:
         if tool is None:
             known = f". Available tools: {', '.join(tools.names)}" if self.list_tools_in_error else ""
             return "error", f"Tool '{call.name}' not found{known}"
-        if self.validate_arguments and (problem := validate_tool_arguments(tool.function, call.arguments, call.name)):
-            return "error", problem
+        if self.validate_arguments:
+            problem = validate_tool_arguments(tool.function, call.arguments, call.name, bound=tool.arguments is not None)
+            if problem is not None:
+                return "error", problem
         seen = await tools.call(call, validate=self.check_types)
         return seen.status, seen.data if seen.ok else self._error_text(seen)
 
@@ -315,20 +317,25 @@ def create_observation(status: str, data: Any, tool_name: str | None = None) -> 
     return made
 
 
-def validate_tool_arguments(func: Callable[..., Any], args: Mapping[str, Any], name: str) -> str | None:
-    """Names of the arguments against the signature, before the call: the error's text, or None (rows S4-9, B4-3)."""
+def validate_tool_arguments(func: Callable[..., Any], args: Mapping[str, Any], name: str, *, bound: bool = False) -> str | None:
+    """Names of the arguments against the signature, before the call: the error's text, or None (rows S4-9, B4-3).
+
+    `bound`: the toolbox puts arguments in their places, so positional-only ones and `*args` have names too.
+    """
     signature, _ = _signature(func)
     if signature is None:
         return None
     parameters = signature.parameters.values()
-    by_name = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+    by_name = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD and (bound or p.kind not in by_place)}
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
         for argument in args:
             if argument not in by_name:
                 valid = ", ".join(p.name for p in parameters if p.name in by_name)
                 return f"Error: Tool '{name}' does not accept argument '{argument}'. Valid parameters: {valid}"
     for parameter in parameters:
-        if parameter.name in by_name and parameter.default is parameter.empty and parameter.name not in args:
+        needed = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL
+        if parameter.name in by_name and needed and parameter.name not in args:
             return f"Error: Tool '{name}' missing required argument '{parameter.name}'"
     return None
 

@@ -138,5 +138,3 @@ def records_digest(records: Iterable[Record]) -> str:
         kept["faults"] = [dataclasses.asdict(fault) for fault in record.faults]
         lines.append(canonical_json(kept))
     return sha256("\n".join(lines))
-
-

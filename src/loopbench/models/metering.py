@@ -122,10 +122,16 @@ class MeteredModel:
         self.meter = meter
         self.listener = listener
         self.tunnel = tunnel
+        self._in_flight: dict[int, float] = {}
 
     @property
     def name(self) -> str:
         return self.model.name
+
+    @property
+    def waiting_s(self) -> float:
+        """How long the oldest request in flight has been waiting for its reply; 0 where there is none."""
+        return time.perf_counter() - min(self._in_flight.values()) if self._in_flight else 0.0
 
     @property
     def capabilities(self) -> Capabilities:
@@ -134,12 +140,14 @@ class MeteredModel:
     async def complete(self, request: Request) -> Reply:
         """Raises BudgetExceeded before the call that would go beyond; otherwise as the model does."""
         self._admit()
-        started = time.perf_counter()
+        started = self._in_flight[id(request)] = time.perf_counter()
         try:
             reply = await self.model.complete(request)
         except ModelError as error:
             self._heard(request, None, error, started)
             raise
+        finally:
+            del self._in_flight[id(request)]
         return self._heard(request, reply, None, started) or reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
@@ -204,12 +212,15 @@ class MeteredToolbox(Toolbox):
         if tunnel is None:
             seen = await super().call(call, validate=validate)
         else:
-            fault = tunnel.take(call_digest(call.name, call.arguments)) if tunnel.has_armed else None
-            seen = await self._in_tunnel(tunnel, fault, call, validate)
+            digest = call_digest(call.name, call.arguments)  # before the call: a tool may change what it was given
+            fault = tunnel.take(digest) if tunnel.has_armed else None
+            seen = await self._in_tunnel(tunnel, fault, call, digest, validate)
         self.listener.tool_call(call, seen, None if fault is None else fault.kind)
         return seen
 
-    async def _in_tunnel(self, tunnel: Tunnel, fault: Disturbance | None, call: ToolCall, validate: bool) -> Observation:
+    async def _in_tunnel(
+        self, tunnel: Tunnel, fault: Disturbance | None, call: ToolCall, digest: str, validate: bool
+    ) -> Observation:
         """The call as its fault, if any, leaves it; with a receipt where a tool gave a result."""
         if fault is not None:
             tunnel.land(fault, None, True)
@@ -223,7 +234,7 @@ class MeteredToolbox(Toolbox):
             seen = replace(seen, data=render_value(lie), value=lie)  # signed, and believed
         if seen.error_type in ("UnknownTool", "InvalidArguments"):
             return seen
-        entry = tunnel.ledger.issue(call.name, call.arguments, seen.data, seen.value, seen.ok)
+        entry = tunnel.ledger.sign(digest, seen.data, seen.value, seen.ok)
         flood = f" {'x' * HUGE_CHARS}" if fault is not None and fault.kind == "tool.huge" else ""
         text = f"{seen.data}{flood} {entry.receipt}"
         return replace(seen, data=text, value=text if seen.ok else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,7 +57,8 @@ class View:
     misled: bool = False
     """A result differs from what the tool would truly give: what depends on it comes out wrong."""
     stuck: bool = False
-    """A call that should work has been seen to fail for good, and so have all that might stand in for it."""
+    """The model is at a loss: the prompt does not show what is asked, or a call that should work has been seen to fail for good,
+    and so have all that might stand in for it."""
 
     def without(self, forgotten: Collection[str]) -> View:
         """The same prompt with some results overlooked."""
@@ -112,6 +114,17 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
         else:
             stuck = stuck or failed > len(planned.alternatives)
     return View(plan, text, tools, known, misled, stuck)
+
+
+def shows_text(prompt: str, text: str) -> bool:
+    """Whether a prompt shows a text: as it is, or at least nine in ten of its words, however quoted, escaped or laid out."""
+    if text in prompt:
+        return True
+    words = set(_WORD.findall(text))
+    return 10 * len(words & set(_WORD.findall(prompt))) >= 9 * len(words)
+
+
+_WORD = re.compile(r"\w+")
 
 
 def _has_word(text: str, word: str) -> bool:

@@ -70,7 +70,11 @@ class Ledger:
         planned call and by names and identities of the results before it, which plan and entries keep alive."""
 
     def issue(self, tool: str, arguments: Mapping[str, Any], text: str, value: Any, ok: bool) -> Entry:
-        entry = Entry(call_digest(tool, arguments), content_digest(text), value, ok)
+        return self.sign(call_digest(tool, arguments), text, value, ok)
+
+    def sign(self, call: str, text: str, value: Any, ok: bool) -> Entry:
+        """`issue` for a call whose digest was taken before it ran."""
+        entry = Entry(call, content_digest(text), value, ok)
         self._entries[entry.call, entry.content] = entry
         self.issued.append(entry)
         return entry

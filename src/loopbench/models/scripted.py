@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from loopbench.protocol import (
     Act,
@@ -28,7 +28,7 @@ from loopbench.protocol.model import ProviderTrouble
 from .draws import unit
 from .faults import ANSWER, Disturbance, Point, disturb, draw, shows_feedback, spoil
 from .native import NATIVE
-from .policy import POLICY, Ask, Decision, View, guess, read
+from .policy import POLICY, Ask, Decision, View, guess, read, shows_text
 from .profiles import Profile
 from .receipts import Truth, call_digest
 from .tokens import estimate_input, estimate_usage
@@ -73,6 +73,8 @@ class Script:
     repeat: int = 0
     tools: Mapping[str, ToolSpec] = field(default_factory=dict)
     """The task's tools by name; what a required argument is."""
+    question: str = ""
+    """What is asked: a prompt that no longer shows it leaves the model at a loss. Empty: not looked for."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -161,6 +163,8 @@ class Scripted:
         offered = [tool.name for tool in request.tools]
         view = read(self.script.plan, self.script.oracle, self.tunnel.ledger, "\n".join(parts), offered)
         self.unknown = tuple(call.id for call in view.unknown)
+        if request.role in _NEED_THE_QUESTION and not shows_text(view.text, self.script.question):
+            return replace(view, stuck=True)
         return view
 
     def _decide(self, request: Request, view: View, codec: Codec) -> Decision:
@@ -234,6 +238,9 @@ class Scripted:
         self.tunnel.disturbances.append(fault)
         self.tunnel.land(fault, request, decision.options != clean.options)
         return decision, fault
+
+
+_NEED_THE_QUESTION = frozenset({Role.DECIDE, Role.ANSWER})
 
 
 def _render(codec: Codec, options: Sequence[Move]) -> tuple[Move | None, Reply]:

@@ -36,6 +36,15 @@ def redact(text: str, environ: Mapping[str, str] | None = None) -> str:
     return text
 
 
+USERINFO = re.compile(r"(?<=://)[^\s/'\"][^\s'\"]*@")  # to the last @: passwords may hold / and @
+_NAMED_SECRET = re.compile(r"(?i)(?<![\w/])(\w*(?:password|passwd|pwd|token|secret|key)=)[^\s&'\";]+")
+
+
+def public_address(address: str) -> str:
+    """An address, or a text with addresses in it, without user, password and secret settings."""
+    return _NAMED_SECRET.sub(rf"\1{MARK}", USERINFO.sub(f"{MARK}@", address))
+
+
 def _secrets(environ: Mapping[str, str]) -> list[str]:
     """As they may stand in a text; the longest first, because one may contain another."""
     named = {value.strip() for name, value in environ.items() if name.upper().endswith(_NAMES)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
 import dataclasses
 import functools
 import inspect
@@ -231,11 +232,15 @@ class Toolbox:
     def _bind(self, tool: Tool, arguments: Mapping[str, Any], validate: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if not isinstance(arguments, Mapping):
             raise ToolArgumentError(f"Tool '{tool.name}': arguments must be an object")
-        if tool.arguments is not None and validate:
-            return tool.arguments.bind(arguments)
-        if tool.arguments is not None:
-            return tool.arguments.bind_unchecked(arguments)
-        return (), dict(arguments)
+        own = {name: copy.deepcopy(value) if isinstance(value, list | dict) else value for name, value in arguments.items()}
+        if tool.arguments is None:
+            return (), own
+        try:
+            return tool.arguments.bind(own)
+        except ToolArgumentError:
+            if validate:
+                raise
+            return tool.arguments.bind_unchecked(own)
 
     async def _execute(self, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function itself; raises what it raises, TimeoutError at the time limit."""
