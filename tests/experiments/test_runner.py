@@ -287,7 +287,7 @@ def test_a_trial_that_gets_through_on_resume_counts_once(real):
         (("versions", "policy_and_profiles"), -1, "versions changed"),
         (("arms", 0, "code"), "0" * 64, "arms changed"),
         (("arms", 0, "configuration"), "Bare()", "arms changed"),
-        (("config", "loops"), ["bear"], "unknown loop 'bear'"),
+        (("config", "loops"), ["bear"], "--allow bear"),
         (("config", "tsks"), 3, "manifest.json: unknown field 'tsks'; did you mean 'tasks'"),
     ],
 )

@@ -32,6 +32,7 @@ from loopbench.experiments.journal import read_trace
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 from loopbench.protocol import StopReason
+from loopbench.protocol.redact import public_address
 
 LOOPS = ("bare", "bare(max_steps=3, instructions='Say \"yes\", é.')")
 PROFILES = ("clean", "flaky-tools")
@@ -536,7 +537,6 @@ sys.addaudithook(no_network)
 from pathlib import Path
 from loopbench.experiments import tracking
 from loopbench.experiments.compare import results
-from loopbench.protocol.redact import public_address
 tracked = tracking.track(results(Path(sys.argv[1])), sys.argv[2], "loopbench")
 assert isinstance(tracked, tracking.Tracked), tracked
 assert not {"litellm", "dspy"} & set(sys.modules)

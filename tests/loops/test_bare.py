@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import dataclasses
+import datetime
 import inspect
 import json
 import logging
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.loops import bare
@@ -1128,3 +1130,50 @@ def test_tool_calls_reach_the_toolbox_unchanged(kit: Any) -> None:
     box.calls = []
     run_sync(Bare().run(Query("Q"), box, kit.Script(ADD, answer("x"))))
     assert box.calls == [ToolCall("add", {"a": 1, "b": 2})]
+
+
+class Box(BaseModel):
+    width: int
+    height: int
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "shown"),
+    [
+        (lambda box: box.width * box.height, {"box": {"width": 2, "height": 3}}, "6"),
+        (lambda day: day.year, {"day": "2020-02-01"}, "2020"),
+    ],
+    ids=["nested model", "date"],
+)
+def test_arguments_that_fit_reach_a_toolbox_tool_converted(function, arguments, shown) -> None:
+    (name,) = arguments
+    function.__annotations__ = {name: {"box": Box, "day": datetime.date}[name]}
+    assert seen_by(Tool.from_function(function, name="tool"), arguments) == ("success", shown)
+
+
+def positional(a: int, b: int = 1, /, *rest: int) -> int:
+    """A sum."""
+    return a + b + sum(rest)
+
+
+@pytest.mark.parametrize(("arguments", "shown"), [({"a": 1}, "2"), ({"a": 1, "b": 2, "rest": [3, 4]}, "10")])
+def test_a_toolbox_tool_may_take_its_arguments_by_place(arguments, shown) -> None:
+    assert seen_by(Tool.from_function(positional), arguments) == ("success", shown)
+
+
+def test_a_tool_that_changes_its_argument_does_not_change_the_move() -> None:
+    given = {"xs": [1, 2]}
+
+    def drain(xs: Any) -> int:
+        """Takes all there is."""
+        total = sum(xs)
+        xs.clear()
+        return total
+
+    assert seen_by(Tool.from_function(drain), given) == ("success", "3")
+    assert given == {"xs": [1, 2]}
+
+
+def seen_by(tool: Tool, arguments: dict[str, Any]) -> tuple[str, str]:
+    """Status and data of the observation that bare makes of one call."""
+    return run_sync(Bare()._act(ToolCall(tool.name, arguments), Toolbox([tool])))

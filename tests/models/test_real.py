@@ -862,7 +862,10 @@ def test_errored_trials_run_again_on_resume_and_no_key_is_left_anywhere(shell, s
         before = shell.texts()
         server.rule = solver
         asked = len(server.heard)
-        second = shell("resume", "latest", "--no-mlflow", "--json")
+        untyped = shell("resume", "latest", "--no-mlflow", "--json")  # a run directory does not say where a key is sent
+        assert (untyped.returncode, untyped.stdout, len(server.heard)) == (2, "", asked)
+        assert "type it again: --base-url" in untyped.stderr
+        second = shell("resume", "latest", "--no-mlflow", "--json", "--base-url", server.url)
         again = server.heard[asked:]
     arms = [[(arm["loop"], arm["scored"], arm["errored"]) for arm in json.loads(done.stdout)["arms"]] for done in (first, second)]
     assert arms == [[("bare", TASKS, 0), ("react_extract", 0, TASKS)], [("bare", TASKS, 0), ("react_extract", TASKS, 0)]]

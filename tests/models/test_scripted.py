@@ -561,3 +561,16 @@ def test_a_role_without_a_codec_of_its_own_is_answered_in_words_or_calls(bench, 
     assert bool(reply.calls) == (role in (Role.DECIDE, Role.SELECT))
     assert reply.text or reply.calls
     assert isinstance(NATIVE.parse(reply), Act | Answer)
+
+
+def test_a_model_that_is_not_shown_the_question_is_at_a_loss(bench) -> None:
+    script = replace(bench.Bench(bench.chain(1)).scripted.script, question="How many apples are there in all?")
+    for text, known in (
+        ("How many apples are there in all?", True),
+        ('{"question": "How many\\napples are there, in ALL (all)?"}', True),
+        ("(hidden)", False),
+        ("How many?", False),
+    ):
+        request = Request((Message("user", f"{text} Tools: {', '.join(script.tools)}"),), codec=CODEC)
+        move = CODEC.parse(run_sync(Scripted(script).complete(request)))
+        assert isinstance(move, Act) is known, text

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from loopbench.protocol.redact import public_address
+from loopbench.protocol.redact import USERINFO, public_address
 
 from .registry import nearest
 
@@ -98,7 +98,7 @@ class CompareConfig(BaseModel):
         made = self.model_dump(mode="json")
         for name in ("base_url", "tracking_uri"):
             if made[name]:
-                made[name] = public_address(made[name])
+                made[name] = public_address(USERINFO.sub("", made[name]))
         return made
 
 

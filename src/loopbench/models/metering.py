@@ -122,7 +122,7 @@ class MeteredModel:
         self.meter = meter
         self.listener = listener
         self.tunnel = tunnel
-        self._in_flight: dict[int, float] = {}
+        self._in_flight: dict[object, float] = {}
 
     @property
     def name(self) -> str:
@@ -140,14 +140,15 @@ class MeteredModel:
     async def complete(self, request: Request) -> Reply:
         """Raises BudgetExceeded before the call that would go beyond; otherwise as the model does."""
         self._admit()
-        started = self._in_flight[id(request)] = time.perf_counter()
+        ticket = object()
+        started = self._in_flight[ticket] = time.perf_counter()
         try:
             reply = await self.model.complete(request)
         except ModelError as error:
             self._heard(request, None, error, started)
             raise
         finally:
-            del self._in_flight[id(request)]
+            del self._in_flight[ticket]
         return self._heard(request, reply, None, started) or reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:

@@ -121,7 +121,8 @@ def shows_text(prompt: str, text: str) -> bool:
     if text in prompt:
         return True
     words = set(_WORD.findall(text))
-    return 10 * len(words & set(_WORD.findall(prompt))) >= 9 * len(words)
+    shown = set(_WORD.findall(prompt.replace("\\n", " ")))  # as JSON writes a line's end
+    return 10 * len(words & shown) >= 9 * len(words)
 
 
 _WORD = re.compile(r"\w+")

@@ -232,7 +232,7 @@ class Toolbox:
     def _bind(self, tool: Tool, arguments: Mapping[str, Any], validate: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if not isinstance(arguments, Mapping):
             raise ToolArgumentError(f"Tool '{tool.name}': arguments must be an object")
-        own = {name: copy.deepcopy(value) if isinstance(value, list | dict) else value for name, value in arguments.items()}
+        own = {name: _own(value) for name, value in arguments.items()}
         if tool.arguments is None:
             return (), own
         try:
@@ -255,6 +255,16 @@ class Toolbox:
     def _failed(self, call: ToolCall, error_type: str, message: str, started: float) -> Observation:
         text = cap(_legible(message), self.max_chars)
         return Observation(call.name, "error", text, error_type, None, call.call_id, time.perf_counter() - started)
+
+
+def _own(value: Any) -> Any:
+    """A copy of an argument: a tool that changes what it is given must not change the move."""
+    if not isinstance(value, list | dict):
+        return value
+    try:
+        return copy.deepcopy(value)
+    except RecursionError:  # nested too deep to copy, and to be of use
+        return value
 
 
 async def _limited(awaitable: Awaitable[Any], limit_s: float | None) -> Any:
