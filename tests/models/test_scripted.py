@@ -21,6 +21,7 @@ from loopbench.models.faults import NOT_DETERMINED
 from loopbench.models.native import NATIVE, NativeCodec
 from loopbench.models.policy import MADE_UP
 from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, built_in_profiles
+from loopbench.models.receipts import HALFWAY
 from loopbench.models.scripted import Scripted
 from loopbench.protocol import (
     Act,
@@ -419,7 +420,7 @@ def test_a_model_without_tool_choice_refuses_it_each_time(bench, choice: str) ->
 
 
 def test_forgetting_grows_with_the_distance_from_the_end_of_the_prompt(bench) -> None:
-    """A result at a tenth, at half and at nine tenths of the way back, 300 trials each."""
+    """A result near the end, at half of the chance and far back, 300 trials each; what stands before it does not count."""
     wind = bench.Bench(bench.chain(1), Profile(name="f", forget=0.8))
     result = wind.results()["c1"]
 
@@ -428,8 +429,7 @@ def test_forgetting_grows_with_the_distance_from_the_end_of_the_prompt(bench) ->
         return bool((await model.complete(wind.request(text))).calls)
 
     async def rate(share: float) -> float:
-        cut = int(2000 * (1 - share))
-        text = "." * cut + result + "." * (2000 - cut)
+        text = "." * 30_000 + result + "." * int(HALFWAY * share / (1 - share))
         return sum([await again(text, repeat) for repeat in range(300)]) / 300
 
     for share in (0.1, 0.5, 0.9):

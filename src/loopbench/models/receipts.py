@@ -83,20 +83,31 @@ class Ledger:
         return self._entries.get((call, content))
 
 
+HALFWAY = 2_000
+"""Characters from a prompt's end at which half of the chance of forgetting is reached."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sighting:
     """A receipt in a prompt."""
 
     content: str
     distance: float
-    """How far from the prompt's end it stands last: 0 at the end, towards 1 at the start."""
+    """How far from the prompt's end it stands last: 0 at the end, 0.5 at `HALFWAY` characters from it, towards 1 beyond.
+
+    In characters, not as a share of the prompt: a design must not gain by a long system text.
+    """
 
 
 def sightings(text: str) -> dict[str, Sighting]:
     """CALL → the last receipt of that call in a text."""
     if "[r:" not in text:
         return {}
-    return {match.group(1): Sighting(match.group(2), 1 - match.end() / len(text)) for match in _RECEIPT.finditer(text)}
+    found = {}
+    for match in _RECEIPT.finditer(text):
+        behind = len(text) - match.end()
+        found[match.group(1)] = Sighting(match.group(2), behind / (behind + HALFWAY))
+    return found
 
 
 def strip_receipts(text: str) -> str:
