@@ -1166,7 +1166,7 @@ def test_a_tool_that_changes_its_argument_does_not_change_the_move() -> None:
 
     def drain(xs: Any) -> int:
         """Takes all there is."""
-        total = sum(xs)
+        total: int = sum(xs)
         xs.clear()
         return total
 
