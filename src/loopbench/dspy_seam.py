@@ -533,7 +533,7 @@ class DspyModel:
 
 def _priced(lm: Any) -> Any:
     """Where DSPy's price list (LiteLLM's, shipped with DSPy and read offline) has the model; None where it has not."""
-    if not isinstance(lm.engine, str):
+    if not isinstance(getattr(lm, "engine", None), str):
         return None  # an engine of one's own
     try:
         route = resolve(lm)

@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -455,3 +456,55 @@ def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(here):
     assert len(lines(run)) == len(set(lines(run))) == 1200, kept
     assert json.loads(finished.out)["digest"] == json.loads(calm.out)["digest"], kept
     assert json.loads(finished.out)["complete"] is True
+
+
+# --- what a reader needs to see ---
+
+
+def test_show_without_a_trial_lists_those_that_were_not_solved(here, loopbench):
+    loopbench("compare", "--no-mlflow", "--profile", "flaky-format", "--tasks", "12", "-q")
+    missed = json.loads(loopbench("show", "latest", "--json").out)
+    lines = loopbench("show", "latest").out.splitlines()
+    assert len(missed) > 0
+    assert all(record["scores"]["accuracy"] < 1 for record in missed)
+    assert [line.split()[0] for line in lines[:-1]] == [f"{r['arm']}/{r['task']}/{r['repeat']}" for r in missed]
+    assert loopbench("show", "latest", lines[0].split()[0]).code == 0
+
+
+def test_a_narrow_terminal_gets_a_line_per_column_and_loses_nothing(here, loopbench, monkeypatch):
+    loopbench("compare", "--no-mlflow", "--profile", "flaky-tools", "--tasks", "6", "-q")
+    monkeypatch.setenv("COLUMNS", "220")
+    wide = loopbench("report", "latest").out
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = loopbench("report", "latest").out
+    assert "\n  accuracy: " in narrow
+    assert "\n  accuracy: " not in wide
+    numbers = set(re.findall(r"\d[\d.]* \[[^\]]*\]", wide))
+    assert len(numbers) > 8
+    assert numbers == set(re.findall(r"\d[\d.]* \[[^\]]*\]", narrow))
+
+
+def test_reasons_stand_under_the_table(here, loopbench, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "220")
+    (here / "own_crash.py").write_text(LOOP.format(name="Mine", answer="").replace("return Outcome(", "return 1 / 0, Outcome("))
+    monkeypatch.syspath_prepend(here)
+    found = loopbench("compare", "--no-mlflow", "--loop", "own_crash:Mine", "--suite", "arithmetic(size=3)", "-q")
+    assert "own_crash:Mine/clean, crashed: 3 × ZeroDivisionError: division by zero" in found.out
+
+
+def test_a_suite_with_an_unknown_scorer_is_refused_before_anything_runs(here, loopbench, monkeypatch):
+    (here / "own_suite.py").write_text(
+        "from dataclasses import replace\n"
+        "from loopbench.datasets import arithmetic\n"
+        "def load():\n"
+        "    suite = arithmetic.load(size=2)\n"
+        "    return replace(suite, tasks=tuple(replace(task, scorer='numerik') for task in suite.tasks))\n"
+        "def broken():\n"
+        "    raise KeyError('nothing here')\n"
+    )
+    monkeypatch.syspath_prepend(here)
+    for suite, said in (("own_suite:load", "unknown scorer 'numerik'"), ("own_suite:broken", "KeyError: 'nothing here'")):
+        found = loopbench("compare", "--no-mlflow", "--suite", suite, "-q")
+        assert (found.code, found.out) == (2, "")
+        assert said in found.err
+    assert not (here / "runs").exists()

@@ -834,3 +834,21 @@ def test_the_first_typed_tool_loads_pydantic_and_a_call_without_one_does_not() -
         """
     )
     assert (done.stdout, done.stderr) == ("[1] False\nTrue\n", "")
+
+
+class Unreadable(dict[str, Any]):
+    """A mapping whose own code raises."""
+
+    def keys(self) -> Any:
+        raise ValueError("not mine")
+
+    def __iter__(self) -> Any:
+        raise ValueError("not mine")
+
+
+@pytest.mark.parametrize("validate", [True, False])
+def test_arguments_that_cannot_be_read_are_an_observation(validate: bool) -> None:
+    box = Toolbox([named("tool", lambda a: a)])
+    seen = run_sync(box.call(ToolCall("tool", Unreadable(a=1)), validate=validate))
+    assert (seen.status, seen.error_type) == ("error", "InvalidArguments")
+    assert run_sync(box.call(ToolCall("tool", {"a": [Unreadable(a=1)]}), validate=validate)).ok

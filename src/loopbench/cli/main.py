@@ -144,7 +144,9 @@ def report(
 @app.command()
 def show(
     run: Run,
-    trial: Annotated[str, typer.Argument(help="ARM/TASK/REPEAT, or a unique part of it.", show_default=False)],
+    trial: Annotated[
+        str | None, typer.Argument(help="ARM/TASK/REPEAT, or a unique part of it; left out: list the trials that were not solved.")
+    ] = None,
     runs: Runs = None,
     full: Annotated[bool, typer.Option("--full", help="Do not cut long texts.")] = False,
     as_json: Json = False,
@@ -156,7 +158,15 @@ def show(
     from . import render
 
     folder = _folder(run, runs)
-    trace = read_trace(folder, find_record(results(folder), trial))
+    found = results(folder)
+    if trial is None:
+        missed = [record for record in found.records if record.status != "excluded" and record.accuracy < 1]
+        if as_json:
+            print(json.dumps([record.to_json() for record in missed], ensure_ascii=True))
+        else:
+            render.failures(missed)
+        return
+    trace = read_trace(folder, find_record(found, trial))
     if as_json:
         print(json.dumps(trace, ensure_ascii=True))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,15 +14,18 @@ from rich.text import Text
 
 from loopbench.experiments.catalogue import Entry
 from loopbench.experiments.compare import Results
+from loopbench.experiments.report import Table as Lines
 from loopbench.experiments.report import notes, plain, tables
 from loopbench.experiments.show import blocks
+from loopbench.metrics.record import Record
 
 WIDE = 200
 """Columns of a table that goes to a file or a pipe."""
 
 
 def out() -> Console:
-    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else WIDE)
+    known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(file=sys.stdout, highlight=False, width=None if known else WIDE)
 
 
 def say(line: str) -> None:
@@ -34,14 +38,46 @@ def results(found: Results) -> None:
     console = out()
     console.print(Text(plain(found.title), style="bold"))
     for table in tables(found.comparison):
-        drawn = Table(title=table.title, title_justify="left", box=SIMPLE, pad_edge=False)
-        for index, column in enumerate(table.columns):
-            drawn.add_column(column, overflow="fold", no_wrap=index == 0 or column in ("accuracy", "difference"))
-        for row in table.rows:
-            drawn.add_row(*(Text(plain(cell)) for cell in row))
-        console.print(drawn)
+        (_grid if _narrowest(table) <= console.width else _stack)(table, console)
     for note in notes(found.comparison):
         console.print(Text(plain(note), style="yellow" if note.startswith("Warning") else "dim"))
+
+
+def _narrowest(table: Lines) -> int:
+    """Columns of a terminal that a table needs: cells of counts may wrap at spaces, others may not."""
+    cells = [[column, *(row[i] for row in table.rows)] for i, column in enumerate(table.columns)]
+    return sum(max(map(len, column if column[0] not in WRAPPED else " ".join(column).split())) + 2 for column in cells)
+
+
+WRAPPED = ("stops", "errors")
+
+
+def _grid(table: Lines, console: Console) -> None:
+    drawn = Table(title=table.title, title_justify="left", box=SIMPLE, pad_edge=False)
+    for column in table.columns:
+        drawn.add_column(column, no_wrap=column not in WRAPPED)
+    for row in table.rows:
+        drawn.add_row(*(Text(plain(cell)) for cell in row))
+    console.print(drawn)
+
+
+def _stack(table: Lines, console: Console) -> None:
+    """For a narrow terminal: a block per row, a line per column."""
+    console.print(Text(f"\n{table.title}", style="italic"))
+    for row in table.rows:
+        console.print(Text(plain(row[0]), style="bold"))
+        for column, cell in zip(table.columns[1:], row[1:], strict=True):
+            console.print(Text(f"  {column}: {plain(cell)}"))
+
+
+def failures(records: Sequence[Record]) -> None:
+    """A line for each trial that was not solved, as `show` wants it."""
+    console = out()
+    for record in records:
+        struck = ", ".join(sorted({fault.kind for fault in record.faults if fault.landed})) or "no fault"
+        ended = record.stop if record.status == "scored" else f"{record.status}: {record.reason}"
+        console.print(Text(plain(f"{record.arm}/{record.task}/{record.repeat}  {ended}; {struck}")), soft_wrap=True)
+    console.print(Text(f"{len(records)} trials were not solved", style="dim"))
 
 
 _STYLES = {

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.comparison import ArmInfo, Comparison, compare
 from loopbench.metrics.record import RECORD_VERSION, Record, records_digest
+from loopbench.metrics.scorers import scorer_named
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.profiles import PROFILES_VERSION
 from loopbench.protocol import render_value
@@ -116,6 +117,8 @@ def own_code(config: CompareConfig) -> list[str]:
 
 def _look_up(config: CompareConfig) -> tuple[Suite, tuple[Task, ...], tuple[Arm, ...]]:
     suite = make_suite(parse_spec(config.suite), config.data)
+    for scorer in sorted({task.scorer for task in suite.tasks}):
+        scorer_named(scorer)
     return suite, suite.tasks[: config.tasks], make_arms(config, suite)
 
 

@@ -282,8 +282,10 @@ def make_suite(spec: Spec, data: Path | None = None) -> Suite:
         raise ValueError(f"suite {spec.name} needs {missing[0]}: give {how}")
     try:
         suite = loader(**options)
-    except TypeError as error:
-        raise ValueError(f"suite {spec}: {error}") from None
+    except (ValueError, OSError):
+        raise
+    except Exception as error:  # code of the user's own
+        raise ValueError(f"suite {spec}: {type(error).__name__}: {error}") from error
     if not isinstance(suite, Suite):
         raise ValueError(f"suite {spec.name} gives a {type(suite).__name__}, not a loopbench.datasets.task.Suite")
     return suite

@@ -49,7 +49,8 @@ def notes(comparison: Comparison) -> list[str]:
         f"equivalent means within {comparison.margin:g} (accuracy), or within that share of the mean (the rest)."
     )
     for arm in comparison.arms:
-        for what, reasons in (("errored", arm.summary.errored_reasons), ("excluded", arm.summary.exclusions)):
+        found = arm.summary
+        for what, reasons in (("crashed", found.crashes), ("errored", found.errored_reasons), ("excluded", found.exclusions)):
             if reasons:
                 said.append(f"{arm.info.arm}, {what}: {_reasons(reasons)}")
     if any(arm.info.model == "scripted" for arm in comparison.arms):

@@ -409,7 +409,7 @@ def verdicts(found: Results) -> str:
     comparison = found.comparison
     lines = [f"{len(found.records)} of {found.scheduled} trials, suite `{found.manifest['config']['suite']}`.", ""]
     if comparison.invalid:
-        lines.append("**Invalid: faults did not land as scheduled.**")
+        lines.append("**Invalid: no verdict of this run holds.**")
     for pair in comparison.pairs:
         if pair.metric == PRIMARY:
             word = {"better": "better than", "worse": "worse than", "equivalent": "equivalent to"}.get(pair.verdict.word)

@@ -80,6 +80,7 @@ class Arm:
             "false_success": {"count": summary.false_success, "rate": _interval(summary.false_success_rate)},
             "exclusions": dict(summary.exclusions),
             "errored_reasons": dict(summary.errored_reasons),
+            "crashes": dict(summary.crashes),
         }
 
 

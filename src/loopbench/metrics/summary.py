@@ -73,6 +73,8 @@ class ArmSummary:
     """Share of the scored trials, as a mean over tasks."""
     exclusions: Mapping[str, int]
     """Reason → trials."""
+    crashes: Mapping[str, int]
+    """What left a loop that crashed → trials."""
     errored_reasons: Mapping[str, int]
     """Reason → trials."""
 
@@ -134,6 +136,7 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         false_success=sum(record.false_success for record in scored),
         false_success_rate=_share(scored, lambda record: float(record.false_success), alpha),
         exclusions=_reasons(records, "excluded"),
+        crashes=Counter(record.reason for record in scored if record.stop == StopReason.CRASHED),
         errored_reasons=_reasons(records, "errored"),
     )
 

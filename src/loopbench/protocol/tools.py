@@ -232,7 +232,10 @@ class Toolbox:
     def _bind(self, tool: Tool, arguments: Mapping[str, Any], validate: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if not isinstance(arguments, Mapping):
             raise ToolArgumentError(f"Tool '{tool.name}': arguments must be an object")
-        own = {name: _own(value) for name, value in arguments.items()}
+        try:
+            own = {name: _own(value) for name, value in dict(arguments).items()}
+        except Exception:  # a mapping of foreign code that cannot be read
+            raise ToolArgumentError(f"Tool '{tool.name}': arguments must be an object") from None
         if tool.arguments is None:
             return (), own
         try:
@@ -263,7 +266,7 @@ def _own(value: Any) -> Any:
         return value
     try:
         return copy.deepcopy(value)
-    except RecursionError:  # nested too deep to copy, and to be of use
+    except Exception:  # nested too deep, or an object that cannot be copied: then it is handed over as it is
         return value
 
 
