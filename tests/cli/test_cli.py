@@ -201,7 +201,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, argume
         ["compare", "--frob"],
         ["compare", "--tasks", "x"],
         ["list", "nope"],
-        ["show", "x"],
+        ["show"],
         ["report"],
         ["compare", "extra"],
     ],
