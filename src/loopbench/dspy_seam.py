@@ -11,7 +11,7 @@ import logging
 import os
 import re
 
-# Read by LiteLLM and DSPy when they are first imported: no price table fetched from the network, no cache on disk.
+# Read by LiteLLM when it is first imported: no price table is fetched from the network.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 import copy

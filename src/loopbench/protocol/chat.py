@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -114,6 +113,3 @@ class Capabilities:
     parallel_calls: bool = True
     context_tokens: int | None = None
     """Longest request in tokens; None where unknown or unbounded."""
-
-
-JSONObject = Mapping[str, Any]
