@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import subprocess
 import sys
@@ -60,7 +61,12 @@ def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+    # A collection in the middle may log a lost task's traceback, which parses too: CPython 3.11 then gives SystemError.
+    gc.disable()
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"), str(path))
+    finally:
+        gc.enable()
 
 
 def imports(path: Path) -> list[str]:

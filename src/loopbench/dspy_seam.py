@@ -75,6 +75,8 @@ logger = logging.getLogger("loopbench.dspy")
 
 Fields = dict[str, Any]
 
+MOST_NESTED = 60
+"""Brackets within brackets that DSPy's lenient reading is tried on: Python's own parser, its last resort, fails beyond 200."""
 MOST_REPAIRED = 10_000
 """Characters of a reply that DSPy's lenient reading is tried on: its time grows with the square of the length."""
 _LINE_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
@@ -133,9 +135,23 @@ class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
                 return fields
             if len(completion) > MOST_REPAIRED:
                 raise AdapterParseError("ChatAdapter", signature, completion, "The reply is too long to be repaired.")
+            if _nesting(completion) > MOST_NESTED:
+                raise AdapterParseError("ChatAdapter", signature, completion, "A value is nested too deep to be read.")
             return cast(Fields, super().parse(signature, completion))
         except (RecursionError, MemoryError) as error:  # json's limit, and that of Python's own parser
             raise AdapterParseError("ChatAdapter", signature, completion, "A value is nested too deep to be read.") from error
+
+
+def _nesting(text: str) -> int:
+    """The deepest place in a text, in open brackets."""
+    depth = deepest = 0
+    for char in text:
+        if char in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif char in ")]}" and depth:
+            depth -= 1
+    return deepest
 
 
 def _read_sections(signature: Any, completion: str) -> Fields | None:
