@@ -109,10 +109,10 @@ def reopen(folder: Path, *, allowed: Collection[str] = (), base_url: str | None 
 
 def own_code(config: CompareConfig) -> list[str]:
     """The names in a configuration that lead to code outside of loopbench, each once."""
-    loops = [parse_spec(text).name for text in config.loops]
-    foreign = [name for name in loops if name not in builtin_names("loop")]
-    suite = parse_spec(config.suite).name
-    return list(dict.fromkeys(foreign if suite in builtin_names("suite") else [*foreign, suite]))
+    ours = {"loop": builtin_names("loop"), "suite": builtin_names("suite")}
+    named = [*(("loop", text) for text in config.loops), ("suite", config.suite)]
+    names = [(kind, parse_spec(text).name) for kind, text in named]
+    return list(dict.fromkeys(name for kind, name in names if name not in ours[kind]))
 
 
 def _look_up(config: CompareConfig) -> tuple[Suite, tuple[Task, ...], tuple[Arm, ...]]:
