@@ -31,8 +31,8 @@ FLOORS: dict[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
 }
 CONFINED: dict[str, tuple[str, frozenset[str]]] = {
-    # library: the part of the tree, and the only files there that may import it
-    "dspy": ("", frozenset({"dspy_seam.py", "loops/react_extract.py", "models/real.py"})),
+    # library: the part of the tree, and the only files and folders there that may import it
+    "dspy": ("", frozenset({"dspy_seam.py", "loops/react_extract.py", "loops/stateless/", "loops/finish/", "models/real.py"})),
     "mlflow": ("", frozenset({"experiments/tracking.py"})),
     "pydantic": ("protocol", frozenset({"protocol/schema.py"})),
     "pydantic_core": ("protocol", frozenset({"protocol/schema.py"})),
@@ -127,7 +127,7 @@ def test_imports_point_down_only() -> None:
 def test_libraries_stay_where_they_are_confined(library: str) -> None:
     part, allowed = CONFINED[library]
     users = {below(path) for path in MODULES if library in {name.partition(".")[0] for name in imports(path)}}
-    assert not {user for user in users if user.startswith(part)} - allowed
+    assert not {user for user in users if user.startswith(part) and not user.startswith(tuple(allowed))}
 
 
 def test_every_module_says_what_it_is() -> None:

@@ -45,6 +45,7 @@ from dspy.utils.exceptions import (
     LMTransportError,
     LMUnsupportedFeatureError,
 )
+from pydantic import BaseModel
 
 from loopbench.protocol import (
     BudgetExceeded,
@@ -249,8 +250,12 @@ class SignatureCodec(ABC):
         return Reply("\n\n".join([*parts, "[[ ## completed ## ]]\n"]))
 
     def parse(self, reply: Reply) -> Move:
+        return self.move(self.read(reply))
+
+    def read(self, reply: Reply) -> Fields:
+        """The output fields of a reply. Raises WireError."""
         try:
-            return self.move(FORMAT.read(self.signature, reply.text))
+            return FORMAT.read(self.signature, reply.text)
         except AdapterParseError as error:
             raise WireError(_complaint(error, self.signature)) from None
 
@@ -267,7 +272,8 @@ def _field_text(name: str, value: Any, annotation: Any) -> str:
             raise Inexpressible(f"{name}: white space at an end, an unusual line break or a field marker")
         return value
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False).translate(_LINE_BREAKS)
+        plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+        text = json.dumps(plain, ensure_ascii=False, allow_nan=False).translate(_LINE_BREAKS)
         same = _read_value(text, annotation) == value
     except (TypeError, ValueError, RecursionError) as error:
         raise Inexpressible(f"{name}: {error}") from None
@@ -291,7 +297,7 @@ def _complaint(error: AdapterParseError, signature: Any) -> str:
     bad = _BAD_FIELD.match(error.message)
     if bad is not None:
         name, value = bad.groups()
-        kind = _KINDS.get(_outputs(signature)[name], "a JSON value")
+        kind = _kind(_outputs(signature)[name])
         return f"Failed to parse field {name}: it must be {kind}, not: {value[:_SHOWN_CHARS]}"
     if error.parsed_result is None and not error.message.startswith(_EMPTY_REPLY):
         return str(error.message).splitlines()[0]
@@ -300,18 +306,25 @@ def _complaint(error: AdapterParseError, signature: Any) -> str:
     return f"The reply lacks {', '.join(missing)}. It must have the sections {headers}"
 
 
+def _kind(annotation: Any) -> str:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        needed = ", ".join(name for name, info in annotation.model_fields.items() if info.is_required())
+        return f"a JSON object with at least {needed}, each of its own type"
+    return _KINDS.get(annotation, "a JSON value")
+
+
 # --- asking ---
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asking:
     """What a predictor's request carries beside its messages."""
 
     codec: SignatureCodec
     scope: str
 
 
-_ASKED: ContextVar[_Asked | None] = ContextVar("loopbench_asked", default=None)
+_ASKED: ContextVar[_Asking | None] = ContextVar("loopbench_asked", default=None)
 
 
 class ThroughPredictor:
@@ -327,11 +340,26 @@ class ThroughPredictor:
         raise ModelError("ThroughPredictor answers through `ask` only")
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What came of one call of a predictor."""
+
+    fields: Fields
+    """The output fields, by name and as typed by the signature."""
+    usage: Usage | None
+    """None where nobody counted."""
+
+
 async def ask(predictor: Any, fields: Mapping[str, str], *, codec: SignatureCodec, model: Model, scope: str = "") -> Move:
     """One call of a predictor: its demonstrations, the codec's signature, these input fields.
 
     Raises WireError for an unreadable reply, ModelError where there is none, BudgetExceeded.
     """
+    return codec.move((await ask_fields(predictor, fields, codec=codec, model=model, scope=scope)).fields)
+
+
+async def ask_fields(predictor: Any, fields: Mapping[str, str], *, codec: SignatureCodec, model: Model, scope: str = "") -> Asked:
+    """`ask`, for a loop that needs more of the reply than the move: its output fields as they are. Raises what `ask` raises."""
     if isinstance(model, ThroughPredictor):
         return await _ask_predictor(predictor, dict(fields), codec, scope)
     user = FORMAT.format_user_message_content(codec.signature, dict(fields), main_request=True)
@@ -339,11 +367,11 @@ async def ask(predictor: Any, fields: Mapping[str, str], *, codec: SignatureCode
     _debug("prompt", "\n\n".join(message.content for message in messages))
     reply = await model.complete(Request(messages, role=codec.role, scope=scope, codec=codec))
     _debug("reply", reply.text)
-    return codec.parse(reply)
+    return Asked(codec.read(reply), reply.usage)
 
 
-async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, scope: str) -> Move:
-    token = _ASKED.set(_Asked(codec, scope))
+async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, scope: str) -> Asked:
+    token = _ASKED.set(_Asking(codec, scope))
     try:
         with dspy.context(adapter=FORMAT):
             prediction = await predictor.acall(signature=codec.signature, **fields)
@@ -353,7 +381,7 @@ async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, 
         raise model_error(error) from error
     finally:
         _ASKED.reset(token)
-    return codec.move({name: prediction[name] for name in _outputs(codec.signature)})
+    return Asked({name: prediction[name] for name in _outputs(codec.signature)}, None)
 
 
 @dataclass(frozen=True, slots=True)
