@@ -135,11 +135,12 @@ def test_a_bad_wire_changes_any_text(kind: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", WIRE)
-def test_without_text_the_raw_arguments_are_spoiled(kind: str) -> None:
-    reply = Reply("", (NativeCall("1", "add", '{"a": 1, "b": 2}'),), finish_reason="tool_calls")
+@pytest.mark.parametrize("text", ["", "Next: find c1."])
+def test_native_calls_have_their_raw_arguments_spoiled_whatever_is_said_beside_them(kind: str, text: str) -> None:
+    reply = Reply(text, (NativeCall("1", "add", '{"a": 1, "b": 2}'),), finish_reason="tool_calls")
     spoiled = spoil(kind, reply)
     assert spoiled != reply
-    assert spoiled.text == ""
+    assert spoiled.text == ("" if kind == "wire.empty" else text)
     assert [call.name for call in spoiled.calls] == ([] if kind == "wire.empty" else ["add"])
     if kind != "wire.empty":
         with pytest.raises(WireError):

@@ -392,10 +392,18 @@ def test_a_fault_that_is_armed_twice_strikes_once_and_two_faults_strike_twice(be
     digest = call_digest("lookup", {"key": "x"})
     tunnel.arm(digest, fault)
     assert [call(tools, key="x").ok for _ in range(2)] == [False, True]
-    tunnel.arm(digest, fault)
-    tunnel.arm(digest, replace(fault))
+    tunnel.arm(digest, replace(fault, strikes=0))
+    tunnel.arm(digest, replace(fault, strikes=0))
     assert [call(tools, key="x").ok for _ in range(3)] == [False, False, True]
-    assert not tunnel.has_armed
+
+
+@pytest.mark.parametrize(("clearing", "attempts", "worked"), [("never", 0, []), ("after", 2, [2, 3]), ("feedback", 0, [])])
+def test_trying_again_without_asking_the_model_clears_nothing_but_what_time_clears(bench, clearing, attempts, worked) -> None:
+    tools, _, fault = armed(bench, "tool.raises")
+    fault.clearing, fault.attempts = clearing, attempts
+    assert [n for n in range(4) if call(tools, key="x").ok] == worked
+    fault.seen = True
+    assert call(tools, key="x").ok is (clearing != "never")
 
 
 def test_garbage_is_the_same_in_every_run(bench) -> None:

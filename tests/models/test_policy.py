@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.metrics.scorers import Judgement, exact, is_abstention, numeric
-from loopbench.models.faults import ANSWER, NOT_DETERMINED
+from loopbench.models.faults import ANSWER, NOT_DETERMINED, SURE
 from loopbench.models.policy import POLICY, Ask, Decision, View
 from loopbench.models.receipts import strip_receipts
 from loopbench.protocol import (
@@ -176,7 +177,16 @@ def test_a_task_without_answer_is_answered_so(bench) -> None:
 def test_an_answer_is_offered_in_the_ways_that_formats_differ_in(joined) -> None:
     options = ask(Role.ANSWER, joined.view(*joined.results().values())).options
     thought = "All results are in."
-    assert options == (Answer(thought, 10), Answer(thought, "10"), Answer(thought), Answer("", "10"), Text("10"))
+    assert options == (
+        Answer(thought, 10),
+        Answer(thought, "10"),
+        Answer(thought, 10, SURE),
+        Answer(thought, "10", SURE),
+        Answer(thought),
+        Answer("", 10),
+        Answer("", "10"),
+        Text("10"),
+    )
 
 
 # --- calls that fail ---
@@ -241,7 +251,22 @@ def test_recover_retries_then_goes_another_way_then_skips(bench, failures: int, 
 def test_recover_looks_at_the_call_that_failed(joined) -> None:
     assert ask(Role.RECOVER, joined.view(), failures={"c2": 1}).point == "c2"
     assert move(Role.RECOVER, joined.view(), failures={"c2": 1}).call == joined.calls["c2"]
-    assert ask(Role.RECOVER, joined.view(*joined.results().values())).options == (Recovery("skip"),)
+    assert move(Role.RECOVER, joined.view(*joined.results().values())).strategy == "skip"
+
+
+def test_recover_is_about_the_call_whose_arguments_the_request_shows(joined) -> None:
+    wind = joined
+    told = json.dumps(wind.calls["c2"].arguments, indent=2)
+    assert ask(Role.RECOVER, wind.view(f"failed_tool: add\n{told}"), failures={"c1": 1}).point == "c2"
+    assert ask(Role.RECOVER, wind.view(f"failed_tool: add\n{json.dumps(told)}")).point == "c2"  # JSON within JSON
+
+
+def test_recover_skips_an_error_that_was_expected(bench) -> None:
+    plan = Plan((bench.planned("c1", "reject", text="x", fails=True), bench.planned("c2", "add", a=1, b=2)), Ref("c2"))
+    wind = bench.Bench(plan)
+    shown = wind.results("c1")["c1"]
+    told = wind.view(f"failed_tool: reject, parameters: {json.dumps(wind.calls['c1'].arguments)}", shown)
+    assert move(Role.RECOVER, told).strategy == "skip"
 
 
 # --- the other roles ---
@@ -262,7 +287,7 @@ def test_plan_states_a_task_for_each_unknown_call(joined) -> None:
 
 
 def test_select_makes_the_calls_whose_goal_stands_in_the_request(joined) -> None:
-    assert ask(Role.SELECT, joined.view("Your task: Find c2.")) == Decision("c2", (Act("", (joined.calls["c2"],)),))
+    assert ask(Role.SELECT, joined.view("Your task: Find c2.")) == Decision("c2", (Act("", (joined.calls["c2"],)),), ("c2",))
     assert move(Role.SELECT, joined.view("Find c1. Find c2. Find c3.")).calls == (joined.calls["c1"], joined.calls["c2"])
     assert move(Role.SELECT, joined.view("Find c1. Find c2."), max_calls=1).calls == (joined.calls["c1"],)
     assert ask(Role.SELECT, joined.view("Find c3.")) == Decision(ANSWER, (Act("", ()),))
@@ -295,6 +320,21 @@ def test_format_makes_up_no_draft(bench) -> None:
     results = wind.results().values()
     assert move(Role.FORMAT, wind.view(*results, 'Draft: {"sum": 3}')) == Text('{"sum": 3}')
     assert move(Role.FORMAT, wind.view(*results)) == Text(NOT_DETERMINED)
+
+
+def test_format_gives_what_the_model_said_last_as_long_as_the_request_shows_it(joined) -> None:
+    view = joined.view(*joined.results().values(), "Draft: about 9, or 10")
+    drafts = [POLICY[Role.FORMAT](view, Ask(1, {}, 3, False, said)).options for said in ("about 9", "about 8", "")]
+    assert drafts == [(Text("about 9"),), (Text("10"),), (Text("10"),)]
+
+
+def test_a_result_is_known_by_its_receipt_where_those_that_it_came_from_are_no_longer_shown(joined) -> None:
+    results = joined.results()
+    assert joined.view(results["c3"]).known == {}  # as yet nobody has seen what c3 comes from
+    joined.view(*results.values())
+    assert joined.view(results["c3"]).known.keys() == {"c3"}
+    assert move(Role.SUMMARIZE, joined.view(results["c3"])) == Text(f"Find c3.: {results['c3']}")
+    assert [call.id for call in joined.view(results["c3"]).ready()] == ["c1", "c2"]
 
 
 def test_understand_names_the_tools(bench) -> None:

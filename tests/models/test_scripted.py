@@ -30,6 +30,7 @@ from loopbench.protocol import (
     ContextOverflow,
     Inexpressible,
     Message,
+    NativeCall,
     Plan,
     ProviderError,
     Ref,
@@ -531,17 +532,129 @@ def test_a_model_bluffs_as_often_as_its_profile_says(bench) -> None:
 
 
 def test_a_stream_gives_the_same_reply(bench) -> None:
-    async def streamed(wind: Any, request: Any) -> tuple[str, Reply | None]:
-        text, reply = "", None
+    async def streamed(wind: Any, request: Any) -> tuple[str, list[NativeCall], Reply | None]:
+        text, calls, reply = "", list[NativeCall](), None
         async for chunk in wind.scripted.stream(request):
             assert reply is None
             text, reply = text + chunk.text, chunk.reply
-        return text, reply
+            if chunk.call is not None:
+                if chunk.call.index == len(calls):
+                    calls.append(NativeCall("", "", ""))
+                last = calls[chunk.call.index]
+                piece = chunk.call
+                calls[piece.index] = NativeCall(last.id + piece.id, last.name + piece.name, last.arguments + piece.arguments)
+        return text, calls, reply
 
+    plan = Plan((bench.planned("c1", "add", a=10**30, b=1), bench.planned("c2", "concat", a="x" * 40, b="")), Ref("c1"))
     for codec in CODECS.values():
-        one, other = bench.Bench(bench.chain(2)), bench.Bench(bench.chain(2))
+        one, other = bench.Bench(plan), bench.Bench(plan)
         whole = run_sync(one.scripted.complete(one.request(codec=codec)))
-        assert run_sync(streamed(other, other.request(codec=codec))) == (whole.text, whole)
+        assert run_sync(streamed(other, other.request(codec=codec))) == (whole.text, list(whole.calls), whole)
+
+
+# --- what other designs ask ---
+
+
+def wide(bench: Any, count: int = 3) -> Plan:
+    """Calls that can all be made at once."""
+    calls = tuple(bench.planned(f"c{index}", "add", a=index, b=0) for index in range(1, count + 1))
+    return Plan(calls, Ref(f"c{count}"))
+
+
+@pytest.mark.parametrize("codec", [None, OneCall()], ids=["all at once", "one by one"])
+def test_the_tools_faults_strike_all_calls_of_a_move_as_they_strike_them_one_by_one(bench, codec: Codec | None) -> None:
+    wind = bench.Bench(wide(bench), profile("tool.raises"))
+    assert run_sync(wind.run(codec=codec)) == "3"
+    assert settled(wind) == [(f"decide:c{index}", "tool.raises", True, False, True) for index in (1, 2, 3)]
+    failed = [call.arguments["a"] for call, seen, _ in wind.ear.tool_calls if not seen.ok]
+    assert failed == [1, 2, 3]
+
+
+def test_what_spoils_a_reply_is_drawn_for_its_first_call_only(bench) -> None:
+    wind = bench.Bench(wide(bench), profile("wire.malformed"))
+    run_sync(wind.run())
+    assert points(wind) == ["decide:c1", "decide:answer"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), rate=st.floats(0.1, 1))
+def test_a_fault_at_a_later_call_of_a_move_is_the_one_that_would_meet_it_alone(bench, seed: int, rate: float) -> None:
+    clears = Clears(feedback=1, after=0, never=0)
+    blowing = Profile(name="one", rates={"tool.raises": rate / 2, "tool.huge": rate / 2}, clears=clears)
+    at_once, one_by_one = (bench.Bench(wide(bench, 5), blowing, seed=seed) for _ in range(2))
+    assert run_sync(at_once.run()) == run_sync(one_by_one.run(codec=OneCall())) == "5"
+    assert settled(at_once) == settled(one_by_one)
+
+
+def recovering(wind: Any, *, asks: bool) -> list[bool]:
+    """A loop that asks how to recover, or makes the call again by itself; whether each run of the call went well."""
+    move: Any = NATIVE.parse(run_sync(wind.model.complete(wind.request())))
+    call = move.calls[0]
+    seen = [run_sync(wind.toolbox.call(call)).ok]
+    for attempt in range(3):
+        if asks:
+            text = f"add failed, attempt {attempt}, with {json.dumps(call.arguments)}"
+            run_sync(wind.model.complete(wind.request(text, role=Role.RECOVER)))
+        seen.append(run_sync(wind.toolbox.call(call)).ok)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("clears", "asked", "by_itself"),
+    [
+        ({"feedback": 1}, [False, True, True, True], [False] * 4),
+        ({"after": 1}, [False, False, True, True], [False, False, True, True]),
+        ({"never": 1}, [False] * 4, [False] * 4),
+    ],
+)
+def test_being_asked_to_recover_shows_the_model_that_the_call_failed(bench, clears, asked, by_itself) -> None:
+    for asks, expected in ((True, asked), (False, by_itself)):
+        assert recovering(bench.Bench(bench.chain(1), profile("tool.raises", **clears)), asks=asks) == expected
+
+
+def test_whoever_asks_to_recover_uses_up_the_model_s_patience(bench) -> None:
+    other = bench.planned("c1", "add", a=2, b=1)
+    plan = Plan((bench.planned("c1", "add", a=1, b=2, alternatives=(other,)),), Ref("c1"))
+    wind = bench.Bench(plan, profile("tool.raises", never=1, patience=2))
+    run_sync(wind.model.complete(wind.request()))
+    said = []
+    for attempt in range(4):
+        request = wind.request(f"add failed {'again ' * attempt}with {{'a': 1, 'b': 2}}", role=Role.RECOVER, codec=Recoveries())
+        said.append(run_sync(wind.model.complete(request)).text)
+    assert said == ["retry 1", "alternative_tool 2", "skip", "skip"]
+
+
+class Recoveries:
+    """Strategy and first argument."""
+
+    name, role, max_calls = "recoveries", Role.RECOVER, 1
+
+    def render(self, move: Any) -> Reply:
+        return Reply(move.strategy if move.call is None else f"{move.strategy} {move.call.arguments['a']}")
+
+    def parse(self, reply: Reply) -> Any:
+        raise WireError("not read here")
+
+
+def test_what_is_unknown_is_told_by_the_last_request_for_a_decision_or_the_answer(bench) -> None:
+    wind = bench.Bench(bench.chain(2))
+    results = wind.results()
+    run_sync(wind.model.complete(wind.request(*results.values())))
+    assert wind.scripted.unknown == ()
+    run_sync(wind.model.complete(Request((Message("user", "Draft: 12"),), role=Role.FORMAT)))
+    assert wind.scripted.unknown == ()
+    run_sync(wind.model.complete(wind.request(results["c1"], role=Role.ANSWER)))
+    assert wind.scripted.unknown == ("c2",)
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_results_are_overlooked_where_they_can_still_be_asked_for(bench, role: Role) -> None:
+    wind = bench.Bench(bench.chain(3), profile(forget=1))
+    shown = wind.results().values()
+    for attempt in range(6):
+        run_sync(wind.model.complete(wind.request(*shown, "x" * 9 * HALFWAY, "again " * attempt, role=role)))
+    overlooked = any(fault.kind == "decision.forget" for fault in wind.tunnel.disturbances)
+    assert overlooked is (role in (Role.DECIDE, Role.PLAN, Role.SELECT, Role.REFLECT))
 
 
 def test_usage_is_an_estimate_and_says_so(bench) -> None:

@@ -80,7 +80,7 @@ class Recorder(Observer):
         if fault is not None:
             event["fault"] = fault
         self.events.append(event)
-        self._digested.append((_TOOL, call.name, call.arguments, seen.status, seen.error_type, seen.data))
+        self._digested.append((_AT_ONCE, call.name, call.arguments, seen.status, seen.error_type, seen.data))
 
     # --- what the loop tells ---
 
@@ -131,17 +131,17 @@ class Recorder(Observer):
             event["calls"] = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in reply.calls]
         event["tokens"] = [usage.input_tokens, usage.output_tokens]
         if request.codec is None:
-            self._digested.append((event["role"], reply.text))
+            self._note_move(request, reply.text)
             return
         try:
             move = request.codec.parse(reply)
         except WireError as error:
             self.errors["wire"] += 1
             event["wire_error"] = str(error)
-            self._digested.append((event["role"], "wire"))
+            self._note_move(request, "wire")
             return
         event["move"] = move_to_json(move)
-        self._digested.append((event["role"], event["move"]))
+        self._note_move(request, event["move"])
         if isinstance(move, Act) and self.tools is not None:
             self._check_calls(move)
 
@@ -167,18 +167,21 @@ class Recorder(Observer):
                 self.provider_failure = error
         self.errors[kind] += 1
         event["error"] = {"kind": kind, "message": str(error)}
-        self._digested.append((event["role"], kind))
+        self._note_move(request, kind)
+
+    def _note_move(self, request: Request, what: Any) -> None:
+        self._digested.append((_AT_ONCE if request.scope else _IN_TURN, request.role.value, request.scope, what))
 
 
-_TOOL = "tool"
+_AT_ONCE, _IN_TURN = "at once", "in turn"
 
 
 def _in_order(digested: list[Any]) -> list[Any]:
-    """Calls between two replies sorted: those that run in parallel end in any order."""
+    """What may happen at once, tools' runs and replies of a scope, sorted between two replies without one: it ends in any order."""
     ordered: list[Any] = []
-    for is_tool, items in itertools.groupby(digested, key=lambda item: item[0] == _TOOL):
+    for at_once, items in itertools.groupby(digested, key=lambda item: item[0] == _AT_ONCE):
         group = list(items)
-        ordered.extend(sorted(group, key=_encoded) if is_tool else group)
+        ordered.extend(sorted(group, key=_encoded) if at_once else group)
     return ordered
 
 

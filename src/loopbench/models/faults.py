@@ -27,7 +27,12 @@ from .profiles import Profile
 
 NOT_DETERMINED = "not determined"
 ANSWER = "answer"
+SURE, UNSURE = 0.9, 0.3
+"""How confident a model says it is, where a format asks."""
 FLAKY_ATTEMPTS = 2
+
+CALLING = ("decide", "select")
+"""Roles whose requests are answered by calls."""
 
 Clearing = Literal["feedback", "after", "never"]
 
@@ -57,6 +62,10 @@ class Disturbance:
     recovered: bool = False
     landed_at: int = field(default=0)
     """Number of receipts issued when it landed: what is issued later may be its recovery."""
+    strikes: int = 0
+    """Of a tool's fault: how many runs of the call it has disturbed."""
+    seen: bool = False
+    """The model has been shown that something came of it."""
 
     @property
     def family(self) -> str:
@@ -85,7 +94,7 @@ def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> boo
     """Whether a kind can strike at a point. Depends on the plan only, so that every loop draws alike."""
     if kind.startswith("provider.") or kind.startswith("wire."):
         return True
-    if role not in ("decide", "select"):
+    if role not in CALLING:
         return False
     if kind in ("decision.missing_argument", "decision.wrong_type", "decision.wrong_value"):
         return call is not None and bool(call.arguments)
@@ -131,13 +140,15 @@ def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: Point
 
 
 def spoil(kind: str, reply: Reply) -> Reply:
-    """A reply as a bad wire leaves it: its text, or the raw arguments of its calls where it has no text."""
-    if reply.text or not reply.calls:
-        return replace(reply, text=_spoil_text(kind, reply.text))
-    calls = tuple(NativeCall(call.id, call.name, _spoil_text(kind, call.arguments)) for call in reply.calls)
+    """A reply as a bad wire leaves it: the raw arguments of its calls where there are any, else its text.
+
+    Text beside calls is an aside: a design must not escape by having the model talk.
+    """
     if kind == "wire.empty":
-        calls = ()
-    return replace(reply, calls=calls)
+        return replace(reply, text="", calls=())
+    if not reply.calls:
+        return replace(reply, text=_spoil_text(kind, reply.text))
+    return replace(reply, calls=tuple(NativeCall(call.id, call.name, _spoil_text(kind, call.arguments)) for call in reply.calls))
 
 
 def _spoil_text(kind: str, text: str) -> str:
@@ -148,9 +159,7 @@ def _spoil_text(kind: str, text: str) -> str:
         return text[: max(len(text) // 2, 1)]
     if kind == "wire.fenced":
         return f"Sure, here is my reply:\n```\n{text}\n```\nLet me know how it goes."
-    if kind == "wire.duplicated":
-        return f"{text}\n{text}"
-    return ""  # wire.empty
+    return f"{text}\n{text}"  # wire.duplicated
 
 
 _NO_OPENING = {ord(char): None for char in "{[<"}
@@ -167,7 +176,7 @@ def disturb(
     `known`: calls made before, by planned id, in order. `specs`: tools by name. `guess`: what the model would answer now.
     """
     if kind in ("decision.early_finish", "decision.no_tool"):
-        return stated("I can answer this already.", guess)
+        return stated("I can answer this already.", guess, SURE)
     if kind in ("decision.repeated_call", "decision.never_finish"):
         return (Act("I should make sure of this.", (list(known.values())[-1],)),) if known else (move,)
     if not isinstance(move, Act) or not move.calls:
@@ -176,10 +185,11 @@ def disturb(
     return (replace(move, calls=(first, *move.calls[1:])),)
 
 
-def stated(thought: str, value: Any) -> tuple[Move, ...]:
-    """An answer in the ways that formats differ in: as a value, as text, without a value, as prose."""
+def stated(thought: str, value: Any, confidence: float) -> tuple[Move, ...]:
+    """An answer in the ways that formats differ in: as a value, as text, with a confidence, without a value, as prose."""
     text = render_value(value)
-    return (Answer(thought, value), Answer(thought, text), Answer(thought), Answer("", text), Text(text))
+    rated = (Answer(thought, value, confidence), Answer(thought, text, confidence))
+    return (Answer(thought, value), Answer(thought, text), *rated, Answer(thought), Answer("", value), Answer("", text), Text(text))
 
 
 def _confuse(kind: str, call: ToolCall, spec: ToolSpec | None) -> ToolCall:

@@ -25,9 +25,10 @@ from loopbench.protocol import (
     render_value,
     resolve,
 )
+from loopbench.protocol.digest import canonical_json
 
-from .faults import ANSWER, NOT_DETERMINED, mislead, stated
-from .receipts import Ledger, Truth, call_digest, sightings
+from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, mislead, stated
+from .receipts import Form, Ledger, Truth, call_digest, sightings
 
 MADE_UP = 4711
 """What a model that bluffs says in the place of a result; no small number, which might be right by chance."""
@@ -90,30 +91,43 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
     misled = stuck = False
     values: dict[str, Any] = {}
     for planned in plan.calls if seen else ():
-        if not plan.dependencies[planned.id] <= known.keys():
-            continue
+        shown = plan.dependencies[planned.id] <= known.keys()
         failed = 0
-        for option in (planned, *planned.alternatives):
-            key = (id(option), *values, *map(id, values.values()))
-            if key not in ledger.signed:
-                call = concrete(option, values)
-                ledger.signed[key] = (call, "" if call is None else call_digest(call.name, call.arguments))
-            call, digest = ledger.signed[key]
-            sighting = seen.get(digest)
-            entry = ledger.find(digest, sighting.content) if sighting is not None else None
-            if call is None or sighting is None or entry is None:
+        for form in _forms(planned, values, ledger) if shown else ledger.forms.get(planned.id, ()):
+            sighting = seen.get(form.digest)
+            entry = ledger.find(form.digest, sighting.content) if sighting is not None else None
+            if sighting is None or entry is None:
                 continue
             if entry.ok is planned.fails:
                 failed += not planned.fails
                 continue
-            known[planned.id] = Known(call, entry.value, entry.receipt, sighting.distance)
+            known[planned.id] = Known(form.call, entry.value, entry.receipt, sighting.distance)
             values[planned.id] = entry.value
             truth = oracle.get(planned.id)
-            misled = misled or (option is planned and truth is not None and truth.content != entry.content)
+            misled = misled or (form.intended and truth is not None and truth.content != entry.content)
             break
         else:
             stuck = stuck or failed > len(planned.alternatives)
     return View(plan, text, tools, known, misled, stuck)
+
+
+def _forms(planned: PlannedCall, values: Mapping[str, Any], ledger: Ledger) -> list[Form]:
+    """The call that a planned one stands for, given the results so far, then its alternatives.
+
+    Each is noted down: where a prompt shows a result but no longer those that it came from, it is known by its receipt.
+    """
+    forms = []
+    for option in (planned, *planned.alternatives):
+        key = (id(option), *values, *map(id, values.values()))
+        if key not in ledger.filled:
+            call = concrete(option, values)
+            form = None if call is None else Form(call, call_digest(call.name, call.arguments), option is planned)
+            ledger.filled[key] = form
+            if form is not None:
+                ledger.forms.setdefault(planned.id, []).insert(0, form)
+        if (known := ledger.filled[key]) is not None:
+            forms.append(known)
+    return forms
 
 
 def shows_text(prompt: str, text: str) -> bool:
@@ -161,6 +175,8 @@ class Ask:
     patience: int
     bluffs: bool
     """The honest answer would be "not determined", and this trial's model bluffs instead."""
+    said: str = ""
+    """The answer that the model stated last, as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,22 +187,25 @@ class Decision:
     """Id of the move's first planned call, or `answer`."""
     options: tuple[Move, ...]
     """In order of preference."""
+    calls: tuple[str, ...] = ()
+    """Ids of the planned calls that the move makes."""
 
 
 def decide(view: View, ask: Ask) -> Decision:
     """The calls that can be made now, at most `max_calls`; the answer once all results are known."""
-    ready = view.ready()
-    if not ready or view.stuck or ask.max_calls == 0:
+    ready = view.ready()[: ask.max_calls]
+    if not ready or view.stuck:
         return answer(view, ask)
     calls: list[ToolCall] = []
-    for planned in ready[: ask.max_calls]:
+    for planned in ready:
         call = _chosen(planned, view, ask)
         if call is None:
             return answer(view, ask)
         if not view.shows_tool(call.name):
             return Decision(planned.id, (_lacks_tool(planned), *answer(view, ask).options))
         calls.append(call)
-    return Decision(ready[0].id, (Act(f"Next: {ready[0].goal.rstrip('.')}.", tuple(calls)), Act("", tuple(calls))))
+    moves = (Act(f"Next: {ready[0].goal.rstrip('.')}.", tuple(calls)), Act("", tuple(calls)))
+    return Decision(ready[0].id, moves, tuple(planned.id for planned in ready))
 
 
 def _lacks_tool(planned: PlannedCall) -> Text:
@@ -203,8 +222,9 @@ def _chosen(planned: PlannedCall, view: View, ask: Ask) -> ToolCall | None:
 def answer(view: View, ask: Ask) -> Decision:
     """The answer iff all results are legible; else "not determined", or a bluff."""
     if view.unknown or view.stuck:
-        return Decision(ANSWER, stated("Some results are missing.", guess(view, ask.bluffs)))
-    return Decision(ANSWER, stated("All results are in.", _derived(view)))
+        confidence = SURE if ask.bluffs else UNSURE
+        return Decision(ANSWER, stated("Some results are missing.", guess(view, ask.bluffs), confidence))
+    return Decision(ANSWER, stated("All results are in.", _derived(view), SURE))
 
 
 def guess(view: View, bluffs: bool) -> Any:
@@ -251,11 +271,11 @@ def plan(view: View, ask: Ask) -> Decision:
 def select(view: View, ask: Ask) -> Decision:
     """The calls whose goal stands in the request and that can be made."""
     wanted = [call for call in view.ready() if call.goal in view.text][: ask.max_calls]
-    calls = tuple(call for planned in wanted if (call := _chosen(planned, view, ask)) is not None)
+    chosen = [(planned.id, call) for planned in wanted if (call := _chosen(planned, view, ask)) is not None]
     point = wanted[0].id if wanted else ANSWER
-    if not all(view.shows_tool(call.name) for call in calls):
+    if not all(view.shows_tool(call.name) for _, call in chosen):
         return Decision(point, (_lacks_tool(wanted[0]), Act("", ())))
-    return Decision(point, (Act("", calls),))
+    return Decision(point, (Act("", tuple(call for _, call in chosen)),), tuple(name for name, _ in chosen))
 
 
 def recount(view: View, ask: Ask) -> Decision:
@@ -273,24 +293,43 @@ def judge(view: View, ask: Ask) -> Decision:
 
 
 def recover(view: View, ask: Ask) -> Decision:
-    """Retry, then the plan's alternative, then skip, after `patience` failures that the model saw."""
-    ready = view.ready()
-    if not ready:
-        return Decision(ANSWER, (Recovery("skip"),))
-    failed = next((call for call in ready if ask.failures.get(call.id)), ready[0])
+    """Retry, then the plan's alternative, after `patience` failures that the model saw; then skip, as with an expected error."""
+    failed = _asked_about(view, ask)
+    if failed is None or failed.id in view.known or view.stuck:
+        return Decision(ANSWER, (Recovery("skip", None, "Nothing is to be done about it."), Recovery("skip")))
     beyond = ask.failures.get(failed.id, 0) - ask.patience
     if beyond < 0:
-        return Decision(failed.id, (Recovery("retry", concrete(failed, view.values), "It may work now."), Recovery("retry")))
+        call = concrete(failed, view.values)
+        return Decision(failed.id, (Recovery("retry", call, "It may work now."), Recovery("retry")), (failed.id,))
     if beyond < len(failed.alternatives):
         other = concrete(failed.alternatives[beyond], view.values)
-        return Decision(failed.id, (Recovery("alternative_tool", other, "Another way."), Recovery("skip")))
+        return Decision(failed.id, (Recovery("alternative_tool", other, "Another way."), Recovery("skip")), (failed.id,))
     return Decision(failed.id, (Recovery("skip", None, "It keeps failing."), Recovery("skip")))
 
 
+def _asked_about(view: View, ask: Ask) -> PlannedCall | None:
+    """The planned call whose failure a request tells of: whose arguments it shows, else what failed or is named most often."""
+    text = view.text.replace("\\", "")
+    compact = "".join(text.split())
+
+    def shown(planned: PlannedCall) -> bool:
+        call = concrete(planned, view.values)
+        return call is not None and all(f'"{key}":{canonical_json(value)}' in compact for key, value in call.arguments.items())
+
+    ready = view.ready()
+    expected = [call for call in view.plan.calls if call.id in view.known and call.fails]
+    named = [call for call in (*ready, *expected) if call.arguments and _has_word(text, call.tool) and shown(call)]
+    if named:
+        return named[0]
+    mentions = {call.id: len(re.findall(rf"\b{re.escape(call.tool)}\b", text)) for call in ready}
+    return max(ready, key=lambda call: (ask.failures.get(call.id, 0), mentions[call.id]), default=None)
+
+
 def format_draft(view: View, ask: Ask) -> Decision:
-    """The answer, where the request shows it as a draft."""
-    draft = render_value(_derived(view)) if view.plan.answer is not None and not view.unknown else NOT_DETERMINED
-    return Decision(ANSWER, (Text(draft if draft in view.text else NOT_DETERMINED),))
+    """The draft that the request shows: what the model stated last, else the answer where it stands there."""
+    derived = render_value(_derived(view)) if view.plan.answer is not None and not view.unknown else ""
+    drafts = (draft for draft in (ask.said, derived) if draft and draft in view.text)
+    return Decision(ANSWER, (Text(next(drafts, NOT_DETERMINED)),))
 
 
 POLICY: Mapping[Role, Callable[[View, Ask], Decision]] = {

@@ -58,6 +58,17 @@ class Entry:
         return f"[r:{self.call}.{self.content}]"
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A call that a planned one stands for, its references filled in."""
+
+    call: ToolCall
+    digest: str
+    """CALL."""
+    intended: bool
+    """False: an alternative."""
+
+
 class Ledger:
     """All receipts of one trial."""
 
@@ -65,9 +76,11 @@ class Ledger:
         self._entries: dict[tuple[str, str], Entry] = {}
         self.issued: list[Entry] = []
         """In order."""
-        self.signed: dict[tuple[object, ...], tuple[ToolCall | None, str]] = {}
-        """Planned calls with their references filled in, and their CALL digests, worked out once; keyed by the identity of the
+        self.filled: dict[tuple[object, ...], Form | None] = {}
+        """Planned calls with their references filled in, worked out once (None: they cannot be); keyed by the identity of the
         planned call and by names and identities of the results before it, which plan and entries keep alive."""
+        self.forms: dict[str, list[Form]] = {}
+        """Planned id → the calls that it has stood for so far, the latest first."""
 
     def issue(self, tool: str, arguments: Mapping[str, Any], text: str, value: Any, ok: bool) -> Entry:
         return self.sign(call_digest(tool, arguments), text, value, ok)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from loopbench.protocol import (
     Act,
+    Answer,
+    CallDelta,
     Capabilities,
     Chunk,
     Codec,
@@ -22,11 +24,12 @@ from loopbench.protocol import (
     Text,
     ToolSpec,
     WireError,
+    render_value,
 )
 from loopbench.protocol.model import ProviderTrouble
 
 from .draws import unit
-from .faults import ANSWER, Disturbance, Point, disturb, draw, shows_feedback, spoil
+from .faults import ANSWER, CALLING, Disturbance, Point, disturb, draw, shows_feedback, spoil
 from .native import NATIVE
 from .policy import POLICY, Ask, Decision, View, guess, read, shows_text
 from .profiles import Profile
@@ -34,6 +37,8 @@ from .receipts import Truth, call_digest
 from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
 
+PIECE = 12
+"""Characters of a call's arguments in one chunk of a stream."""
 _STATUS: Mapping[str, tuple[ProviderTrouble, int, str]] = {
     "provider.rate_limit": ("rate_limit", 429, "rate limit reached"),
     "provider.server": ("server", 500, "internal server error"),
@@ -52,6 +57,12 @@ class _Visits:
     last: tuple[Request, Reply] | None = None
     lapses: list[Disturbance] = field(default_factory=list)
     """Results that were overlooked here."""
+
+    def failed(self) -> None:
+        """The prompt showed that nothing good came of the last attempt."""
+        self.failures += 1
+        if self.fault is not None:
+            self.fault.seen = True
 
     def got_through(self) -> None:
         """A clean reply: what struck here before is overcome."""
@@ -95,9 +106,10 @@ class Scripted:
         abilities = script.profile.abilities
         self.capabilities = Capabilities(tool_choice=abilities.tool_choice, context_tokens=abilities.context_tokens)
         self.unknown: tuple[str, ...] = tuple(call.id for call in script.plan.calls)
-        """Planned calls whose results the last prompt did not show."""
+        """Planned calls whose results the last prompt did not show that asked for a decision or the answer."""
         self._visits: dict[tuple[Point, str], _Visits] = {}
         self._bluffs = unit(*script.key, "bluff") < script.profile.bluff  # a trait of the trial's model, the same for every loop
+        self._said = ""
         self._first = script.plan.calls[0].id if script.plan.calls else ANSWER
         self._planned = {call.id: call for call in script.plan.calls}
 
@@ -114,11 +126,14 @@ class Scripted:
         return reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """The same reply, its text word by word."""
+        """The same reply: its text word by word, then each call's name and its arguments in pieces."""
         reply = await self.complete(request)
-        words = reply.text.split(" ")
-        for index, word in enumerate(words):
+        for index, word in enumerate(reply.text.split(" ") if reply.text else ()):
             yield Chunk(word if index == 0 else f" {word}")
+        for index, call in enumerate(reply.calls):
+            yield Chunk(call=CallDelta(index, call.id, call.name))
+            for start in range(0, len(call.arguments), PIECE):
+                yield Chunk(call=CallDelta(index, arguments=call.arguments[start : start + PIECE]))
         yield Chunk(reply=reply)
 
     # --- one reply ---
@@ -137,12 +152,14 @@ class Scripted:
         decision = self._decide(request, view, codec)
         point = Point(request.role.value, decision.point)
         visits = self._visit(point, request)
+        if request.role is Role.RECOVER:
+            self._told_of_failure(decision.point, request.scope)
         attempt = visits.attempts
         visits.attempts += 1
         fault = visits.fault
-        if fault is not None and not fault.active(attempt, visits.failures > 0):
-            fault = None
-        if visits.failures:  # patience may be used up: the policy can only know now
+        if fault is not None and (fault.family == "tool" or not fault.active(attempt, visits.failures > 0)):
+            fault = None  # a tool's fault strikes where the tool runs
+        if visits.failures or request.role is Role.RECOVER:  # patience may be used up: the policy can only know now
             decision = self._decide(request, view, codec)
 
         forgotten = self._forgotten(view, point, attempt) if fault is None else ()
@@ -153,78 +170,106 @@ class Scripted:
             visits.got_through()
         move, reply = _render(codec, decision.options)
         visits.last = (request, Reply())  # all that the loop has, should the provider fail now
-        reply, delay_s = self._apply(fault, request, view, codec, move, reply)
+        move, reply, delay_s = self._apply(fault, request, view, codec, move, reply)
+        if isinstance(move, Answer) and move.value is not None:
+            self._said = render_value(move.value)
         reply = Reply(reply.text, reply.calls, estimate_usage(tokens, reply), reply.finish_reason)
         visits.last = (request, reply)
+        if fault is None and isinstance(move, Act):
+            self._arm(decision.calls, move, point, request, reply)
         return reply, delay_s
+
+    def _arm(self, planned: Sequence[str], move: Act, point: Point, request: Request, reply: Reply) -> None:
+        """Let the tools' faults strike the calls of a move: all of them, so that no design escapes by making several at once."""
+        for name, call in zip(planned, move.calls, strict=False):
+            own = Point(point.role, name)
+            if own == point:
+                visits = self._visits[point, request.scope]
+            elif (drawn := self._draw(own)) is not None and drawn.family == "tool":  # the reply's own fault is its first call's
+                visits = self._visit(own, request)
+                visits.attempts += 1
+                visits.last = (request, reply)
+            else:
+                continue
+            if visits.fault is not None and visits.fault.family == "tool":
+                self.tunnel.arm(call_digest(call.name, call.arguments), visits.fault)
 
     def _view(self, request: Request) -> View:
         parts = [message.content for message in request.messages]
         offered = [tool.name for tool in request.tools]
         view = read(self.script.plan, self.script.oracle, self.tunnel.ledger, "\n".join(parts), offered)
-        self.unknown = tuple(call.id for call in view.unknown)
-        if request.role in _NEED_THE_QUESTION and not shows_text(view.text, self.script.question):
-            return replace(view, stuck=True)
+        if request.role in _STATE_THE_ANSWER:
+            self.unknown = tuple(call.id for call in view.unknown)
+            if not shows_text(view.text, self.script.question):
+                return replace(view, stuck=True)
         return view
 
     def _decide(self, request: Request, view: View, codec: Codec) -> Decision:
         failures = Counter[str]()
         for (point, scope), visits in self._visits.items():
-            if visits.failures and scope == request.scope:
+            if visits.failures and scope == request.scope and point.role in CALLING:
                 failures[point.call] += visits.failures
-        return POLICY[request.role](view, Ask(codec.max_calls, failures, self.script.profile.patience, self._bluffs))
+        profile = self.script.profile
+        return POLICY[request.role](view, Ask(codec.max_calls, failures, profile.patience, self._bluffs, self._said))
+
+    def _draw(self, point: Point) -> Disturbance | None:
+        planned = self._planned.get(point.call)
+        return draw(self.script.profile, self.script.key, point, planned, point.call == self._first)
 
     def _visit(self, point: Point, request: Request) -> _Visits:
         visits = self._visits.get((point, request.scope))
         if visits is None:
-            planned = self._planned.get(point.call)
-            fault = draw(self.script.profile, self.script.key, point, planned, point.call == self._first)
+            fault = self._draw(point)
             if fault is not None:
                 self.tunnel.disturbances.append(fault)
             visits = self._visits[point, request.scope] = _Visits(fault)
-        elif visits.last is not None:
-            visits.failures += shows_feedback(visits.last[0], request, visits.last[1])
+        elif visits.last is not None and shows_feedback(visits.last[0], request, visits.last[1]):
+            visits.failed()
         return visits
+
+    def _told_of_failure(self, call: str, scope: str) -> None:
+        """A request to recover shows the model that a call failed, whatever decided on it."""
+        for role in CALLING:
+            visits = self._visits.get((Point(role, call), scope))
+            if visits is not None:
+                visits.failed()
 
     # --- disturbances ---
 
     def _apply(
         self, fault: Disturbance | None, request: Request, view: View, codec: Codec, move: Move | None, reply: Reply
-    ) -> tuple[Reply, float]:
-        """The reply as the fault leaves it, and its delay in seconds. Raises ProviderError."""
+    ) -> tuple[Move | None, Reply, float]:
+        """Move and reply as the fault leaves them, and the reply's delay in seconds. Raises ProviderError."""
         if fault is None:
-            return reply, 0.0
+            return move, reply, 0.0
         if fault.family == "provider":
-            return self._provider_fault(fault, request, reply)
-        if fault.family == "tool":
-            if isinstance(move, Act) and move.calls:
-                self.tunnel.arm(call_digest(move.calls[0].name, move.calls[0].arguments), fault)
-            return reply, 0.0
+            return move, reply, self._provider_fault(fault, request)
         if fault.family == "wire":
             spoiled = spoil(fault.kind, reply)
             self.tunnel.land(fault, request, spoiled != reply)
             fault.absorbed = fault.landed and move is not None and _reads_as(codec, spoiled, move)
-            return spoiled, 0.0
+            return move, spoiled, 0.0
         known = {name: item.call for name, item in view.known.items()}
         said = guess(view, self._bluffs)
         options = disturb(fault.kind, move, known, self.script.tools, said) if move is not None else ()
         changed, other = _render(codec, options)
         if changed is None or changed == move:
-            return reply, 0.0
+            return move, reply, 0.0
         self.tunnel.land(fault, request, True)
-        return other, 0.0
+        return changed, other, 0.0
 
-    def _provider_fault(self, fault: Disturbance, request: Request, reply: Reply) -> tuple[Reply, float]:
+    def _provider_fault(self, fault: Disturbance, request: Request) -> float:
+        """The reply's delay in seconds. Raises ProviderError."""
         self.tunnel.land(fault, request, True)
         if fault.kind == "provider.slow":
             fault.recovered = True
-            return reply, self.script.profile.slow_s
+            return self.script.profile.slow_s
         kind, status, text = _STATUS[fault.kind]
         raise ProviderError(f"{status}: {text}", kind, status=status, injected=True)
 
     def _forgotten(self, view: View, point: Point, attempt: int) -> Collection[str]:
         rate = self.script.profile.forget
-        if rate == 0 or point.role != Role.DECIDE:
+        if rate == 0 or point.role not in _MAY_OVERLOOK:
             return ()
         key = (*self.script.key, "forget", point, attempt)
         return [name for name, item in view.known.items() if unit(*key, name) < rate * item.distance]
@@ -240,7 +285,9 @@ class Scripted:
         return decision, fault
 
 
-_NEED_THE_QUESTION = frozenset({Role.DECIDE, Role.ANSWER})
+_STATE_THE_ANSWER = frozenset({Role.DECIDE, Role.ANSWER})
+_MAY_OVERLOOK = frozenset({Role.DECIDE, Role.PLAN, Role.SELECT, Role.REFLECT})
+"""Where a result that is overlooked can still be asked for again."""
 
 
 def _render(codec: Codec, options: Sequence[Move]) -> tuple[Move | None, Reply]:

@@ -42,29 +42,26 @@ class Tunnel:
         _SCOPE.set(scope)
 
     def arm(self, call: str, fault: Disturbance) -> None:
-        """The scope's next run of the call with this digest is disturbed."""
+        """The scope's runs of the call with this digest are disturbed until the fault clears."""
         waiting = self._armed.setdefault(call, [])
         if not any(fault is other for _, other in waiting):
             waiting.append((_SCOPE.get(), fault))
 
     @property
     def has_armed(self) -> bool:
-        """Whether any call is to be disturbed."""
+        """Whether any call may be disturbed."""
         return bool(self._armed)
 
     def take(self, call: str) -> Disturbance | None:
-        """The fault that waits for a call, if any; it strikes once.
+        """The fault that strikes this run of a call, if any, whether a model decided on it or a loop tries again by itself.
 
         It strikes its own scope, in whatever order scopes run; calls of a task that has sent no scope's request are anyone's.
         """
-        waiting = self._armed.get(call, [])
-        found = next((item for item in waiting if _SCOPE.get() in ("", item[0])), None)
-        if found is None:
-            return None
-        waiting.remove(found)
-        if not waiting:
-            del self._armed[call]
-        return found[1]
+        for scope, fault in self._armed.get(call, ()):
+            if _SCOPE.get() in ("", scope) and fault.active(fault.strikes, fault.seen):
+                fault.strikes += 1
+                return fault
+        return None
 
     def land(self, fault: Disturbance, request: Request | None, landed: bool) -> None:
         """The loop has received a fault; remembered with the request that it struck."""
