@@ -38,10 +38,13 @@ from loopbench.protocol import (
     SILENT,
     BudgetExceeded,
     ContextOverflow,
+    Message,
+    NativeCall,
     Observer,
     Outcome,
     ProviderError,
     Query,
+    Reply,
     StopReason,
     Tool,
     Toolbox,
@@ -751,6 +754,59 @@ def test_B4_17_wrong_types_pass_unless_check_types_is_on(kit: Any) -> None:
 
 
 # --- options: each one changes what the loop does ---
+
+
+FORMATS_SAY: dict[str, tuple[Any, Any]] = {
+    "json": (
+        Reply('{"thought": "Go.", "tool_name": "add", "arguments": {"a": 2, "b": 3}}'),
+        Reply('{"final_answer": "5"}'),
+    ),
+    "fields": (Reply('Thought: Go.\nTool: add\nArguments: {"a": 2, "b": 3}'), Reply("Thought: Done.\nAnswer: 5")),
+    "native": (Reply("Go.", (NativeCall("x1", "add", '{"a": 2, "b": 3}'),)), Reply("5")),
+}
+
+
+@pytest.mark.parametrize("form", FORMATS_SAY)
+def test_option_decision_format_changes_how_a_decision_is_written_and_nothing_else(form: str, kit: Any) -> None:
+    model = kit.Script(*FORMATS_SAY[form])
+    outcome = run_sync(Bare(decision_format=form).run(Query("2 + 3?"), Toolbox((add,)), model))  # type: ignore[arg-type]
+    assert (outcome.answer, outcome.stop, outcome.steps) == ("5", StopReason.FINISHED, 1)
+    system, question, said, seen = model.requests[-1].messages
+    assert "add(a: int, b: int) -> int: " in system.content
+    assert question == Message("user", "2 + 3?")
+    assert (said.content, said.calls) == (FORMATS_SAY[form][0].text, FORMATS_SAY[form][0].calls)
+    assert seen.content == '{"status": "success", "data": "5", "tool_name": "add"}'
+    assert (seen.role, seen.call_id) == (("tool", "x1") if form == "native" else ("user", ""))
+    assert [request.tools != () for request in model.requests] == [form == "native"] * 2
+
+
+@pytest.mark.parametrize(
+    ("form", "bad", "words"),
+    [
+        ("fields", Reply("I think so."), "must have lines that begin with"),
+        ("fields", Reply("Thought: Go."), "No Tool: line"),
+        ("fields", Reply("Tool: add\nArguments: {a}"), "Arguments: no JSON"),
+        ("fields", Reply("Tool: add\nArguments: [1]"), "arguments must be an object"),
+        ("native", Reply(""), "The reply is empty"),
+        ("native", Reply("", (NativeCall("1", "add", "{"),)), "Invalid JSON in the arguments"),
+        ("native", Reply("", (NativeCall("1", "add", "{}"), NativeCall("2", "add", "{}"))), "one tool at a time"),
+        ("native", Reply("", (NativeCall("1", "", "{}"),)), "No tool name"),
+    ],
+)
+def test_option_decision_format_has_its_unreadable_replies_fed_back(form: Any, bad: Reply, words: str, kit: Any) -> None:
+    model = kit.Script(bad, *FORMATS_SAY[form])
+    outcome = run_sync(Bare(decision_format=form).run(Query("2 + 3?"), Toolbox((add,)), model))
+    assert (outcome.answer, outcome.steps) == ("5", 2)
+    shown = model.requests[1].messages[3:]
+    assert all(words in message.content for message in shown)
+    assert [message.call_id for message in shown] == [call.id for call in bad.calls] or [""]
+
+
+def test_option_decision_format_native_needs_a_model_and_bad_ones_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"llm_func gives text"):
+        run_agent("?", config=Bare(decision_format="native"))
+    with pytest.raises(ValueError, match=r"decision_format must be one of json, fields, native, not 'yaml'"):
+        Bare(decision_format="yaml")  # type: ignore[arg-type]
 
 
 def test_option_max_steps_bounds_the_model_calls(kit: Any) -> None:

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loopbench.dspy_seam import SignatureCodec
-from loopbench.loops.bare import BareCodec
+from loopbench.loops.bare_formats import BareCodec, FieldsCodec, NativeCallCodec
 from loopbench.loops.react_extract import (
     ExtractAgent,
     ExtractCodec,
@@ -96,14 +96,14 @@ def extract_codec(schema: Any = None) -> ExtractCodec:
     return model.codec
 
 
-BARE = BareCodec()
+BARE, FIELDS, NATIVE = BareCodec(), FieldsCodec(), NativeCallCodec()
 REACT = react_codec(extract=True)
 FINISHING = react_codec(extract=False)
 EXTRACT = extract_codec()
 EXTRACT_EVENT = extract_codec(EVENT)
 EXTRACT_ANY = extract_codec({})
 EXTRACT_NUMBER = extract_codec({"type": "number"})
-CODECS: list[Codec] = [BARE, REACT, FINISHING, EXTRACT, EXTRACT_EVENT, EXTRACT_ANY, EXTRACT_NUMBER]
+CODECS: list[Codec] = [BARE, REACT, FINISHING, FIELDS, NATIVE, EXTRACT, EXTRACT_EVENT, EXTRACT_ANY, EXTRACT_NUMBER]
 
 BREAKING = "\n\r\t\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u2028\u2029\ufeff\ud800\x00"
 WORDS = st.one_of(
@@ -171,6 +171,8 @@ def test_bound_one_call_with_printable_words_and_any_json_is_always_expressible(
     assert comes_back(BARE, act)
     assert comes_back(REACT, act)
     assert comes_back(FINISHING, act)
+    assert comes_back(NATIVE, act)
+    assert comes_back(FIELDS, act) or any(f"{label}:" in thought + name for label in ("Thought", "Tool", "Arguments", "Answer"))
     assert comes_back(BARE, Answer(thought, value))
     assert comes_back(FINISHING, Answer(thought, value))
     assert comes_back(REACT, Answer(thought))
@@ -296,7 +298,7 @@ def parsed(codec: Codec, text: str) -> Move | WireError:
 def test_codecs_are_codecs() -> None:
     for codec in CODECS:
         assert isinstance(codec, Codec)
-    assert [codec.max_calls for codec in CODECS] == [1, 1, 1, 0, 0, 0, 0]
+    assert [codec.max_calls for codec in CODECS] == [1, 1, 1, 1, 1, 0, 0, 0, 0]
 
 
 def test_properties_of_equal_or_reserved_names_have_fields_of_their_own() -> None:

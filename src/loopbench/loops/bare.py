@@ -27,15 +27,12 @@ from weakref import WeakKeyDictionary
 
 from loopbench.protocol import (
     SILENT,
-    Act,
     Answer,
     BudgetExceeded,
     ContextOverflow,
-    Inexpressible,
     Message,
     Model,
     ModelError,
-    Move,
     Observation,
     Observer,
     Outcome,
@@ -53,109 +50,20 @@ from loopbench.protocol import (
     run_sync,
 )
 
+from .bare_formats import CODEC, FORMATS, BadMove, BareCodec
+
+__all__ = ["CODEC", "Bare", "BareCodec", "ToolRegistry", "arun_agent", "mock_llm", "registry", "run_agent"]
+
 logger = logging.getLogger(__name__)
 
 MAX_STEPS_TEXT = "Maximum steps reached without final answer"
 VALVE_TEXT = "Agent terminated: {errors} consecutive errors detected"
 BAD_REPLY_CHARS = 2000
 """How much of an unreadable reply the model is shown again (row B4-6)."""
-
-INSTRUCTIONS = """\
-You solve tasks step by step with tools. Reply with one JSON object and nothing else, no prose and no code fence.
-To call a tool: {"thought": "why", "tool_name": "name", "arguments": {"argument": value}}
-To end with your answer: {"final_answer": "the answer"}
-After each call you see an observation: {"status": "success" or "error", "data": "...", "tool_name": "..."}.
-Tools:"""
+INSTRUCTIONS = CODEC.instructions
 
 History = list[dict[str, str]]
-Ask = Callable[[tuple[Message, ...], int], Awaitable[str]]
-
-
-# --- the wire format ---
-
-
-@dataclass(frozen=True, slots=True)
-class BareCodec:
-    """One JSON object in the reply's text.
-
-    Cannot say: several calls, an empty tool name, an answer of None (null means "not given"), a confidence, tuples or other values
-    that JSON does not give back as they were.
-    """
-
-    name: str = "bare.json"
-    role: Role = Role.DECIDE
-    max_calls: int = 1
-
-    def render(self, move: Move) -> Reply:
-        if isinstance(move, Act):
-            if len(move.calls) != 1 or not move.calls[0].name:
-                raise Inexpressible("exactly one named call")
-            call = move.calls[0]
-            made: dict[str, Any] = {"thought": move.thought, "tool_name": call.name, "arguments": call.arguments}
-        elif isinstance(move, Answer):
-            if move.value is None or move.confidence is not None:
-                raise Inexpressible("an answer without a value, or with a confidence")
-            made = {"thought": move.thought} if move.thought else {}
-            made["final_answer"] = move.value
-        else:
-            raise Inexpressible(f"a {type(move).__name__}")
-        return Reply(_to_json(made))
-
-    def parse(self, reply: Reply) -> Move:
-        return _move(_read_object(reply.text))
-
-
-def _to_json(value: Any) -> str:
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        same = json.loads(text) == value
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Inexpressible(f"no JSON: {error}") from None
-    if not same:
-        raise Inexpressible("a value that JSON does not give back as it was")
-    return text
-
-
-def _read_object(text: str) -> dict[str, Any]:
-    try:
-        data = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise WireError(f"Invalid JSON response from LLM - {error}") from None
-    if not isinstance(data, dict):
-        raise WireError("Reply must be a JSON object")
-    return data
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _move(data: Mapping[str, Any]) -> Act | Answer:
-    thought = data.get("thought")
-    thought = thought if isinstance(thought, str) else "" if thought is None else json.dumps(thought)
-    if data.get("final_answer") is not None:
-        return Answer(thought, data["final_answer"])
-    tool_name = data.get("tool_name")
-    if tool_name is None or tool_name == "":
-        raise BadMove("No tool_name specified")
-    tool_name = tool_name if isinstance(tool_name, str) else json.dumps(tool_name)
-    arguments = data.get("arguments")
-    if arguments is None:
-        arguments = {}
-    if not isinstance(arguments, dict):
-        raise BadMove("arguments must be an object", tool_name)
-    return Act(thought, (ToolCall(tool_name, arguments),))
-
-
-class BadMove(WireError):
-    """A JSON object that states no move; `tool_name` where it could be read."""
-
-    def __init__(self, message: str, tool_name: str | None = None) -> None:
-        super().__init__(message)
-        self.tool_name = tool_name
-
-
-CODEC = BareCodec()
+Ask = Callable[[tuple[Message, ...], int], Awaitable[Reply]]
 
 
 # --- the loop ---
@@ -169,8 +77,10 @@ class Bare:
     """Most replies that may fail or call a tool, plus the one that answers."""
     max_consecutive_errors: int | None = 3
     """The valve: this many errors in a row end the run; None for no valve."""
+    decision_format: Literal["json", "fields", "native"] = "json"
+    """How a decision is written: one JSON object, lines of text, or a native tool call."""
     instructions: str | None = INSTRUCTIONS
-    """System text, followed by one line per tool; None sends the query alone, as the seed does."""
+    """System text, followed by one line per tool (left alone, the format's own); None sends the query alone, as the seed does."""
     keep_bad_replies: bool = True
     """Show the model its own unreadable reply before the error."""
     validate_arguments: bool = True
@@ -189,6 +99,8 @@ class Bare:
             raise ValueError(f"max_steps must be at least 1, not {self.max_steps}")
         if self.max_consecutive_errors is not None and self.max_consecutive_errors < 1:
             raise ValueError(f"max_consecutive_errors must be at least 1 or None, not {self.max_consecutive_errors}")
+        if self.decision_format not in FORMATS:
+            raise ValueError(f"decision_format must be one of {', '.join(FORMATS)}, not {self.decision_format!r}")
 
     @property
     def name(self) -> str:
@@ -207,35 +119,45 @@ class Bare:
         return replace(self, max_steps=tool_steps + 1)
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        async def ask(messages: tuple[Message, ...], step: int) -> str:
-            reply = await model.complete(Request(messages, role=Role.DECIDE, codec=CODEC))
-            return reply.text
+        codec = FORMATS[self.decision_format]
+        offered = tools.specs if self.decision_format == "native" else ()
+
+        async def ask(messages: tuple[Message, ...], step: int) -> Reply:
+            return await model.complete(Request(messages, offered, role=Role.DECIDE, codec=codec))
 
         return await self.loop(query.full_text, tools, ask, observer)
 
     async def loop(self, query: str, tools: Toolbox, ask: Ask, observer: Observer = SILENT) -> Outcome:
-        """The loop itself. `ask(messages, step)` gives the model's raw text; the outcome's `history` is the seed's (row S4-7)."""
+        """The loop itself. `ask(messages, step)` gives the model's raw reply; the outcome's `history` is the seed's (row S4-7)."""
+        codec = FORMATS[self.decision_format]
         messages: list[Message] = []
         if self.instructions is not None:
-            messages.append(Message("system", system_text(self.instructions, tools)))
+            instructions = codec.instructions if self.instructions == INSTRUCTIONS else self.instructions
+            messages.append(Message("system", system_text(instructions, tools)))
         history: History = []
         step = consecutive_errors = 0
 
-        def tell(role: Literal["user", "assistant", "observation"], content: str) -> None:
-            history.append({"role": role, "content": content})
-            messages.append(Message("assistant" if role == "assistant" else "user", content))  # row B4-12
+        def keep(reply: Reply, most: int | None = None) -> None:
+            history.append({"role": "assistant", "content": reply.text[:most]})
+            messages.append(Message("assistant", reply.text[:most], reply.calls))
 
         def observe(status: str, data: str, tool_name: str | None = None) -> None:
-            tell("observation", json.dumps(create_observation(status, data, tool_name), ensure_ascii=False))
+            content = json.dumps(create_observation(status, data, tool_name), ensure_ascii=False)
+            history.append({"role": "observation", "content": content})
+            if messages and messages[-1].calls:  # native calls: each must be answered
+                messages.extend([Message("tool", content, call_id=call.id) for call in messages[-1].calls])
+            else:
+                messages.append(Message("user", content))  # row B4-12
 
-        tell("user", query)
+        history.append({"role": "user", "content": query})
+        messages.append(Message("user", query))
 
         while step < self.max_steps:
             if self.max_consecutive_errors is not None and consecutive_errors >= self.max_consecutive_errors:
                 text = VALVE_TEXT.format(errors=self.max_consecutive_errors)
                 return _outcome(text, StopReason.ERROR_VALVE, step, history, consecutive_errors)
             try:
-                text = await ask(tuple(messages), step)
+                reply = await ask(tuple(messages), step)
             except ContextOverflow as error:
                 return _outcome(None, StopReason.CONTEXT_OVERFLOW, step, history, consecutive_errors, error)
             except ProviderError as error:
@@ -247,22 +169,21 @@ class Bare:
                 continue
 
             try:
-                data = _read_object(text)
-                move = _move(data)
+                move, dropped = codec.read(reply)
             except WireError as error:
-                if isinstance(error, BadMove):  # legible as JSON: it stands in the history like any reply (row S4-7)
-                    tell("assistant", text)
+                if isinstance(error, BadMove):  # legible: it stands in the history like any reply (row S4-7)
+                    keep(reply)
                 elif self.keep_bad_replies:
-                    tell("assistant", text[:BAD_REPLY_CHARS])
+                    keep(reply, BAD_REPLY_CHARS)
                 observe("error", str(error), error.tool_name if isinstance(error, BadMove) else None)
                 consecutive_errors += 1
                 step += 1
                 continue
 
-            tell("assistant", text)
+            keep(reply)
             if isinstance(move, Answer):
-                if data.get("tool_name"):
-                    observer.note("not_run", tool_name=str(data["tool_name"]), reason="final_answer wins")
+                if dropped:
+                    observer.note("not_run", tool_name=dropped, reason="final_answer wins")
                 answer = move.value if isinstance(move.value, str) else json.dumps(move.value, ensure_ascii=False)
                 return _outcome(answer, StopReason.FINISHED, step, history, consecutive_errors)
 
@@ -435,19 +356,22 @@ async def arun_agent(
 
     `llm_func(history, step)` gives the raw reply and may be async; it gets the messages as any provider takes them, a system text
     that lists the tools first, observations as role user. `config` sets the other factors. An exception that `llm_func` raises
-    ends the run with `final_answer` None and is logged, unless `config.on_provider_error` is "observe".
+    ends the run with `final_answer` None and is logged, unless `config.on_provider_error` is "observe". Raises ValueError for
+    native calls, which text cannot hold.
     """
     if llm_func is mock_llm:
         logger.warning("run_agent answers from mock_llm, a stand-in: pass llm_func to use a model")
     loop = replace(config or Bare(), max_steps=max_steps, max_consecutive_errors=max_consecutive_errors)
+    if loop.decision_format == "native":
+        raise ValueError("llm_func gives text: for native calls give a Model to Bare.run")
 
-    async def ask(messages: tuple[Message, ...], step: int) -> str:
+    async def ask(messages: tuple[Message, ...], step: int) -> Reply:
         try:
             reply = llm_func([{"role": message.role, "content": message.content} for message in messages], step)
             reply = await reply if inspect.isawaitable(reply) else reply
             if not isinstance(reply, str):
                 raise TypeError(f"llm_func gave {type(reply).__name__}, not text")
-            return reply
+            return Reply(reply)
         except (BudgetExceeded, ModelError):
             raise
         except Exception as error:  # llm_func is the provider here: whatever it raises is a provider's failure

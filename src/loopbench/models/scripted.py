@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from loopbench.protocol import (
     Act,
     Answer,
-    CallDelta,
     Capabilities,
     Chunk,
     Codec,
@@ -34,11 +33,10 @@ from .native import NATIVE
 from .policy import POLICY, Ask, Decision, View, guess, read, shows_text
 from .profiles import Profile
 from .receipts import Truth, call_digest
+from .streaming import pieces
 from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
 
-PIECE = 12
-"""Characters of a call's arguments in one chunk of a stream."""
 _STATUS: Mapping[str, tuple[ProviderTrouble, int, str]] = {
     "provider.rate_limit": ("rate_limit", 429, "rate limit reached"),
     "provider.server": ("server", 500, "internal server error"),
@@ -126,15 +124,9 @@ class Scripted:
         return reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """The same reply: its text word by word, then each call's name and its arguments in pieces."""
-        reply = await self.complete(request)
-        for index, word in enumerate(reply.text.split(" ") if reply.text else ()):
-            yield Chunk(word if index == 0 else f" {word}")
-        for index, call in enumerate(reply.calls):
-            yield Chunk(call=CallDelta(index, call.id, call.name))
-            for start in range(0, len(call.arguments), PIECE):
-                yield Chunk(call=CallDelta(index, arguments=call.arguments[start : start + PIECE]))
-        yield Chunk(reply=reply)
+        """The same reply in pieces."""
+        for chunk in pieces(await self.complete(request)):
+            yield chunk
 
     # --- one reply ---
 

@@ -1,0 +1,103 @@
+"""Any loop that keeps a conversation, with older tool results cleared away: shorter prompts, perhaps more calls."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Self
+
+from loopbench.protocol import (
+    SILENT,
+    Capabilities,
+    Chunk,
+    Loop,
+    Message,
+    Model,
+    Observer,
+    Outcome,
+    Query,
+    Reply,
+    Request,
+    StopReason,
+    Toolbox,
+    run_sync,
+)
+
+CLEARED = "[old result cleared]"
+
+
+@dataclass(frozen=True, slots=True)
+class Microcompact:
+    """A loop whose requests show the last few results only. Raises ValueError for a `keep` below 1.
+
+    It acts on conversations (`bare`, `finish`). Designs that write all they know into one message have nothing to clear.
+    """
+
+    loop: Loop
+    """The loop whose requests are shortened, as it is named on the command line."""
+    keep: int = 3
+    """How many results stay whole, the latest ones."""
+
+    def __post_init__(self) -> None:
+        if self.keep < 1:
+            raise ValueError(f"keep must be at least 1, not {self.keep}: the model would never see what its calls gave")
+
+    @property
+    def name(self) -> str:
+        return "microcompact"
+
+    @property
+    def stops(self) -> frozenset[StopReason]:
+        return self.loop.stops
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return replace(self, loop=self.loop.with_step_limit(tool_steps))
+
+    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
+        return run_sync(self.run(query, tools, model))
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return await self.loop.run(query, tools, CompactingModel(model, self.keep), observer)
+
+
+class CompactingModel:
+    """A model that is shown requests without their older results."""
+
+    def __init__(self, model: Model, keep: int) -> None:
+        self.model = model
+        self.keep = keep
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.model.capabilities
+
+    async def complete(self, request: Request) -> Reply:
+        return await self.model.complete(self._short(request))
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        return self.model.stream(self._short(request))
+
+    def _short(self, request: Request) -> Request:
+        old = results(request.messages)[: -self.keep]
+        if not old:
+            return request
+        messages = list(request.messages)
+        for place in old:
+            messages[place] = replace(messages[place], content=CLEARED)
+        return replace(request, messages=tuple(messages))
+
+
+def results(messages: tuple[Message, ...]) -> list[int]:
+    """Places of the messages that tell what calls gave: tool messages, and a user's between an assistant's and the next."""
+    return [
+        place
+        for place, message in enumerate(messages)
+        if message.role == "tool" or (message.role == "user" and place > 0 and messages[place - 1].role == "assistant")
+    ]
+
+
+LOOP = Microcompact

@@ -1,0 +1,105 @@
+"""Any loop under a guard against repetition: a call that is made again and again is first pointed out, and may end the run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Self
+
+from loopbench.protocol import (
+    SILENT,
+    Loop,
+    Model,
+    Observation,
+    Observer,
+    Outcome,
+    Query,
+    StopReason,
+    Toolbox,
+    ToolCall,
+    render_value,
+    run_sync,
+)
+
+WARNING = "Note: this call has now been made {times} times with the same arguments. Use what it gave, or do something else."
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatGuard:
+    """A loop whose repeated calls are noticed. Raises ValueError for a `warn_at` below 2 or a `stop_at` below it."""
+
+    loop: Loop
+    """The guarded loop, as it is named on the command line: `loop=bare`, `loop="bare(max_steps=5)"`."""
+    warn_at: int = 3
+    """From the so-manieth equal call on, its result ends in a warning."""
+    stop_at: int | None = None
+    """The so-manieth equal call ends the run instead of being made; None only warns."""
+
+    def __post_init__(self) -> None:
+        if self.warn_at < 2:
+            raise ValueError(f"warn_at must be at least 2, not {self.warn_at}: a call that is made once repeats nothing")
+        if self.stop_at is not None and self.stop_at < self.warn_at:
+            raise ValueError(f"stop_at must be at least warn_at ({self.warn_at}) or None, not {self.stop_at}")
+
+    @property
+    def name(self) -> str:
+        return "repeat_guard"
+
+    @property
+    def stops(self) -> frozenset[StopReason]:
+        return self.loop.stops if self.stop_at is None else self.loop.stops | {StopReason.TERMINATED}
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return replace(self, loop=self.loop.with_step_limit(tool_steps))
+
+    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
+        return run_sync(self.run(query, tools, model))
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        guarded = GuardedToolbox(tools, self.warn_at, self.stop_at)
+        running = asyncio.create_task(self.loop.run(query, guarded, model, observer))
+        caught = asyncio.create_task(guarded.caught.wait())
+        try:
+            await asyncio.wait({running, caught}, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                return running.result()
+        finally:  # cancelled from outside, or caught: either way nothing goes on running
+            caught.cancel()
+            running.cancel()
+            await asyncio.wait({running, caught})
+        observer.note("repeated", tool_name=guarded.repeated, times=self.stop_at)
+        reason = f"{guarded.repeated} was called {self.stop_at} times with the same arguments"
+        return Outcome(None, StopReason.TERMINATED, guarded.made, None, {"reason": reason})
+
+
+class GuardedToolbox(Toolbox):
+    """Counts equal calls of one run."""
+
+    def __init__(self, tools: Toolbox, warn_at: int, stop_at: int | None) -> None:
+        super().__init__(tools, time_limit_s=tools.time_limit_s, max_chars=tools.max_chars)
+        self.caught = asyncio.Event()
+        """Set when `stop_at` is reached; the call itself then waits for the run's end."""
+        self.repeated = ""
+        self.made = 0
+        self._tools_within = tools
+        self._warn_at, self._stop_at = warn_at, stop_at
+        self._times = Counter[str]()
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        key = f"{call.name} {render_value(call.arguments)}"
+        self._times[key] += 1
+        times = self._times[key]
+        if self._stop_at is not None and times >= self._stop_at:
+            self.repeated = call.name
+            self.caught.set()
+            await asyncio.Event().wait()
+        self.made += 1
+        seen = await self._tools_within.call(call, validate=validate)
+        if times < self._warn_at:
+            return seen
+        text = f"{seen.data}\n{WARNING.format(times=times)}"
+        return replace(seen, data=text, value=text if seen.ok else None)
+
+
+LOOP = RepeatGuard
