@@ -1,0 +1,66 @@
+"""Older results cleared away: what the model is shown, and what it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.loops.bare import Bare
+from loopbench.loops.microcompact import CLEARED, Microcompact, results
+from loopbench.loops.react_extract import ReactExtract
+from loopbench.protocol import Act, Answer, Message, Query, StopReason, Tool, Toolbox, ToolCall, run_sync
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def steps(count: int) -> list[Any]:
+    return [Act("Add.", (ToolCall("add", {"a": n, "b": 0}),)) for n in range(count)]
+
+
+TOOLS = Toolbox([Tool.from_function(add, blocking=False)])
+
+
+@pytest.mark.parametrize("decision_format", ["json", "native"])
+def test_only_the_last_results_are_shown_and_nothing_else_is_touched(decision_format: Any, kit: Any) -> None:
+    plain, short = kit.Moves(*steps(4), Answer("", "3")), kit.Moves(*steps(4), Answer("", "3"))
+    whole = Bare(decision_format=decision_format)
+    outcome = run_sync(Microcompact(whole, keep=2).run(Query("Q"), TOOLS, short))
+    assert outcome.answer == run_sync(whole.run(Query("Q"), TOOLS, plain)).answer
+    for full, cut in zip(plain.requests, short.requests, strict=True):
+        places = results(full.messages)
+        for place, (before, after) in enumerate(zip(full.messages, cut.messages, strict=True)):
+            cleared = place in places[:-2]
+            assert after.content == (CLEARED if cleared else before.content)
+            assert (after.role, after.calls, after.call_id) == (before.role, before.calls, before.call_id)
+    assert sum(message.content == CLEARED for message in short.requests[-1].messages) == 2
+
+
+def test_a_design_that_writes_one_message_has_nothing_to_clear(kit: Any) -> None:
+    model = kit.Moves(*steps(4), Answer("", "3"))
+    outcome = run_sync(Microcompact(ReactExtract(), keep=1).run(Query("Q"), TOOLS, model))
+    assert outcome.stop is StopReason.FINISHED
+    assert not any(CLEARED in message.content for request in model.requests for message in request.messages)
+
+
+@given(st.lists(st.sampled_from(["system", "user", "assistant", "tool"]), max_size=12))
+def test_results_are_tool_messages_and_what_a_user_says_right_after_an_assistant(roles: list[Any]) -> None:
+    found = results(tuple(Message(role, "x") for role in roles))
+    for place, role in enumerate(roles):
+        after_assistant = place > 0 and roles[place - 1] == "assistant"
+        assert (place in found) is (role == "tool" or (role == "user" and after_assistant))
+
+
+def test_stops_and_step_limit_are_those_of_the_loop_within() -> None:
+    assert Microcompact(Bare()).stops == Bare().stops
+    assert Microcompact(Bare(), keep=2).with_step_limit(4) == Microcompact(Bare(max_steps=5), keep=2)
+
+
+def test_keeping_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="keep must be at least 1"):
+        Microcompact(Bare(), keep=0)

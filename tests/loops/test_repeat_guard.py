@@ -1,0 +1,121 @@
+"""The guard against repetition: warnings, the hard stop, and that nothing else changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from loopbench.loops.bare import Bare
+from loopbench.loops.react_extract import ReactExtract
+from loopbench.loops.repeat_guard import RepeatGuard
+from loopbench.protocol import (
+    Act,
+    Answer,
+    BudgetExceeded,
+    Query,
+    Request,
+    StopReason,
+    Tool,
+    Toolbox,
+    ToolCall,
+    run_sync,
+)
+
+SUM = Act("Add.", (ToolCall("add", {"a": 1, "b": 2}),))
+OTHER = Act("Add.", (ToolCall("add", {"a": 3, "b": 4}),))
+END = Answer("Done.", "3")
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def tools() -> Toolbox:
+    return Toolbox([Tool.from_function(add, blocking=False)])
+
+
+def observations(request: Request) -> Iterator[str]:
+    return (message.content for message in request.messages if '"data"' in message.content and message.role == "user")
+
+
+def test_the_third_equal_call_is_pointed_out_and_other_calls_are_not(kit: Any) -> None:
+    model = kit.Moves(SUM, OTHER, SUM, SUM, SUM, END)
+    outcome = run_sync(RepeatGuard(Bare()).run(Query("Q"), tools(), model))
+    assert (outcome.answer, outcome.stop) == ("3", StopReason.FINISHED)
+    warned = [("3 times" in text, "4 times" in text) for text in observations(model.requests[-1])]
+    assert warned == [(False, False), (False, False), (False, False), (True, False), (False, True)]
+
+
+def test_a_value_that_is_no_text_is_warned_about_too(kit: Any) -> None:
+    model = kit.Moves(SUM, SUM, END)
+    outcome = run_sync(RepeatGuard(ReactExtract(), warn_at=2).run(Query("Q"), tools(), model))
+    assert outcome.details["trajectory"]["observation_0"] == 3
+    assert outcome.details["trajectory"]["observation_1"].startswith("3\nNote: this call has now been made 2 times")
+
+
+def test_the_hard_stop_ends_the_run_before_the_fifth_call(kit: Any) -> None:
+    made: list[int] = []
+
+    def count(a: int, b: int) -> int:
+        """Count."""
+        made.append(a)
+        return a
+
+    box = Toolbox([Tool.from_function(count, name="add", blocking=False)])
+    model, notes = kit.Moves(then=SUM), kit.Notes()
+    outcome = run_sync(RepeatGuard(Bare(), stop_at=5).run(Query("Q"), box, model, notes))
+    assert (outcome.answer, outcome.stop, outcome.steps) == (None, StopReason.TERMINATED, 4)
+    assert outcome.details["reason"] == "add was called 5 times with the same arguments"
+    assert (len(made), len(model.requests)) == (4, 5)
+    assert notes.notes[-1] == ("repeated", {"tool_name": "add", "times": 5})
+
+
+def test_stops_and_step_limit_are_those_of_the_loop_within() -> None:
+    guarded = RepeatGuard(Bare(), stop_at=5)
+    assert RepeatGuard(Bare()).stops == Bare().stops
+    assert guarded.stops == Bare().stops | {StopReason.TERMINATED}
+    assert guarded.with_step_limit(4) == RepeatGuard(Bare(max_steps=5), stop_at=5)
+
+
+def test_runs_do_not_count_each_other_s_calls(kit: Any) -> None:
+    guarded = RepeatGuard(Bare(), warn_at=2)
+    for _ in range(2):
+        model = kit.Moves(SUM, END)
+        guarded.run_sync(Query("Q"), tools(), model)
+        assert not any("Note:" in text for text in observations(model.requests[-1]))
+
+
+def test_cancellation_and_a_used_up_budget_pass_through(kit: Any) -> None:
+    with pytest.raises(BudgetExceeded):
+        run_sync(RepeatGuard(Bare(), stop_at=5).run(Query("Q"), tools(), kit.Script(BudgetExceeded("used up"))))
+
+    async def cancelled() -> set[asyncio.Task[Any]]:
+        started = asyncio.Event()
+
+        async def wait(a: int, b: int) -> int:
+            """Wait."""
+            started.set()
+            await asyncio.Event().wait()
+            return a
+
+        box = Toolbox([Tool.from_function(wait, name="add")])
+        running = asyncio.create_task(RepeatGuard(Bare(), stop_at=5).run(Query("Q"), box, kit.Moves(SUM)))
+        await started.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert run_sync(cancelled()) == set()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), [({"warn_at": 1}, "warn_at must be at least 2"), ({"stop_at": 2}, "stop_at must be at least warn_at")]
+)
+def test_bad_options_are_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        RepeatGuard(Bare(), **options)
