@@ -1,4 +1,4 @@
-"""Golden traces: what each design asks, in which words, on the same five scripted scenarios; and the examples.
+"""Golden traces: what each design asks, in which words, and what comes of it, on the same five scripted scenarios.
 
 A trace that changed on purpose is renewed by deleting its file and running this test once; read the difference before you keep it.
 """
@@ -7,19 +7,23 @@ A trace that changed on purpose is renewed by deleting its file and running this
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.protocol import Act, Answer, Loop, Observer, Query, Reply, Request, Tool, Toolbox, ToolCall, run_sync
+from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.experiments.registry import Spec, make_loop
+from loopbench.experiments.schedule import Arm, Trial
+from loopbench.experiments.trial import Setting, run_trial
+from loopbench.models.profiles import Clears, Profile
+from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
 
-HERE = Path(__file__).parent
-EXAMPLES = HERE.parent.parent / "examples"
-LOOPS: dict[str, Loop] = {"bare": Bare(), "react_extract": ReactExtract()}
-TOOL_STEPS = 3
+GOLDEN = Path(__file__).parent / "golden"
+DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 
 
 def add(a: int, b: int) -> int:
@@ -32,123 +36,123 @@ def multiply(a: int, b: int) -> int:
     return a * b
 
 
-def divide(a: int, b: int) -> float:
-    """Divide a by b."""
-    if b == 0:
-        raise ValueError("b must not be 0")
-    return a / b
+TOOLS = tuple(Tool.from_function(function, blocking=False) for function in (add, multiply))
+FIRST = PlannedCall("sum", "add", {"a": 2, "b": 3}, "Add 2 and 3.")
+CHAIN = Plan((FIRST, PlannedCall("product", "multiply", {"a": Ref("sum"), "b": 4}, "Multiply the sum by 4.")), Ref("product"))
+SPREAD = Plan(
+    (
+        FIRST,
+        PlannedCall("other", "add", {"a": 10, "b": 20}, "Add 10 and 20."),
+        PlannedCall("product", "multiply", {"a": Ref("sum"), "b": Ref("other")}, "Multiply the two sums."),
+    ),
+    Ref("product"),
+)
 
 
-def act(thought: str, tool: str, a: int, b: int) -> Act:
-    return Act(thought, (ToolCall(tool, {"a": a, "b": b}),))
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A task, the wind that blows over it, and how much room there is."""
+
+    question: str
+    plan: Plan
+    answer: int
+    fault: str = ""
+    tool_steps: int = 6
+
+    @property
+    def profile(self) -> Profile:
+        """The fault meets every point once, and goes away when the model is shown what came of it."""
+        return Profile(name="one", rates={self.fault: 1.0} if self.fault else {}, clears=Clears(feedback=1, after=0, never=0))
 
 
-SUM, PRODUCT, END = act("The sum first.", "add", 2, 3), act("Now times four.", "multiply", 5, 4), Answer("That is it.", "20")
-SCENARIOS: dict[str, list[Any]] = {
-    "clean": [SUM, PRODUCT, END],
-    "unreadable_reply": [SUM, "I will now multiply 5 by 4.", PRODUCT, END],
-    "unknown_tool": [act("A power.", "power", 2, 3), SUM, PRODUCT, END],
-    "raising_tool": [act("Divide.", "divide", 1, 0), SUM, PRODUCT, END],
-    "never_finishes": [SUM] * 9,
+SUM_TIMES_FOUR = "What is (2 + 3) * 4?"
+SCENARIOS = {
+    "straight": Scenario(SUM_TIMES_FOUR, CHAIN, 20),
+    "error_then_recovery": Scenario(SUM_TIMES_FOUR, CHAIN, 20, "tool.raises"),
+    "malformed_output": Scenario(SUM_TIMES_FOUR, CHAIN, 20, "wire.malformed"),
+    "limit_reached": Scenario(SUM_TIMES_FOUR, CHAIN, 20, tool_steps=1),
+    "parallel_calls": Scenario("What is (2 + 3) * (10 + 20)?", SPREAD, 150),
 }
 
 
-class Trace(Observer):
-    """All that passes between a loop, its model and its tools, as plain JSON."""
-
-    def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
-        self._shown: tuple[Any, ...] = ()
-
-    def exchange(self, request: Request, reply: Reply) -> None:
-        same = 0
-        while same < min(len(self._shown), len(request.messages)) and self._shown[same] == request.messages[same]:
-            same += 1
-        self._shown = request.messages
-        new = [message.as_dict() for message in request.messages[same:]]
-        self.events.append({"ask": request.role.value, "same": same, "messages": new, "reply": reply.text})
-
-    def note(self, kind: str, **data: Any) -> None:
-        self.events.append({"note": kind, **data})
+def traced(design: str, scenario: Scenario) -> dict[str, Any]:
+    task = Task("golden", Query(scenario.question), scenario.answer, "numeric", scenario.plan)
+    suite = Suite("golden", "1", (task,), lambda _: StatelessEnvironment(TOOLS))
+    spec = Spec(design, {})
+    arm = Arm(design, spec, make_loop(spec, scenario.tool_steps), "scripted", scenario.profile)
+    trace: dict[str, Any] = json.loads(run_sync(run_trial(Trial(arm, task, 0, 0), Setting(suite, {}))).trace)
+    return trace
 
 
-class TracedToolbox(Toolbox):
-    trace: Trace
-
-    async def call(self, call: ToolCall, *, validate: bool = True) -> Any:
-        seen = await super().call(call, validate=validate)
-        self.trace.events.append({"tool": call.name, "arguments": dict(call.arguments), **seen.as_dict()})
-        return seen
+def readable(trace: dict[str, Any]) -> str:
+    """A trace as text, without the receipts that stand behind every result."""
+    lines = [line for event in trace["events"] for line in _event(event)]
+    end = [f"=== {trace['stop']}: {trace['answer']}", *(f"  {key}: {value}" for key, value in sorted(trace["details"].items()))]
+    return re.sub(r" ?\[r:[0-9a-f]{6}\.[0-9a-f]{4}\]", "", "\n".join([*lines, *end])) + "\n"
 
 
-def traced(loop: Loop, scenario: str, kit: Any) -> list[dict[str, Any]]:
-    trace = Trace()
+def _event(event: dict[str, Any]) -> Iterator[str]:
+    if event["event"] == "note":
+        told = {key: value for key, value in event.items() if key not in ("event", "kind")}
+        yield f"--- note: {event['kind']} {json.dumps(told, ensure_ascii=False, default=str)}"
+    elif event["event"] == "tool":
+        yield f"--- tool {event['tool']} {json.dumps(event['arguments'])}: {event['status']}{_fault(event)}"
+        yield from _indented(event["data"])
+    else:
+        scope = f" ({event['scope']})" if "scope" in event else ""
+        yield f"=== ask to {event['role']}{scope}" + (f", after {event['same']} messages as before" if event["same"] else "")
+        if "tool_choice" in event:
+            yield f"tool_choice: {event['tool_choice']}"
+        for message in event["messages"]:
+            yield f"{message['role']}:"
+            yield from _indented(message["content"])
+            yield from (
+                f"  call {call['function']['name']} {call['function']['arguments']}" for call in message.get("tool_calls", ())
+            )
+        yield f"--- reply{_fault(event)}"
+        yield from _indented(event.get("reply", event.get("error", {}).get("message", "")))
+        yield from (f"  call {call['name']} {call['arguments']}" for call in event.get("calls", ()))
+        if "wire_error" in event:
+            yield f"--- unreadable: {event['wire_error']}"
 
-    class Traced(kit.Moves):  # type: ignore[misc]
-        async def complete(self, request: Request) -> Reply:
-            reply: Reply = await super().complete(request)
-            trace.exchange(request, reply)
-            return reply
 
-    tools = TracedToolbox([Tool.from_function(function, blocking=False) for function in (add, multiply, divide)])
-    tools.trace = trace
-    limited = loop.with_step_limit(TOOL_STEPS)
-    outcome = run_sync(limited.run(Query("What is (2 + 3) * 4?"), tools, Traced(*SCENARIOS[scenario]), trace))
-    trace.events.append({"answer": outcome.answer, "stop": outcome.stop.value, "steps": outcome.steps})
-    return trace.events
+def _fault(event: dict[str, Any]) -> str:
+    return f", struck by {event['fault']}" if "fault" in event else ""
 
 
-@pytest.mark.parametrize("name", LOOPS)
-def test_X_22_golden_trace_on_five_scenarios(name: str, kit: Any) -> None:
-    file = HERE / "golden" / f"{name}.json"
-    traces = {scenario: traced(LOOPS[name], scenario, kit) for scenario in SCENARIOS}
+def _indented(text: str) -> Iterator[str]:
+    return (f"  {line}".rstrip() for line in text.splitlines())
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_X_22_golden_trace(design: str, scenario: str) -> None:
+    file = GOLDEN / f"{design}.{scenario}.txt"
+    trace = readable(traced(design, SCENARIOS[scenario]))
     if not file.exists():
         file.parent.mkdir(exist_ok=True)
-        file.write_text(json.dumps(traces, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        file.write_text(trace, encoding="utf-8")
         pytest.fail(f"{file.name} was missing and has been written: read it, keep it, run again")
-    golden = json.loads(file.read_text("utf-8"))
-    assert golden.keys() == traces.keys()
-    for scenario, events in traces.items():
-        assert events == golden[scenario], f"{name}, {scenario}: changed on purpose? Delete {file.name} and run this test again"
+    assert trace == file.read_text("utf-8"), f"changed on purpose? Delete {file.name} and run this test again"
 
 
 @pytest.mark.parametrize(("scenario", "stops"), [
-    ("clean", {"bare": "finished", "react_extract": "finished"}),
-    ("unreadable_reply", {"bare": "finished", "react_extract": "parse_failed"}),
-    ("unknown_tool", {"bare": "finished", "react_extract": "finished"}),
-    ("raising_tool", {"bare": "finished", "react_extract": "finished"}),
-    ("never_finishes", {"bare": "max_steps", "react_extract": "forced"}),
+    ("straight", ["finished", "finished", "finished", "finished", "finished"]),
+    ("error_then_recovery", ["finished", "finished", "finished", "finished", "finished"]),
+    ("malformed_output", ["finished", "finished", "finished", "parse_failed", "recovery_failed"]),
+    ("limit_reached", ["max_steps", "forced", "forced", "forced", "max_steps"]),
+    ("parallel_calls", ["finished", "finished", "finished", "finished", "finished"]),
 ])  # fmt: skip
-def test_X_21_X_22_every_preset_ends_each_scenario_as_its_design_says(scenario: str, stops: dict[str, str], kit: Any) -> None:
-    assert {name: traced(loop, scenario, kit)[-1]["stop"] for name, loop in LOOPS.items()} == stops
+def test_X_21_X_22_every_design_ends_each_scenario_as_its_document_says(scenario: str, stops: list[str]) -> None:
+    assert [traced(design, SCENARIOS[scenario])["stop"] for design in DESIGNS] == stops
 
 
-def test_X_22_the_scenarios_are_the_same_for_every_design(kit: Any) -> None:
-    for scenario in ("clean", "raising_tool"):
-        calls = [
-            [(event["tool"], event["arguments"]) for event in traced(loop, scenario, kit) if "tool" in event]
-            for loop in LOOPS.values()
-        ]
-        assert calls[0] == calls[1]
-
-
-# --- the examples ---
-
-OFFLINE = """\
-import os, runpy, sys
-sys.addaudithook(lambda event, _: os._exit(9) if event in ("socket.connect", "socket.getaddrinfo") else None)
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("bare_standalone", "Four teas cost 14.0 euro. (3 steps)"),
-        ("react_extract_standalone", "as a program: jazz at the Pit Inn; fireworks on the Sumida (finished)"),
-    ],
-)
-def test_examples_run_offline(name: str, said: str, kit: Any) -> None:
-    done = kit.python(f"{OFFLINE}runpy.run_path({str(EXAMPLES / f'{name}.py')!r}, run_name='__main__')")
-    assert done.returncode == 0, done.stderr
-    assert said in done.stdout.splitlines()
-    assert done.stderr == ""
+def test_X_22_calls_that_need_not_wait_are_made_at_once_where_the_design_can() -> None:
+    together = {}
+    for design in DESIGNS:
+        events = traced(design, SCENARIOS["parallel_calls"])["events"]
+        made = [event["tool"] for event in events if event["event"] == "tool"]
+        assert sorted(made) == ["add", "add", "multiply"]
+        kinds = [event["event"] for event in events if event["event"] != "note"]
+        together[design] = any(kinds[place : place + 2] == ["tool", "tool"] for place in range(len(kinds)))
+    assert together == {"bare": False, "finish": True, "phased": True, "react_extract": False, "stateless": True}

@@ -1,0 +1,55 @@
+"""The examples: one product per design, offline, short, and importing nothing but a loop and a model."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loopbench.experiments.registry import builtin_names
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+OFFLINE = """\
+import os, runpy, sys
+sys.addaudithook(lambda event, _: os._exit(9) if event in ("socket.connect", "socket.getaddrinfo") else None)
+"""
+FILES = sorted(EXAMPLES.glob("adopt_*.py"))
+SAID = {
+    "adopt_bare": "Four teas cost 14.0 euro.",
+    "adopt_finish": "",
+    "adopt_phased": "",
+    "adopt_react_extract": "",
+    "adopt_stateless": "",
+}
+
+
+def test_every_design_has_an_example() -> None:
+    wrappers = {"microcompact", "repeat_guard"}
+    assert {file.stem.removeprefix("adopt_") for file in FILES} == set(builtin_names("loop")) - wrappers
+    assert SAID.keys() == {file.stem for file in FILES}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_an_example_is_short_and_needs_loops_and_a_model_only(file: Path) -> None:
+    text = file.read_text("utf-8")
+    assert len(text.splitlines()) < 40
+    reached = {node.module or "" for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)}
+    ours = {name for name in reached if name.startswith("loopbench")}
+    assert ours <= {"loopbench.loops", "loopbench.models.listed"}
+    assert "loopbench.loops" in ours
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_an_example_runs_offline(file: Path) -> None:
+    code = f"{OFFLINE}runpy.run_path({str(file)!r}, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env={"PATH": os.environ["PATH"]}, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert SAID[file.stem] in done.stdout
+    assert done.stdout
