@@ -22,7 +22,7 @@ SAID = {
     "adopt_bare": "Four teas cost 14.0 euro.",
     "adopt_finish": "",
     "adopt_phased": "",
-    "adopt_react_extract": "",
+    "adopt_react_extract": "{'event': 'jazz at the Pit Inn', 'indoors': True} (finished)",
     "adopt_stateless": "",
 }
 

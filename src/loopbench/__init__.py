@@ -5,8 +5,9 @@ Public names load on first use; importing the package loads none of them.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ._lazy import lazy
 
 if TYPE_CHECKING:
     from loopbench.datasets.task import Environment, StatelessEnvironment, Suite, Task
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
     from loopbench.experiments.compare import prepare, results, run
     from loopbench.experiments.config import CompareConfig
     from loopbench.loops.bare import Bare, run_agent
+    from loopbench.loops.finish import Finish
+    from loopbench.loops.phased import Phased
     from loopbench.loops.react_extract import ReactExtract, ReactExtractProgram
+    from loopbench.loops.stateless import Stateless
+    from loopbench.models.listed import Listed
     from loopbench.models.profiles import Profile, load_profile
     from loopbench.models.real import open_model
     from loopbench.models.scripted import Script, Scripted
@@ -26,7 +31,11 @@ _HOMES = {
     "loopbench.experiments.compare": ("prepare", "results", "run"),
     "loopbench.experiments.config": ("CompareConfig",),
     "loopbench.loops.bare": ("Bare", "run_agent"),
+    "loopbench.loops.finish": ("Finish",),
+    "loopbench.loops.phased": ("Phased",),
     "loopbench.loops.react_extract": ("ReactExtract", "ReactExtractProgram"),
+    "loopbench.loops.stateless": ("Stateless",),
+    "loopbench.models.listed": ("Listed",),
     "loopbench.models.profiles": ("Profile", "load_profile"),
     "loopbench.models.real": ("open_model",),
     "loopbench.models.scripted": ("Script", "Scripted"),
@@ -43,16 +52,19 @@ _HOMES = {
         "Toolbox",
     ),
 }
-_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
+__getattr__, __dir__ = lazy(__name__, _HOMES)
 
 __all__ = [
     "Bare",
     "CompareConfig",
     "DspyModel",
     "Environment",
+    "Finish",
+    "Listed",
     "Loop",
     "Model",
     "Outcome",
+    "Phased",
     "Plan",
     "PlannedCall",
     "Profile",
@@ -62,6 +74,7 @@ __all__ = [
     "Ref",
     "Script",
     "Scripted",
+    "Stateless",
     "StatelessEnvironment",
     "StopReason",
     "Suite",
@@ -75,16 +88,3 @@ __all__ = [
     "run",
     "run_agent",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """PEP 562: find a public name's module when it is first asked for."""
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

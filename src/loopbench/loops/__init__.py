@@ -1,1 +1,103 @@
-"""The designs under test, one module each; every one is usable by itself."""
+"""The designs under test; every one is usable by itself, as it is.
+
+A design's own module has all of it; here stand the names that a product needs. They load on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loopbench._lazy import lazy
+
+if TYPE_CHECKING:
+    from loopbench.loops.bare import Bare, ToolRegistry, arun_agent, run_agent
+    from loopbench.loops.finish import Finish, Module, ParseError, Partial, Step, Unfinished, UnfinishedError, module, tool
+    from loopbench.loops.microcompact import Microcompact
+    from loopbench.loops.phased import Agent, Phased, ToolContextManager, ToolExecutor, ToolExecutorCallbacks, ToolExecutorOptions
+    from loopbench.loops.react_extract import ReactExtract, ReactExtractProgram
+    from loopbench.loops.repeat_guard import RepeatGuard
+    from loopbench.loops.stateless import ActivityManager, ConversationState, ManualAgentLoop, MultiToolRegistry, Stateless
+    from loopbench.protocol import Act, Answer, Loop, Observer, Outcome, Query, StopReason, Tool, Toolbox, ToolCall, run_sync
+
+_HOMES = {
+    "loopbench.loops.bare": ("Bare", "ToolRegistry", "arun_agent", "run_agent"),
+    "loopbench.loops.finish": (
+        "Finish",
+        "Module",
+        "ParseError",
+        "Partial",
+        "Step",
+        "Unfinished",
+        "UnfinishedError",
+        "module",
+        "tool",
+    ),
+    "loopbench.loops.microcompact": ("Microcompact",),
+    "loopbench.loops.phased": (
+        "Agent",
+        "Phased",
+        "ToolContextManager",
+        "ToolExecutor",
+        "ToolExecutorCallbacks",
+        "ToolExecutorOptions",
+    ),
+    "loopbench.loops.react_extract": ("ReactExtract", "ReactExtractProgram"),
+    "loopbench.loops.repeat_guard": ("RepeatGuard",),
+    "loopbench.loops.stateless": ("ActivityManager", "ConversationState", "ManualAgentLoop", "MultiToolRegistry", "Stateless"),
+    "loopbench.protocol": (
+        "Act",
+        "Answer",
+        "Loop",
+        "Observer",
+        "Outcome",
+        "Query",
+        "StopReason",
+        "Tool",
+        "Toolbox",
+        "ToolCall",
+        "run_sync",
+    ),
+}
+__getattr__, __dir__ = lazy(__name__, _HOMES)
+
+__all__ = [
+    "Act",
+    "ActivityManager",
+    "Agent",
+    "Answer",
+    "Bare",
+    "ConversationState",
+    "Finish",
+    "Loop",
+    "ManualAgentLoop",
+    "Microcompact",
+    "Module",
+    "MultiToolRegistry",
+    "Observer",
+    "Outcome",
+    "ParseError",
+    "Partial",
+    "Phased",
+    "Query",
+    "ReactExtract",
+    "ReactExtractProgram",
+    "RepeatGuard",
+    "Stateless",
+    "Step",
+    "StopReason",
+    "Tool",
+    "ToolCall",
+    "ToolContextManager",
+    "ToolExecutor",
+    "ToolExecutorCallbacks",
+    "ToolExecutorOptions",
+    "ToolRegistry",
+    "Toolbox",
+    "Unfinished",
+    "UnfinishedError",
+    "arun_agent",
+    "module",
+    "run_agent",
+    "run_sync",
+    "tool",
+]

@@ -1,0 +1,35 @@
+"""React -> Extract in a product: a loop over any Model.
+
+`Listed` makes the listed moves, offline; `loopbench.open_model("openai/gpt-4o-mini")` is a Model too. As a dspy.Module it is
+`loopbench.loops.ReactExtractProgram`, for teleprompters to optimize.
+"""
+
+import asyncio
+
+from loopbench.loops import Act, Answer, Query, ReactExtract, Toolbox, ToolCall
+from loopbench.models.listed import Listed
+
+
+def events(city: str, day: str) -> list[str]:
+    """What is on in a city on a day, as YYYY-MM-DD."""
+    return ["fireworks on the Sumida", "jazz at the Pit Inn"] if (city, day) == ("Tokyo", "2026-07-25") else []
+
+
+SCHEMA = {"type": "object", "properties": {"event": {"type": "string"}, "indoors": {"type": "boolean"}}}
+model = Listed(
+    Act("See what is on.", (ToolCall("events", {"city": "Tokyo", "day": "2026-07-25"}),)),
+    Answer("The trajectory holds all that the answer needs."),
+    Answer("Rain is due, so indoors.", {"event": "jazz at the Pit Inn", "indoors": True}),
+)
+
+
+async def main() -> None:
+    query = Query("What shall we do in Tokyo on 25 July 2026? Rain is due.", schema=SCHEMA)
+    outcome = await ReactExtract(max_iterations=4).run(query, Toolbox([events]), model)
+    for key, value in outcome.details["trajectory"].items():
+        print(f"{key:>13}  {value}")
+    print(f"{outcome.answer} ({outcome.stop})")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,174 @@
+"""Design 1's codecs: what they can say comes back as it was, and whatever a model writes is a move or a WireError."""
+# ruff: noqa: N802  (row ids keep their capitals)
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from loopbench.loops.phased.codecs import (
+    ANSWER,
+    PLAN,
+    REASON,
+    REFLECT,
+    SELECT,
+    SUMMARIZE,
+    UNDERSTAND,
+    ContextsCodec,
+    SchemaAnswerCodec,
+)
+from loopbench.loops.phased.state import Reflection
+from loopbench.protocol import (
+    Act,
+    Answer,
+    Codec,
+    Inexpressible,
+    Move,
+    NativeCall,
+    PlanTask,
+    Recovery,
+    Reply,
+    Role,
+    Tasks,
+    Text,
+    ToolCall,
+    Understanding,
+    Verdict,
+    WireError,
+)
+
+CONTEXTS = ContextsCodec((("c1", "3 [r:1]"), ("c2", "five [r:2]"), ("c3", "")))
+TYPED = SchemaAnswerCodec.of({"type": "integer"})
+CODECS: list[Codec] = [UNDERSTAND, PLAN, SELECT, REFLECT, CONTEXTS, REASON, SUMMARIZE, ANSWER, TYPED]
+
+WORDS = st.one_of(st.text(max_size=8), st.sampled_from(["", "\ud800", "\x00", "[r:1]", "null", '{"a": 1}', "```"]))
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=8,
+)
+ODD: st.SearchStrategy[Any] = st.sampled_from(
+    [math.nan, math.inf, (1, 2), {1: 2}, {1, 2}, b"b", object, 10**5000, ToolCall("a", {})]
+)
+ANYTHING = JSON | ODD | st.lists(ODD, max_size=1)
+TEXTS = st.lists(WORDS, max_size=3).map(tuple)
+PLANNED = st.builds(PlanTask, WORDS, WORDS, st.sampled_from(["use_tools", "reason"]), TEXTS)
+CALLS = st.builds(ToolCall, WORDS, st.dictionaries(WORDS, JSON, max_size=3))
+ODD_CALLS = st.builds(ToolCall, WORDS, st.dictionaries(WORDS, ANYTHING, max_size=3))
+MOVES: st.SearchStrategy[Move] = st.one_of(
+    st.builds(Act, WORDS, st.lists(ODD_CALLS, max_size=3).map(tuple)),
+    st.builds(Answer, WORDS, ANYTHING, st.none() | st.floats(0, 1)),
+    st.builds(Understanding, WORDS, TEXTS),
+    st.builds(Tasks, st.lists(PLANNED, max_size=3).map(tuple), WORDS),
+    st.builds(Verdict, st.booleans(), WORDS, TEXTS, st.none() | st.floats(0, 1)),
+    st.builds(Text, WORDS),
+    st.just(Recovery("retry")),
+)
+
+
+def comes_back(codec: Codec, move: Move) -> bool:
+    """The law for one move; False where it cannot be said."""
+    try:
+        reply = codec.render(move)
+    except Inexpressible:
+        return False
+    assert codec.parse(reply) == move
+    return True
+
+
+@given(MOVES)
+def test_law_render_raises_inexpressible_or_the_move_comes_back(move: Move) -> None:
+    for codec in CODECS:
+        comes_back(codec, move)
+
+
+@given(text=WORDS, texts=TEXTS, tasks=st.lists(PLANNED, max_size=3), calls=st.lists(CALLS, max_size=3), value=JSON)
+def test_bound_ordinary_moves_are_always_expressible(
+    text: str, texts: tuple[str, ...], tasks: list[PlanTask], calls: list[ToolCall], value: Any
+) -> None:
+    assert comes_back(UNDERSTAND, Understanding(text, texts))
+    assert comes_back(PLAN, Tasks(tuple(tasks), text))
+    assert comes_back(SELECT, Act(text, tuple(calls)))
+    assert comes_back(REFLECT, Verdict(bool(texts), text, texts))
+    assert comes_back(CONTEXTS, Text(text))
+    assert comes_back(REASON, Text(text))
+    assert comes_back(ANSWER, Answer("", text))
+    assert comes_back(TYPED, Answer(text, value)) is (value is not None)
+
+
+def test_gaps_of_each_codec_are_what_its_documentation_says() -> None:
+    assert not comes_back(SELECT, Act("", (ToolCall("add", {}),) * 65))
+    assert comes_back(SELECT, Act("", (ToolCall("add", {}),) * 64))
+    assert not comes_back(REFLECT, Verdict(True, confidence=0.5))
+    assert not comes_back(ANSWER, Answer("because", "x"))
+    assert not comes_back(ANSWER, Answer("", 3))
+    assert not comes_back(TYPED, Answer("", 3, 0.5))
+    for codec in CODECS:
+        assert not comes_back(codec, Recovery("skip"))
+
+
+def test_contexts_are_those_whose_last_word_stands_in_the_text() -> None:
+    reply = CONTEXTS.render(Text("It is 3 [r:1]"))
+    assert json.loads(reply.text) == {"contexts": ["c1", "c3"], "why": "It is 3 [r:1]"}
+    assert CONTEXTS.chosen(reply) == ("c1", "c3")
+    assert CONTEXTS.chosen(Reply('{"contexts": ["c2", "c9", 3, "c1"]}')) == ("c1", "c2")
+
+
+def test_S1_24_reflection_has_four_fields() -> None:
+    reply = Reply('{"isComplete": false, "reasoning": "r", "missingInfo": ["m"], "suggestedNextSteps": "s"}')
+    assert REFLECT.reflection(reply) == Reflection(False, "r", ("m",), ("s",))
+    assert REFLECT.parse(reply) == Verdict(False, "r", ("m",))
+
+
+KEYS = st.sampled_from(
+    ["intent", "entities", "tasks", "summary", "isComplete", "reasoning", "missingInfo", "contexts", "why", "answer", "id"]
+)
+TASK_LIKE = st.dictionaries(st.sampled_from(["id", "description", "taskType", "dependsOn"]), JSON, max_size=4)
+REPLIES = st.one_of(
+    WORDS,
+    JSON.map(json.dumps),
+    st.dictionaries(KEYS, JSON | st.lists(TASK_LIKE, max_size=2), max_size=5).map(json.dumps),
+)
+
+
+@given(text=REPLIES, arguments=REPLIES)
+@example("[" * 100_000, "[" * 100_000)
+@example('{"a":' * 10_000, "9" * 5_000)
+@example('{"isComplete": NaN}', '{"a": NaN}')
+@example('{"answer": Infinity}', "[]")
+@example('{"tasks": [{"id": "a", "description": "b", "taskType": ["x"]}]}', "null")
+def test_X_6_any_reply_is_a_move_or_a_wire_error(text: str, arguments: str) -> None:
+    for codec in CODECS:
+        for reply in (Reply(text), Reply(text, (NativeCall("", text, arguments),))):
+            try:
+                codec.parse(reply)
+            except WireError as error:
+                assert str(error).strip()
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "3", "null", '{"a": ', "nope", '{"a": NaN}'])
+def test_X_6_arguments_that_are_no_object_are_a_wire_error(arguments: str) -> None:
+    with pytest.raises(WireError, match=r"arguments of add"):
+        SELECT.parse(Reply("", (NativeCall("1", "add", arguments),)))
+
+
+def test_codecs_are_codecs_and_tell_their_roles() -> None:
+    for codec in CODECS:
+        assert isinstance(codec, Codec)
+    assert [codec.role for codec in CODECS] == [
+        Role.UNDERSTAND,
+        Role.PLAN,
+        Role.SELECT,
+        Role.REFLECT,
+        Role.SUMMARIZE,
+        Role.REASON,
+        Role.SUMMARIZE,
+        Role.ANSWER,
+        Role.ANSWER,
+    ]
+    assert {codec.max_calls for codec in CODECS if codec is not SELECT} == {0}

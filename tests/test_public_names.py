@@ -1,0 +1,31 @@
+"""The names that the package and its loops offer at the top: all there, none loaded before it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+PACKAGES = ("loopbench", "loopbench.loops")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_is_there_and_listed(package: str) -> None:
+    module = importlib.import_module(package)
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+        assert name in dir(module)
+    homes = {name for names in module._HOMES.values() for name in names}
+    assert homes == set(module.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing_of_ours'"):
+        module.nothing_of_ours  # noqa: B018
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_importing_a_package_loads_none_of_its_modules(package: str) -> None:
+    code = f"import sys, {package}; print(sorted(name for name in sys.modules if name.startswith('loopbench')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == str(sorted({"loopbench", "loopbench._lazy", package}))
