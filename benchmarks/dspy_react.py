@@ -64,4 +64,4 @@ def run(trials: int, latency_s: float, threads: int) -> int:
 
 if __name__ == "__main__":
     n, latency_ms, flights = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
-    measured("dspy.ReAct", n, 5, latency_ms, flights, lambda: run(n, latency_ms / 1000, flights))
+    measured("dspy.ReAct", n, latency_ms, flights, lambda: (run(n, latency_ms / 1000, flights), 5 * n))

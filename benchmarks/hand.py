@@ -62,4 +62,4 @@ async def run(trials: int, latency_s: float, in_flight: int) -> int:
 
 if __name__ == "__main__":
     n, latency_ms, flights = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
-    measured("hand-written", n, 4, latency_ms, flights, lambda: asyncio.run(run(n, latency_ms / 1000, flights)))
+    measured("hand-written", n, latency_ms, flights, lambda: (asyncio.run(run(n, latency_ms / 1000, flights)), 4 * n))

@@ -1,6 +1,6 @@
 """A loop of ours with everything recorded: schedule, metering, trace, journal on disk.
 
-python benchmarks/ours.py LOOP TRIALS LATENCY_MS IN_FLIGHT
+python benchmarks/ours.py LOOP TRIALS LATENCY_MS IN_FLIGHT [CALLS OF TOOLS PER TASK]
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from loopbench.experiments.compare import Experiment, prepare, results, run
 from loopbench.experiments.config import CompareConfig
 from loopbench.metrics.record import Record
 
-CALLS = {"bare": 4, "react_extract": 5}
-
 
 class Quiet:
     """No progress."""
@@ -25,20 +23,23 @@ class Quiet:
         pass
 
 
-def right(experiment: Experiment) -> int:
+def right(experiment: Experiment) -> tuple[int, int]:
+    """Right answers, model calls."""
     run(experiment, Quiet())
-    return sum(record.accuracy == 1 for record in results(experiment.folder).records)
+    records = results(experiment.folder).records
+    return sum(record.accuracy == 1 for record in records), sum(sum(record.calls.values()) for record in records)
 
 
 if __name__ == "__main__":
     loop, n, latency_ms, flights = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+    length = int(sys.argv[5]) if len(sys.argv) > 5 else 3
     with tempfile.TemporaryDirectory() as folder:
         profile = Path(folder) / "slow.toml"
         profile.write_text(f'name = "slow"\nlatency_s = {latency_ms / 1000}\n')
         ready = prepare(
             CompareConfig(
                 loops=(loop,),
-                suite=f"sums:load(size={n})",
+                suite=f"sums:load(size={n}, length={length})",
                 profiles=(str(profile),),
                 concurrency=flights,
                 real_time=True,
@@ -46,4 +47,4 @@ if __name__ == "__main__":
                 runs=Path(folder) / "runs",
             )
         )
-        measured(loop, n, CALLS[loop], latency_ms, flights, lambda: right(ready))
+        measured(loop, n, latency_ms, flights, lambda: right(ready))
