@@ -6,11 +6,12 @@ import datetime
 import math
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.registry import (
@@ -18,6 +19,7 @@ from loopbench.experiments.registry import (
     builtin_names,
     checked_options,
     code_digest,
+    loops_named,
     make_loop,
     make_suite,
     nearest,
@@ -25,6 +27,8 @@ from loopbench.experiments.registry import (
     parse_spec,
 )
 from loopbench.loops.bare import Bare
+from loopbench.loops.react_extract import ReactExtract
+from loopbench.protocol import Loop, Outcome, StopReason
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 """What TOML can hold."""
@@ -176,6 +180,80 @@ def test_the_hint_lists_what_is_known(name, known):
     assert all(item in nearest(name, known) for item in known)
 
 
+# --- a loop inside another ---
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A design round another; under a limit it passes it on."""
+
+    loop: Loop = field(default_factory=Bare)
+    other: Loop | None = None
+    patience: int = 2
+
+    name = "guarded"
+    stops: frozenset[StopReason] = frozenset()
+
+    async def run(self, *given: object) -> Outcome:
+        raise NotImplementedError
+
+    def with_step_limit(self, tool_steps: int) -> Guarded:
+        return replace(self, loop=self.loop.with_step_limit(tool_steps))
+
+
+@pytest.fixture
+def guarded(monkeypatch) -> None:
+    """The design as `guards:Guarded`."""
+    module = ModuleType("guards")
+    vars(module)["Guarded"] = Guarded
+    monkeypatch.setitem(sys.modules, "guards", module)
+
+
+def test_an_option_that_is_a_loop_is_typed_as_one():
+    made = checked_options(Guarded, {"loop": "bare(max_steps=5)", "other": "react_extract"}, "it")
+    assert made == {"loop": Bare(max_steps=5), "other": ReactExtract()}
+    assert checked_options(Guarded, {"other": "none"}, "it") == {"other": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("bear", "it: loop: unknown loop 'bear'; did you mean 'bare'"),
+        ("bare(max_stepps=3)", "it: loop: loop bare: unknown option 'max_stepps'"),
+        ("bare(3)", "it: loop: .*write option=value"),
+        ("none", "it: loop: unknown loop 'none'"),
+        (3, "it: loop: write a loop"),
+    ],
+)
+def test_a_wrong_loop_inside_another_is_refused_in_one_line(text, said):
+    with pytest.raises(ValueError, match=said) as caught:
+        checked_options(Guarded, {"loop": text}, "it")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("guarded")
+@given(st.integers(1, 30), st.integers(1, 30))
+@settings(max_examples=15, deadline=None)
+def test_the_limit_reaches_the_inner_loop_unless_the_user_typed_another_there(tool_steps, max_steps):
+    def inner(text: str) -> object:
+        return vars(make_loop(parse_spec(text), tool_steps))["loop"]
+
+    limited = Bare().with_step_limit(tool_steps)
+    assert inner("guards:Guarded") == limited
+    assert inner("guards:Guarded(loop=bare)") == limited
+    assert inner("guards:Guarded(loop=bare, patience=3)") == limited
+    assert inner('guards:Guarded(loop="bare(check_types=true)")') == replace(limited, check_types=True)
+    assert inner(f'guards:Guarded(loop="bare(max_steps={max_steps})")') == Bare(max_steps=max_steps)
+    twice = vars(make_loop(parse_spec('guards:Guarded(loop="guards:Guarded(loop=bare)")'), tool_steps))["loop"]
+    assert twice.loop == limited
+
+
+def test_all_loops_that_a_spec_names_are_told_without_importing_any():
+    spec = parse_spec(r'guards:Guarded(loop="own.one:A(loop=\"own.two:B\")", patience=3, mode=stop, text="no spec at all")')
+    assert loops_named(spec) == ["guards:Guarded", "own.one:A", "own.two:B"]
+    assert loops_named(parse_spec("bare(instructions=bare)")) == ["bare"]
+
+
 # --- names ---
 
 
@@ -188,7 +266,7 @@ def test_built_in_designs_are_found_by_their_module():
     ("make", "text", "said"),
     [
         (make_loop, "bear", "unknown loop 'bear'; did you mean 'bare'"),
-        (make_loop, "task", "unknown loop 'task'; known: bare, react_extract"),
+        (make_loop, "task", "unknown loop 'task'; .*known: bare, "),
         (make_loop, "bare(max_stepps=3)", "loop bare: unknown option 'max_stepps'; did you mean 'max_steps'"),
         (make_loop, "bare(max_steps=0)", "loop bare.max_steps=0.: max_steps must be at least 1"),
         (make_loop, "bare(on_provider_error=explode)", "on_provider_error: .*'stop' or 'observe'"),
@@ -267,12 +345,66 @@ def test_a_loop_of_the_users_own_has_no_less_than_a_built_in_one(own):
         make_loop(parse_spec("own_loop:Mine(limits=2)"))
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch) -> Iterator[Path]:
+    """The current directory, which is not on the search path."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def test_code_in_the_current_directory_is_found_and_the_search_path_stays_as_it_was(here):
+    (here / "here_helper.py").write_text("LIMIT = 3\n")
+    (here / "here_loop.py").write_text(f"from here_helper import LIMIT\n{LOOP}")
+    before = list(sys.path)
+    assert make_loop(parse_spec("here_loop:Mine")).name == "mine"
+    assert sys.path == before
+    (here / "here_package").mkdir()
+    (here / "here_package" / "inner.py").write_text(LOOP)
+    assert make_loop(parse_spec("here_package.inner:Mine")).name == "mine"
+    (here / "here_broken.py").write_text("import here_missing\n")
+    with pytest.raises(ValueError, match="no module named 'here_missing'"):
+        make_loop(parse_spec("here_broken:Mine"))
+    assert sys.path == before
+
+
+def test_what_is_installed_wins_over_the_current_directory(here, tmp_path_factory, monkeypatch):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(elsewhere)])
+    (here / "here_twice.py").write_text("raise AssertionError('imported from the current directory')\n")
+    (elsewhere / "here_twice.py").write_text(LOOP)
+    monkeypatch.delitem(sys.modules, "here_twice", raising=False)
+    assert make_loop(parse_spec("here_twice:Mine")).name == "mine"
+    monkeypatch.delitem(sys.modules, "here_twice")
+
+
+def test_an_option_that_a_loop_cannot_do_without_is_asked_for(own):
+    own("own_needy_loop", LOOP.replace("limit: int = 1", "limit: int"))
+    with pytest.raises(ValueError, match=r"needs limit: give own_needy_loop:Mine\(limit=…\)"):
+        make_loop(parse_spec("own_needy_loop:Mine"))
+
+
 def test_a_loops_code_has_a_digest_that_changes_with_it(own):
     own("own_a", LOOP)
     own("own_b", LOOP + "\n# changed\n")
     digests = {code_digest(make_loop(parse_spec(f"{name}:Mine"))) for name in ("own_a", "own_b")}
     assert len(digests) == 2
     assert "" not in digests
+
+
+@pytest.mark.usefixtures("guarded")
+def test_the_code_of_a_loop_inside_another_counts_too(own):
+    own("own_inner", LOOP)
+    outer = [
+        make_loop(parse_spec(f"guards:Guarded(loop={text})")) for text in ('"own_inner:Mine"', "bare", "bare", "react_extract")
+    ]
+    one, two, again, three = map(code_digest, outer)
+    assert two == again
+    assert len({one, two, three}) == 3
 
 
 @pytest.mark.parametrize(

@@ -392,7 +392,8 @@ def test_S3_45_S3_26_an_xml_error_is_a_user_message_after_the_attempt(kit: Any) 
 
 def test_S3_48_calls_of_a_step_run_in_order_or_concurrently_with_results_in_call_order(kit: Any) -> None:
     for parallel in (False, True):
-        gate, order = asyncio.Event(), []
+        gate = asyncio.Event()
+        order: list[str] = []
 
         async def first(gate: Any = gate, order: Any = order, parallel: bool = parallel) -> str:
             if parallel:

@@ -1,4 +1,4 @@
-"""Design 3: its wire formats, XML and Partial. What a codec can say comes back as it was, and any reply is a move or a WireError."""
+"""Design 3: its wire formats, XML and Partial. What a codec can say comes back; any reply is a move or a WireError."""
 # ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ MARKUP = st.lists(TAGS | WORDS, max_size=12).map("".join)
     text=MARKUP | st.text(max_size=20), calls=st.lists(st.tuples(st.sampled_from(["add", "__finish__", ""]), ARGUMENTS), max_size=3)
 )
 @example(text="<output>" * 3000 + "</output>", calls=[])
-@example(text="<output>" + "<place>" * 5000 + "</place>" * 5000 + "</output>", calls=[])
+@example(text="<output>" + "<place>" * 1500 + "</place>" * 1500 + "</output>", calls=[])
 @example(text="<output>" + "<answer>" * 20000 + "</output>", calls=[])
 @example(text="<output><price>" + "9" * 5000 + "</price></output>", calls=[])
 @example(text="<output><any>" + "[" * 5000 + "</any></output>", calls=[])
@@ -252,12 +252,20 @@ MARKUP = st.lists(TAGS | WORDS, max_size=12).map("".join)
 def test_X_6_finish_any_reply_is_a_move_or_a_wire_error(text: str, calls: list[tuple[str, str]]) -> None:
     reply = Reply(text, tuple(NativeCall("", name, arguments) for name, arguments in calls))
     for codec in CODECS:
-        try:
-            assert isinstance(codec.parse(reply), Act | Answer)
-        except WireError as error:
-            assert str(error).strip()
+        match parsed(codec, reply):
+            case WireError() as error:
+                assert str(error).strip()
+            case move:
+                assert isinstance(move, Act | Answer)
     for output in OUTPUTS:
         checked_xml(output, text)
+
+
+def parsed(codec: Codec, reply: Reply) -> Move | WireError:
+    try:
+        return codec.parse(reply)
+    except WireError as error:
+        return error
 
 
 def test_parse_takes_finish_beside_other_calls_as_the_answer_and_needs_a_call() -> None:
@@ -424,13 +432,13 @@ class City(BaseModel):
 
 
 def test_S3_30_partial_has_all_fields_optional() -> None:
-    kind = Partial[City]
+    kind: Any = Partial[City]
     made = kind()
     assert (made.city_name, made.population, made.explanation) == (None, None, None)
     assert list(kind.model_fields) == ["city_name", "population", "explanation"]
     assert Partial[City] is kind
     with pytest.raises(TypeError, match="pydantic"):
-        Partial[int]
+        Partial[int]  # type: ignore[type-var]
 
 
 def snapshots(model: type[BaseModel], text: str) -> list[Any]:
@@ -446,7 +454,8 @@ def test_S3_46_S3_30_strings_grow_and_other_scalars_appear_only_when_complete() 
     assert {"R", "Rome", 'Rome "x" 1', 'Rome "x" 12'} <= set(names)
     assert all(name is None or 'Rome "x" 12'.startswith(name) for name in names)
     assert {part.population for part in seen} == {None, 2800000}
-    assert all(isinstance(part, Partial[City]) for part in seen)
+    kind: Any = Partial[City]
+    assert all(isinstance(part, kind) for part in seen)
     assert seen[-1].model_dump() == {"city_name": 'Rome "x" 12', "population": 2800000, "explanation": "old"}
 
 
@@ -465,7 +474,7 @@ class Mixed(BaseModel):
     numbers: list[int]
     inner: City | None
     many: list[City]
-    loop: Optional["Mixed"] = None  # noqa: UP045
+    loop: Optional[Mixed] = None  # noqa: UP045
     other: str = Field("", alias="another")
 
 
@@ -490,7 +499,7 @@ def test_S3_46_nothing_half_written_passes_for_a_value_and_the_end_is_the_whole(
     assert {part.day for part in seen} == {None, datetime.date(2020, 12, 31)}
     assert {part.share for part in seen} == {None, -1250.0}
     assert {part.count for part in seen} == {None, 123}
-    assert [part.numbers for part in seen if part.numbers][0] == [12]
+    assert next(part.numbers for part in seen if part.numbers) == [12]
     assert {tuple(part.numbers) for part in seen if part.numbers} == {(12,), (12, 345), (12, 345, 6)}
     assert {part.inner.population for part in seen if part.inner} == {None, 28}
     assert {"R", "Rom"} <= {part.inner.city_name for part in seen if part.inner}

@@ -14,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from loopbench.experiments.compare import Experiment, Results
 
-DONE, BAD_INPUT, INVALID, INTERRUPTED = 0, 2, 4, 130
+DONE, FAILED, BAD_INPUT, INVALID, INTERRUPTED = 0, 1, 2, 4, 130
 
 app = typer.Typer(
     name="loopbench",
@@ -24,6 +24,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+check = typer.Typer(help="Hold a design against the laws that every loop must keep.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(check, name="check")
+new = typer.Typer(help="Write the beginnings of a design of your own.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(new, name="new")
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -198,6 +203,41 @@ def list_(
         print(json.dumps([entry.as_dict() for entry in found], ensure_ascii=True))
     else:
         render.catalogue(found)
+
+
+@check.command(name="loop")
+def check_loop(
+    name: Annotated[str, typer.Argument(help="Loop, `name`, `name(option=value)` or `package.module:Name`.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Run a loop against every law, with models and tools made up for it; exit code 1 where one does not hold."""
+    from loopbench.experiments import laws
+    from loopbench.experiments.registry import make_loop, parse_spec
+
+    from . import render
+
+    spec = parse_spec(name)
+    found = laws.check_loop(make_loop(spec))
+    broken = any(finding.status == "failed" for finding in found)
+    if as_json:
+        made = {"loop": str(spec), "ok": not broken, "laws": [finding.as_dict() for finding in found]}
+        print(json.dumps(made, ensure_ascii=True))
+    else:
+        render.findings(str(spec), found)
+    raise typer.Exit(FAILED if broken else DONE)
+
+
+@new.command(name="loop")
+def new_loop(
+    name: Annotated[str, typer.Argument(help="Of the module, such as my_loop.", show_default=False)],
+    into: Annotated[Path, typer.Option(help="Folder to write to [default: this one].", show_default=False)] = Path("."),
+) -> None:
+    """Write NAME.py, a small loop that works, and test_NAME.py, which holds the laws against it."""
+    from loopbench.experiments import scaffold
+
+    from . import render
+
+    render.scaffold(scaffold.new_loop(name, into))
 
 
 # --- shared by compare and resume ---

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
@@ -14,8 +16,10 @@ from rich.text import Text
 
 from loopbench.experiments.catalogue import Entry
 from loopbench.experiments.compare import Results
+from loopbench.experiments.laws import LAWS, Finding
 from loopbench.experiments.report import Table as Lines
 from loopbench.experiments.report import notes, plain, tables
+from loopbench.experiments.scaffold import Scaffold
 from loopbench.experiments.show import blocks
 from loopbench.metrics.record import Record
 
@@ -108,3 +112,29 @@ def catalogue(entries: Sequence[Entry]) -> None:
         console.print(Text.assemble((entry.name, "bold"), f"  {plain(entry.summary)}"))
         for option in entry.options:
             console.print(Text(f"    {option.name} = {option.default}  {plain(option.doc)}", style="dim"))
+
+
+_MARKS = {"ok": ("ok", "green"), "failed": ("FAILED", "bold red"), "not applicable": ("not applicable", "yellow")}
+
+
+def findings(name: str, found: Sequence[Finding]) -> None:
+    """A line for each law, and one for what was found where it does not hold."""
+    console = out()
+    says = {law.name: law.says for law in LAWS}
+    for finding in found:
+        mark, style = _MARKS[finding.status]
+        console.print(Text.assemble((f"{mark:<15}", style), f"{finding.law:<17}", (says[finding.law], "dim")), soft_wrap=True)
+        if finding.detail:
+            console.print(Text(f"{'':15}{plain(finding.detail)}"), soft_wrap=True)
+    failed = sum(finding.status == "failed" for finding in found)
+    total = f"{failed} of {len(found)} laws do not hold" if failed else "every law holds"
+    console.print(Text(f"{name}: {total}", style="bold"), soft_wrap=True)
+
+
+def scaffold(made: Scaffold) -> None:
+    """What was written, and what to type next."""
+    print(f"wrote {plain(str(made.loop))} and {plain(str(made.test))}; next:")
+    if made.root != Path.cwd():
+        print(f"  cd {shlex.quote(str(made.root))}")
+    print(f"  loopbench check loop {made.target}")
+    print(f"  loopbench compare --loop {made.target} --loop bare")

@@ -12,13 +12,16 @@ import inspect
 import json
 import pkgutil
 import re
+import sys
 import textwrap
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, get_type_hints
+from types import ModuleType
+from typing import Any, get_args, get_type_hints
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
@@ -171,6 +174,9 @@ def checked_options(target: Callable[..., Any], given: Mapping[str, Any], whose:
         if name not in known:
             raise ValueError(f"{whose}: unknown option {name!r}; {nearest(name, known)}")
         option = known[name]
+        if _takes_loop(option):
+            made[name] = _inner_loop(option, value, f"{whose}: {name}")
+            continue
         try:
             made[name] = TypeAdapter(option.type).validate_python(None if value == "none" and _takes_none(option.type) else value)
         except ValidationError as error:
@@ -186,6 +192,22 @@ def _takes_none(annotation: Any) -> bool:
     except ValidationError:
         return False
     return True
+
+
+def _takes_loop(option: Option) -> bool:
+    return option.type is Loop or Loop in get_args(option.type)
+
+
+def _inner_loop(option: Option, value: Any, whose: str) -> Loop | None:
+    """A loop inside another, from its own `name(option=value)`. Raises ValueError."""
+    if value == "none" and type(None) in get_args(option.type):
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f'{whose}: write a loop, name or "name(option=value)", got {value!r}')
+    try:
+        return make_loop(parse_spec(value))
+    except ValueError as error:
+        raise ValueError(f"{whose}: {error}") from None
 
 
 def nearest(name: str, known: Any) -> str:
@@ -233,9 +255,10 @@ def find(kind: str, name: str) -> Callable[..., Any]:
 def _imported(kind: str, name: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
     try:
-        module = importlib.import_module(module_name)
+        module = _module(module_name)
     except ModuleNotFoundError as error:
-        raise ValueError(f"{kind} {name!r}: no module named {error.name!r} (is it on PYTHONPATH?)") from None
+        where = "it is neither installed, nor on PYTHONPATH, nor in the current directory"
+        raise ValueError(f"{kind} {name!r}: no module named {error.name!r} ({where})") from None
     except Exception as error:  # the boundary to the user's own code
         raise ValueError(f"{kind} {name!r}: importing {module_name} failed: {type(error).__name__}: {error}") from error
     if not hasattr(module, attribute):
@@ -246,6 +269,32 @@ def _imported(kind: str, name: str) -> Callable[..., Any]:
     return found
 
 
+def _module(name: str) -> ModuleType:
+    """A module by the name that the user typed, looked for in the current directory too, after everywhere else.
+
+    Raises whatever importing it raises.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if not f"{name}.".startswith(f"{error.name}."):  # it is there, and something that it imports is not
+            raise
+    with _current_directory_last():
+        return importlib.import_module(name)
+
+
+@contextmanager
+def _current_directory_last() -> Iterator[None]:
+    """The current directory at the end of the search path, for one import: never before anything that is installed."""
+    here = str(Path.cwd())
+    sys.path.append(here)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        del sys.path[len(sys.path) - 1 - sys.path[::-1].index(here)]
+
+
 def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
     """The loop that a spec names, under a limit of `tool_steps`; an option that the user typed wins over the limit.
 
@@ -253,17 +302,54 @@ def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
     """
     design = find("loop", spec.name)
     options = checked_options(design, spec.options, f"loop {spec.name}")
+    if missing := _missing(design, options):
+        raise ValueError(f"loop {spec.name} needs {missing}: give {spec.name}({missing}=…)")
     try:
         loop = design(**options)
         if not isinstance(loop, Loop):
             raise ValueError("it has no name, stops, run and with_step_limit: see loopbench.protocol.Loop")
-        if tool_steps is None:
-            return loop
-        limited = loop.with_step_limit(tool_steps)
-        changed = {name for name in options_of(design) if getattr(limited, name, None) != getattr(loop, name, None)}
-        return loop if changed & options.keys() else limited
+        return loop if tool_steps is None else _limited(loop, spec, tool_steps)
     except (TypeError, ValueError) as error:
         raise ValueError(f"loop {spec}: {error}") from None
+
+
+def _missing(target: Callable[..., Any], given: Mapping[str, Any]) -> str:
+    """An option that has no default and is not given; empty where there is none."""
+    needed = (name for name, option in options_of(target).items() if option.default is inspect.Parameter.empty)
+    return next((name for name in needed if name not in given), "")
+
+
+def _limited(loop: Loop, spec: Spec, tool_steps: int) -> Loop:
+    """The loop under the limit; as it is where that would change an option that the user typed."""
+    return loop if _types_the_limit(loop, spec, tool_steps) else loop.with_step_limit(tool_steps)
+
+
+def _types_the_limit(loop: Loop, spec: Spec, tool_steps: int) -> bool:
+    """Whether the user typed an option that the limit would change: one of the loop's own, or of the loop inside it."""
+    limited = loop.with_step_limit(tool_steps)
+    for name, option in options_of(find("loop", spec.name)).items():
+        inner = getattr(loop, name, None)
+        if name not in spec.options or getattr(limited, name, None) == inner:
+            continue
+        if not _takes_loop(option) or inner is None or _types_the_limit(inner, parse_spec(spec.options[name]), tool_steps):
+            return True
+    return False
+
+
+def loops_named(spec: Spec) -> list[str]:
+    """The name that a spec names, then what its options may name in turn: nothing is imported to find out.
+
+    Of an option's text it is known only when its design is loaded whether it is a loop: `a.b:C` and names of plug-ins count as one.
+    """
+    plugins = {point.name for point in entry_points(group="loopbench.loops")}
+    names = [spec.name]
+    for text in spec.options.values():
+        try:
+            inner = loops_named(parse_spec(text)) if isinstance(text, str) else []
+        except ValueError:  # a text that is no spec
+            continue
+        names += [name for name in inner if ":" in name or name in plugins]
+    return names
 
 
 def make_suite(spec: Spec, data: Path | None = None) -> Suite:
@@ -275,11 +361,9 @@ def make_suite(spec: Spec, data: Path | None = None) -> Suite:
             raise ValueError(f"suite {spec.name} takes no --data file")
         given["data"] = data
     options = checked_options(loader, given, f"suite {spec.name}")
-    needed = [name for name, option in options_of(loader).items() if option.default is inspect.Parameter.empty]
-    missing = [name for name in needed if name not in options]
-    if missing:
-        how = "--data FILE" if missing[0] == "data" else f"{spec.name}({missing[0]}=…)"
-        raise ValueError(f"suite {spec.name} needs {missing[0]}: give {how}")
+    if missing := _missing(loader, options):
+        how = "--data FILE" if missing == "data" else f"{spec.name}({missing}=…)"
+        raise ValueError(f"suite {spec.name} needs {missing}: give {how}")
     try:
         suite = loader(**options)
     except (ValueError, OSError):
@@ -292,9 +376,10 @@ def make_suite(spec: Spec, data: Path | None = None) -> Suite:
 
 
 def code_digest(target: object) -> str:
-    """sha256 of the source file behind a loop: a run is only ever continued with the code that began it."""
+    """sha256 of the source behind a loop and the loops inside it: a run is only ever continued with the code that began it."""
     try:
         source = inspect.getsource(importlib.import_module(type(target).__module__))
     except (OSError, TypeError):
         return ""
-    return sha256(source)
+    inside = (getattr(target, name, None) for name, option in options_of(type(target)).items() if _takes_loop(option))
+    return sha256(source + "".join(code_digest(loop) for loop in inside if isinstance(loop, Loop)))

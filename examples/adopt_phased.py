@@ -1,0 +1,37 @@
+"""Phases in a product: understand, plan, execute, reflect, answer; results are kept in a directory and found again.
+
+`Listed` makes the listed moves, offline; `loopbench.open_model("openai/gpt-4o-mini")` is a Model too.
+"""
+
+import asyncio
+import tempfile
+
+from loopbench.loops import Act, Answer, Phased, Query, Toolbox, ToolCall, ToolContextManager
+from loopbench.models.listed import Listed
+from loopbench.protocol import PlanTask, Tasks, Text, Understanding, Verdict
+
+SALES = {"2024": 120.0, "2025": 150.0}
+
+
+async def sales(year: str) -> float:
+    """Sales of a year, in million euro."""
+    return SALES[year]
+
+
+model = Listed(
+    Understanding("growth of sales", ("2024", "2025")),
+    Tasks((PlanTask("a", "Sales of 2024."), PlanTask("b", "Sales of 2025."))),  # they run together
+    Act("", (ToolCall("sales", {"year": "2024"}),)),
+    Act("", (ToolCall("sales", {"year": "2025"}),)),
+    Verdict(True, "Both years are known."),
+    Text("120.0 and 150.0"),  # the results that the answer needs
+    Answer("", "Sales grew by 25 %."),
+)
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        loop = Phased(max_rounds=3, context_manager=ToolContextManager(folder))
+        outcome = asyncio.run(loop.run(Query("How did sales grow from 2024 to 2025?"), Toolbox([sales]), model))
+    for task in outcome.details["tasks"]:
+        print(task["id"], task["status"], task["description"], [call["output"] for call in task["toolCalls"]])
+    print(f"{outcome.answer} ({outcome.stop}, {outcome.steps} tool tasks)")

@@ -1,0 +1,38 @@
+"""The stateless loop in a product: an agent decides, the product's own manager executes, with rules that no prompt can talk away.
+
+Runs offline: `Listed` gives the listed moves. With a real model, put `DspyModel(dspy.LM("provider/model"))` in its place.
+"""
+
+from typing import Any
+
+from loopbench.loops import Act, ActivityManager, Answer, ManualAgentLoop, MultiToolRegistry, ToolCall
+from loopbench.models.listed import Listed
+
+
+def find_order(number: int) -> dict[str, object]:
+    """Look an order up by its number."""
+    return {"number": number, "total": 40.0, "state": "delivered late"}
+
+
+def refund(order: int, amount: float) -> str:
+    """Pay money back for an order."""
+    return f"refunded {amount:.2f} euro for order {order}"
+
+
+class Desk(ActivityManager):
+    """No refund beyond 50 euro without a human."""
+
+    def _validate_tool_call(self, tool_call: Any) -> bool:
+        return tool_call.tool_name != "refund" or float(tool_call.parameters.get("amount", 0)) <= 50
+
+
+tools = MultiToolRegistry()
+tools.register(find_order, refund)
+model = Listed(
+    Act("Look the order up.", (ToolCall("find_order", {"number": 7}),)),
+    Act("Pay it back.", (ToolCall("refund", {"order": 7, "amount": 40.0}),)),
+    Answer("Done.", "Your 40 euro are on their way."),
+)
+agent = ManualAgentLoop(tools, response_style=None, model=model)
+if __name__ == "__main__":
+    print(Desk(agent, tools, max_iterations=5).run_activity("Order 7 came late, I want my money back."))

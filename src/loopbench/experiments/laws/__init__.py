@@ -1,0 +1,6 @@
+"""The laws that every loop must keep, as a check that runs on any of them: `check_loop(loop)`."""
+
+from .check import LAWS, check_loop
+from .law import Finding, Law
+
+__all__ = ["LAWS", "Finding", "Law", "check_loop"]

@@ -1,0 +1,117 @@
+"""template_loop: each reply is one JSON object, a tool call or the answer. Say here what your design does otherwise."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from loopbench.protocol import (
+    SILENT,
+    Act,
+    Answer,
+    ContextOverflow,
+    Inexpressible,
+    Message,
+    Model,
+    Move,
+    Observer,
+    Outcome,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    Role,
+    StopReason,
+    Toolbox,
+    ToolCall,
+    WireError,
+)
+
+# Decide: what the model is told. Its wording is a part of your design.
+INSTRUCTIONS = """\
+Solve the task with tools. Reply with one JSON object and nothing else:
+{"thought": "why", "tool": "its name", "arguments": {...}} to call a tool, or
+{"thought": "why", "answer": ...} once you know the answer. Tools:"""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonCodec:
+    """Decide: the format of replies. The law: render raises Inexpressible, or parse gives back an equal move."""
+
+    name: str = "template_loop.json"
+    role: Role = Role.DECIDE
+    max_calls: int = 1  # of one reply
+
+    def render(self, move: Move) -> Reply:
+        """The reply that a model would write for a move; the scripted model speaks through this."""
+        if isinstance(move, Act) and len(move.calls) == 1:
+            call = move.calls[0]
+            made: dict[str, Any] = {"thought": move.thought, "tool": call.name, "arguments": call.arguments}
+        elif isinstance(move, Answer) and move.confidence is None:
+            made = {"thought": move.thought, "answer": move.value}
+        else:
+            raise Inexpressible(f"a {type(move).__name__} that is neither one call nor an answer without confidence")
+        try:
+            text = json.dumps(made, allow_nan=False)
+            if json.loads(text) == made:
+                return Reply(text)
+        except (TypeError, ValueError, RecursionError):
+            pass
+        raise Inexpressible("a value that JSON does not give back as it was")
+
+    def parse(self, reply: Reply) -> Act | Answer:
+        """The move in a reply; the WireError's text is what the model will read."""
+        try:
+            data = json.loads(reply.text)
+        except (ValueError, RecursionError) as error:
+            raise WireError(f"Your reply is no JSON: {error}") from None
+        match data:
+            case {"thought": str(thought), "answer": value}:
+                return Answer(thought, value)
+            case {"thought": str(thought), "tool": str(tool), "arguments": dict(arguments)}:
+                return Act(thought, (ToolCall(tool, arguments),))
+        raise WireError('Your reply must have "thought" and "answer", or "thought", "tool" and "arguments"')
+
+
+CODEC = JsonCodec()
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateLoop:
+    """Decide: the options. Every field, with the line under it, is an option: --loop 'template_loop:TemplateLoop(max_steps=5)'."""
+
+    max_steps: int = 10
+    """Most replies, the one that answers included."""
+
+    name: ClassVar[str] = "template_loop"
+    stops: ClassVar[frozenset[StopReason]] = frozenset(
+        {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
+    )
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        """The limit of a comparison: so many steps with tools, and the reply that answers."""
+        return replace(self, max_steps=tool_steps + 1)
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        listed = [f"{tool.name}{json.dumps(tool.parameters.get('properties'))}: {tool.description}" for tool in tools]
+        asked = query.full_text if query.schema is None else f"{query.full_text}\nSchema of the answer: {json.dumps(query.schema)}"
+        messages = [Message("system", "\n".join([INSTRUCTIONS, *listed])), Message("user", asked)]
+        for step in range(self.max_steps):
+            try:
+                reply = await model.complete(Request(tuple(messages), role=Role.DECIDE, codec=CODEC))
+            except ContextOverflow:  # Decide: what could be left out here?
+                return Outcome(None, StopReason.CONTEXT_OVERFLOW, step)
+            except ProviderError:
+                return Outcome(None, StopReason.PROVIDER_ERROR, step)
+            messages.append(Message("assistant", reply.text))
+            try:
+                move = CODEC.parse(reply)
+            except WireError as error:  # Decide: show it to the model, ask again, or give up?
+                messages.append(Message("user", f"Error: {error}"))
+                continue
+            if isinstance(move, Answer):
+                return Outcome(move.value, StopReason.FINISHED, step + 1)
+            seen = await tools.call(move.calls[0])  # never raises: a tool's error is an observation too
+            messages.append(Message("user", f"{seen.tool_name}: {seen.error_type or 'result'}: {seen.data}"))
+        return Outcome(None, StopReason.MAX_STEPS, self.max_steps)  # Decide: no answer at the limit, or a forced one?

@@ -1,0 +1,365 @@
+"""The loop of design 3: its configuration, `run`, and the core that both faces share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+from loopbench.protocol import (
+    SILENT,
+    Codec,
+    ContextOverflow,
+    Model,
+    ModelError,
+    Observation,
+    Observer,
+    Outcome,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    Role,
+    Sampling,
+    StopReason,
+    Toolbox,
+    WireError,
+    run_sync,
+)
+from loopbench.protocol.tools import error_text
+
+from .codec import ReadCall, XmlCodec, first_finish, native_codec, read_calls
+from .history import History, entry
+from .hooks import HookFailed, ParseError, call_hook
+from .models import resolve_model
+from .output import FINISH, InvalidOutput, JsonOutput, Output, spec_of
+from .run import Ending, Run, Unfinished
+from .step import Step, ToolResult
+from .streaming import streamed
+from .tools import CurrentTools, refuse_reserved
+from .xml_output import input_xml, instruction, read_output
+
+SYSTEM_PROMPT = """\
+Solve the task in the user's message. Call the tools that you are given where they help, one or several at a time, and look at \
+what they return. When you know the answer, call __finish__ with it: that is the only way to answer."""
+REMINDER = (
+    "You must respond by calling one of the available tools. Use the provided tools to take action, "
+    "or call __finish__ with the appropriate arguments to complete the task."
+)
+MAX_STEPS_TEXT = "Maximum steps reached without a final answer"
+NOT_RUN = "Tool error: not run, __finish__ was called"
+NOT_RUN_FORCED = "Tool error: not run, only __finish__ can be called now"
+NOT_ACCEPTED = "Not accepted yet: other tools were called with it. Look at their results, then call __finish__ again."
+REFUSALS = frozenset({"refused", "bad_request"})
+"""Kinds of provider errors that a forced tool choice may meet where it is not supported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Call tools until `__finish__` is called with a valid answer. Raises ValueError for a negative limit."""
+
+    max_steps: int | None = None
+    """Most steps before the answer is forced, the one that finishes included; None is a single turn."""
+    parse_retries: int = 2
+    """How many invalid finishes in a row may be corrected, in the loop and again when forced."""
+    retries_consume_steps: bool = True
+    """A correction uses a step; never in a single turn."""
+    finish_with_tools: Literal["stop", "ask_again"] = "stop"
+    """A valid finish beside other calls wins (stop), or waits until the others have run (ask_again; not in a single turn)."""
+    forced_finish: Literal["both", "tool_choice", "xml", "off"] = "both"
+    """At the limit: a forced call, then XML where that fails (both), one of the two alone, or a canned text (off)."""
+    parallel_tools: bool = False
+    """The calls of a step run concurrently; results stay in call order."""
+    list_tools_in_error: bool = False
+    """An unknown tool's error lists the known ones."""
+    typed_output: bool = True
+    """The answer follows the query's schema; False asks for a text, whatever the schema."""
+    system_prompt: str | None = SYSTEM_PROMPT
+    """System text; None for none."""
+    temperature: float | None = None
+    """Of every request; None leaves it to the model."""
+    max_tokens: int | None = None
+    """Of every reply; None leaves it to the model."""
+    on_step: Callable[[Step], Any] | None = field(default=None, repr=False, compare=False, metadata={"option": False})
+    """Called after a step's tools and before the next request, def or async def."""
+    on_stream: Callable[[Any], Any] | None = field(default=None, repr=False, compare=False, metadata={"option": False})
+    """Called with every StreamChunk; where it is given, replies are streamed."""
+    resolver: Callable[[Any], Model] = field(default=resolve_model, repr=False, compare=False, metadata={"option": False})
+    """What makes a Model of a name or a dict that `on_step` puts into `step.model`."""
+
+    def __post_init__(self) -> None:
+        if self.max_steps is not None and self.max_steps < 0:
+            raise ValueError(f"max_steps must be 0 or more, or None for a single turn, not {self.max_steps}")
+        if self.parse_retries < 0:
+            raise ValueError(f"parse_retries must be 0 or more, not {self.parse_retries}")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ValueError(f"max_tokens must be 1 or more, or None, not {self.max_tokens}")
+        for name, known in (("finish_with_tools", ("stop", "ask_again")), ("forced_finish", ("both", "tool_choice", "xml", "off"))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
+
+    @property
+    def name(self) -> str:
+        return "finish"
+
+    @property
+    def stops(self) -> frozenset[StopReason]:
+        steps = self.max_steps
+        reached = set()
+        if steps != 0 or self.forced_finish != "off":  # else no model is ever asked
+            reached |= {StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
+            reached |= {StopReason.TERMINATED} if self.on_stream is not None else set()
+        if steps != 0:
+            reached.add(StopReason.FINISHED)
+        if steps and self.on_step is not None:
+            reached |= {StopReason.TERMINATED, StopReason.PARSE_FAILED}
+        if steps is None:
+            return frozenset(reached | {StopReason.UNFINISHED, StopReason.PARSE_FAILED})
+        if self.forced_finish != "off":
+            reached |= {StopReason.FORCED, StopReason.PARSE_FAILED}
+        if self.forced_finish in ("off", "tool_choice"):
+            reached.add(StopReason.MAX_STEPS)
+        if steps and (not self.retries_consume_steps or self.parse_retries < steps):
+            reached.add(StopReason.PARSE_FAILED)
+        return frozenset(reached)
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return replace(self, max_steps=tool_steps + 1)
+
+    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
+        return run_sync(self.run(query, tools, model))
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        """Raises ValueError for a tool named `__finish__`."""
+        refuse_reserved(tools)
+        output = JsonOutput.of(query.schema if self.typed_output else None)
+        run = self.begin(output, tools, model, [entry("user", input_xml({"question": query.full_text}))], observer)
+        error: Exception | None = None
+        try:
+            ending = await self.drive(run)
+        except ParseError as failure:
+            ending, error = Ending(StopReason.PARSE_FAILED), failure
+        except ContextOverflow as failure:
+            ending, error = Ending(StopReason.CONTEXT_OVERFLOW), failure
+        except ModelError as failure:
+            ending, error = Ending(StopReason.PROVIDER_ERROR), failure
+        except HookFailed as failure:
+            ending, error = Ending(StopReason.TERMINATED), failure.error
+        details: dict[str, Any] = {"history": run.history}
+        if error is not None:
+            details |= {"error": f"{type(error).__name__}: {error_text(error)}", "exception": error}
+        if ending.unfinished is not None:
+            details["unfinished"] = ending.unfinished
+        return Outcome(ending.value, ending.stop, run.counter, None, details)
+
+    def begin(self, output: Output, tools: Toolbox, model: Model, history: History, observer: Observer = SILENT) -> Run:
+        """A run that is about to start; `history` follows the system message."""
+        system = [] if self.system_prompt is None else [entry("system", self.system_prompt)]
+        run = Run(output, CurrentTools(tools), model, [*system, *history], observer)
+        run.model_given, run.temperature, run.max_tokens = model, self.temperature, self.max_tokens
+        return run
+
+    async def drive(self, run: Run) -> Ending:
+        """The loop itself. Raises ParseError, ModelError and HookFailed."""
+        is_single = self.max_steps is None
+        limit = 1 if self.max_steps is None else self.max_steps
+        retries_are_steps = self.retries_consume_steps and not is_single
+        is_retry = False
+        while run.counter < limit or (is_retry and not retries_are_steps):
+            reply = await self._ask(run, native_codec(run.output, Role.DECIDE))
+            if retries_are_steps or not is_retry:
+                run.counter += 1
+
+            calls = read_calls(reply)
+            run.say(reply)
+            if not calls:
+                run.tell(REMINDER)
+                self._count_failure(run, "the reply called no tool")
+                is_retry = True
+                continue
+
+            finish = first_finish(calls)
+            value, problem = (None, "") if finish is None else checked(run.output, finish)
+            if finish is not None and not problem and (len(calls) == 1 or is_single or self.finish_with_tools == "stop"):
+                if len(calls) > 1:
+                    others = [call.call.name for call in calls if call is not finish]
+                    run.observer.note("not_run", tools=others, reason=f"{FINISH} wins")
+                return Ending(StopReason.FINISHED, value)
+
+            results = await self._results(run, calls, finish, problem)
+            run.last = Unfinished(tuple(call.call for call in calls), tuple(results))
+
+            finished = None if is_single or self.on_step is None else await self._on_step(run, reply, calls, results)
+            run.answer_calls(results)
+            if finished is not None:
+                return finished
+            if problem:
+                self._count_failure(run, problem)
+            elif is_single:
+                return Ending(StopReason.UNFINISHED, unfinished=run.last)
+            elif any(result.was_executed for result in results):
+                run.failures = 0
+            is_retry = bool(problem)
+        return await self._force(run)
+
+    # --- one step ---
+
+    async def _ask(self, run: Run, codec: Codec, tool_choice: str | None = None) -> Reply:
+        request = Request(
+            run.messages(),
+            (*run.tools.specs, spec_of(run.output)),
+            tool_choice,
+            sampling=Sampling(run.temperature, run.max_tokens),
+            role=codec.role,
+            scope=run.scope,
+            codec=codec,
+        )
+        if self.on_stream is None and not run.observer.streams:
+            return await run.model.complete(request)
+        return await streamed(run.model.stream(request), run.output, self.on_stream, run.observer)
+
+    async def _results(self, run: Run, calls: Sequence[ReadCall], finish: ReadCall | None, problem: str) -> list[ToolResult]:
+        """What comes of a step's calls, in call order: beside an invalid `__finish__` none runs (row B3-22)."""
+        if problem:
+            return [_result(call, f"Tool error: {problem}" if call is finish else NOT_RUN, "NotRun") for call in calls]
+        results = await self._execute(run, [call for call in calls if call is not finish])
+        if finish is not None:
+            results.insert(calls.index(finish), _result(finish, NOT_ACCEPTED, "NotRun"))
+        return results
+
+    async def _execute(self, run: Run, calls: Sequence[ReadCall]) -> list[ToolResult]:
+        """Run the calls that can be read; results in call order."""
+        seen = await run.tools.call_all(
+            [call.call for call in calls if not call.problem], parallel=self.parallel_tools, max_in_flight=max(len(calls), 1)
+        )
+        observed = iter(seen)
+        return [
+            _result(call, f"Tool error: {call.problem}", "InvalidArguments")
+            if call.problem
+            else self._seen(run, call, next(observed))
+            for call in calls
+        ]
+
+    def _seen(self, run: Run, call: ReadCall, seen: Observation) -> ToolResult:
+        if seen.ok:
+            return ToolResult(call.call.name, seen.value, call.call.call_id, None, seen)
+        text = f"{seen.error_type}: {seen.data}"
+        if seen.error_type == "UnknownTool":
+            known = f". Available tools: {', '.join((*run.tools.names, FINISH))}" if self.list_tools_in_error else ""
+            text = f"Tool '{call.call.name}' not found{known}"
+        elif seen.error_type == "InvalidArguments":
+            text = seen.data
+        return ToolResult(call.call.name, f"Tool error: {text}", call.call.call_id, seen.error_type, seen)
+
+    async def _on_step(self, run: Run, reply: Reply, calls: Sequence[ReadCall], results: list[ToolResult]) -> Ending | None:
+        """Show the hook the step, and take over what it changed. Raises HookFailed."""
+        assert self.on_step is not None
+        step = Step(
+            run.counter,
+            run.model_given,
+            run.temperature,
+            run.max_tokens,
+            reply,
+            [call.call for call in calls],
+            results,
+            run,
+        )
+        returned = await call_hook(self.on_step, step)
+        if returned is not None and returned is not step:
+            raise HookFailed(TypeError(f"on_step must return the step or None, not {type(returned).__name__}"))
+        if not all(isinstance(result, ToolResult) for result in step.tool_results):
+            raise HookFailed(TypeError("step.tool_results must hold results; change their output"))
+        results[:] = step.tool_results
+        if step.finished:
+            return Ending(StopReason.FINISHED, step.answer)
+        if step.model is not run.model_given:
+            try:
+                run.model = self.resolver(step.model)
+            except Exception as error:  # a name that the hook made up
+                raise HookFailed(error) from error
+            run.model_given = step.model
+        run.temperature, run.max_tokens = step.temperature, step.max_tokens
+        return None
+
+    def _count_failure(self, run: Run, problem: str, where: str = "") -> None:
+        """Raises ParseError when the retries are used up."""
+        run.failures += 1
+        run.observer.note("invalid_finish", problem=problem, failures=run.failures)
+        if run.failures > self.parse_retries:
+            raise ParseError(f"no valid {where}{FINISH} in {run.failures} {'reply' if run.failures == 1 else 'replies'}: {problem}")
+
+    # --- at the limit ---
+
+    async def _force(self, run: Run) -> Ending:
+        """The forced `__finish__`, then XML, as far as they are on. Raises ParseError."""
+        run.failures = 0
+        ending = None
+        if self.forced_finish in ("both", "tool_choice") and run.model.capabilities.tool_choice:
+            ending = await self._force_call(run)
+        if ending is None and self.forced_finish in ("both", "xml"):
+            ending = await self._force_xml(run)
+        return ending or Ending(StopReason.MAX_STEPS, MAX_STEPS_TEXT, run.last)
+
+    async def _force_call(self, run: Run) -> Ending | None:
+        """None where the provider refuses, or gives a reply without `__finish__`, of which nothing is kept."""
+        while True:
+            try:
+                reply = await self._ask(run, native_codec(run.output, Role.ANSWER), FINISH)
+            except ProviderError as error:
+                if error.kind not in REFUSALS:
+                    raise
+                run.observer.note("not_forced", reason=str(error))
+                return None
+            calls = read_calls(reply)
+            finish = first_finish(calls)
+            if finish is None:
+                run.observer.note("not_forced", reason=f"the reply did not call {FINISH}")
+                return None
+            run.say(reply)
+            value, problem = checked(run.output, finish)
+            if not problem:
+                return Ending(StopReason.FORCED, value)
+            run.answer_calls(_refused(calls, finish, problem))
+            self._count_failure(run, problem, "forced ")
+
+    async def _force_xml(self, run: Run) -> Ending:
+        run.tell(instruction(run.output.parameters))
+        while True:
+            reply = await self._ask(run, XmlCodec(run.output))
+            calls = read_calls(reply)
+            finish = first_finish(calls)
+            run.say(reply)
+            value, problem = checked(run.output, finish) if finish is not None else checked_xml(run.output, reply.text)
+            if not problem:
+                return Ending(StopReason.FORCED, value)
+            run.answer_calls(_refused(calls, finish, problem))
+            if finish is None:
+                run.tell(f"Error: {problem}. Respond with your answer in the XML structure.")
+            self._count_failure(run, problem, "forced ")
+
+
+def checked(output: Output, finish: ReadCall) -> tuple[Any, str]:
+    """The answer that a `__finish__` states, or what is wrong with it."""
+    if finish.problem:
+        return None, finish.problem
+    try:
+        return output.validate(finish.call.arguments), ""
+    except InvalidOutput as error:
+        return None, f"{FINISH} was called with an invalid answer: {error}"
+
+
+def checked_xml(output: Output, text: str) -> tuple[Any, str]:
+    """The answer that an XML reply states, or what is wrong with it."""
+    try:
+        _, tree = read_output(text, output.parameters)
+        return output.validate(output.converted(tree)), ""
+    except (WireError, InvalidOutput) as error:
+        return None, str(error)
+
+
+def _refused(calls: Sequence[ReadCall], finish: ReadCall | None, problem: str) -> list[ToolResult]:
+    return [_result(call, f"Tool error: {problem}" if call is finish else NOT_RUN_FORCED, "NotRun") for call in calls]
+
+
+def _result(call: ReadCall, text: str, error: str) -> ToolResult:
+    return ToolResult(call.call.name, text, call.call.call_id, error)

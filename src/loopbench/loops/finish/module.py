@@ -1,0 +1,268 @@
+"""The declarative face: a class states model, input, output and tools; calling its instance runs the loop and gives the output.
+
+class Research(module):
+    '''Answer questions.'''
+
+    model = "anthropic/claude-sonnet-4-5"
+    max_steps = 15
+    initial_input = Question
+    final_output = Answer
+    tools = [search]
+
+Research()(question="Who wrote it?").name
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+from pydantic import BaseModel
+
+from loopbench.protocol import SILENT, Model, Observer, StopReason, Tool, Toolbox, run_sync
+
+from .history import History, entry, place_of
+from .hooks import HookFailed
+from .loop import Finish
+from .models import resolve_model
+from .output import JsonOutput, ModelOutput, Output
+from .run import Run, Unfinished
+from .tools import as_tool, refuse_reserved
+from .xml_output import input_xml, model_xml
+
+MAX_DEPTH = 3
+"""How deep branches may stand in branches."""
+
+
+class UnfinishedError(Exception):
+    """The run ended without an answer, and the module is strict."""
+
+    def __init__(self, unfinished: Unfinished) -> None:
+        names = ", ".join(call.name for call in unfinished.tool_calls) or "no tool"
+        super().__init__(f"ended after calling {names}, without __finish__")
+        self.unfinished = unfinished
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call of one module; hooks find theirs here."""
+
+    owner: Module
+    run: Run
+    parent: _Call | None
+    depth: int
+    event_loop: asyncio.AbstractEventLoop
+    branches: dict[str, int] = field(default_factory=dict)
+    """Branches begun, by name."""
+    running: set[asyncio.Task[Any]] = field(default_factory=set)
+    """Branches that a hook off the event loop waits for."""
+    is_over: bool = False
+
+
+_CALL: ContextVar[_Call | None] = ContextVar("loopbench_finish_call", default=None)
+
+
+class Module:
+    """Subclass it, state the attributes, call an instance; one instance may run many calls at once.
+
+    `on_step(self, step)` and `on_stream(self, chunk)`, def or async def, are optional. Every option of Finish is an attribute
+    too. Raises ValueError when a class is made with a tool named `__finish__` or an option out of range.
+    """
+
+    model: ClassVar[Any] = None
+    """A name, a dict of `model`, `num_retries` and `retry_delay`, or a Model."""
+    temperature: ClassVar[float | None] = None
+    max_tokens: ClassVar[int | None] = None
+    max_steps: ClassVar[int | None] = None
+    """None: a single turn."""
+    parse_retries: ClassVar[int] = 2
+    system_prompt: ClassVar[str | None] = None
+    """None: the class's docstring."""
+    initial_input: ClassVar[type[BaseModel] | None] = None
+    final_output: ClassVar[type[BaseModel] | None] = None
+    """None: a text."""
+    tools: ClassVar[Sequence[Tool | Callable[..., Any]]] = ()
+    strict: ClassVar[bool] = False
+    """Raise UnfinishedError instead of returning Unfinished."""
+    retries_consume_steps: ClassVar[bool] = True
+    finish_with_tools: ClassVar[str] = "stop"
+    forced_finish: ClassVar[str] = "both"
+    parallel_tools: ClassVar[bool] = False
+    list_tools_in_error: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        _config_of(cls, None, None)
+        refuse_reserved(_toolbox_of(cls))
+
+    def __call__(self, **inputs: Any) -> Any:
+        """An instance of `final_output`, or Unfinished where a single turn ended in other tools.
+
+        Raises what `acall` raises, and RuntimeError inside a running event loop.
+        """
+        if _in_event_loop():
+            raise RuntimeError(f"an event loop is running: write await {type(self).__name__}().acall(...)")
+        return run_sync(self.acall(**inputs))
+
+    async def acall(self, **inputs: Any) -> Any:
+        """Like a plain call, awaited.
+
+        Raises pydantic's ValidationError for inputs that do not fit, ParseError, the provider's ModelError, whatever a hook raises,
+        and UnfinishedError where the module is strict.
+        """
+        return await self._call(inputs, None, resolve_model(self.model), self.model, [], 0, "", SILENT)
+
+    @property
+    def history(self) -> History:
+        """Of the call that a hook runs in. Raises RuntimeError outside of a hook."""
+        return self._current("history").run.history
+
+    @history.setter
+    def history(self, changed: History) -> None:
+        self._current("history").run.history = changed
+
+    def branch(self, child: type[Module] | Module, **inputs: Any) -> Any:
+        """Run another module on a copy of this call's history: its result, to be awaited where a hook is async.
+
+        Raises RuntimeError outside of a hook and for branches nested too deep; what ends the child in an error is raised here.
+        """
+        call = self._current("branch")
+        if _in_event_loop():
+            return _branch(call, child, inputs)
+        running = asyncio.run_coroutine_threadsafe(_watched(call, _branch(call, child, inputs)), call.event_loop)
+        try:
+            return running.result()
+        except CancelledError:  # of concurrent.futures, which is an ordinary exception
+            raise asyncio.CancelledError from None
+
+    def _current(self, what: str) -> _Call:
+        call = _CALL.get()
+        while call is not None and call.owner is not self:
+            call = call.parent
+        if call is None:
+            raise RuntimeError(f"{what} belongs to a call: use it inside of on_step or on_stream")
+        return call
+
+    async def _call(
+        self,
+        inputs: Mapping[str, Any],
+        parent: _Call | None,
+        model: Model,
+        model_given: Any,
+        inherited: History,
+        depth: int,
+        scope: str,
+        observer: Observer,
+    ) -> Any:
+        """One call from its inputs to its result."""
+        config = _config_of(self, getattr(self, "on_step", None), getattr(self, "on_stream", None))
+        shown = _shown_input(type(self).__name__, self.initial_input, inputs)
+        run = config.begin(_output_of(self.final_output), _toolbox_of(self), model, [*inherited, entry("user", shown)], observer)
+        run.model_given, run.scope = model_given, scope
+        call = _Call(self, run, parent, depth, asyncio.get_running_loop())
+        before = _CALL.set(call)
+        try:
+            ending = await config.drive(run)
+        except HookFailed as failure:
+            raise failure.error from None
+        finally:
+            _CALL.reset(before)
+            await _stop_branches(call)
+        if ending.stop in (StopReason.UNFINISHED, StopReason.MAX_STEPS) and ending.unfinished is not None:
+            if self.strict:
+                raise UnfinishedError(ending.unfinished)
+            return ending.unfinished
+        return ending.value
+
+
+module = Module
+
+
+# --- from attributes to the loop ---
+
+_OPTIONS = tuple(item.name for item in fields(Finish) if item.metadata.get("option") is not False and hasattr(Module, item.name))
+
+
+def _config_of(owner: Any, on_step: Any, on_stream: Any) -> Finish:
+    options = {name: getattr(owner, name) for name in _OPTIONS}
+    if options["system_prompt"] is None:
+        cls = owner if isinstance(owner, type) else type(owner)
+        options["system_prompt"] = cls.__doc__
+    if options["system_prompt"] is not None:
+        options["system_prompt"] = inspect.cleandoc(options["system_prompt"])
+    return Finish(**options, on_step=on_step, on_stream=on_stream)
+
+
+def _toolbox_of(owner: Any) -> Toolbox:
+    return Toolbox([as_tool(given) for given in owner.tools])
+
+
+def _output_of(final_output: type[BaseModel] | None) -> Output:
+    return JsonOutput.of(None) if final_output is None else ModelOutput.of(final_output)
+
+
+def _shown_input(name: str, initial_input: type[BaseModel] | None, inputs: Mapping[str, Any]) -> str:
+    """The user message. Raises TypeError for inputs that nobody declared."""
+    if initial_input is not None:
+        return model_xml(initial_input.model_validate(dict(inputs)))
+    if inputs:
+        raise TypeError(f"{name} declares no initial_input, and was called with {', '.join(inputs)}")
+    return input_xml({})
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+# --- branches ---
+
+
+async def _branch(call: _Call, given: type[Module] | Module, inputs: Mapping[str, Any]) -> Any:
+    child = given() if isinstance(given, type) else given
+    if call.depth >= MAX_DEPTH:
+        raise RuntimeError(f"branch: deeper than {MAX_DEPTH} modules")
+    name = type(child).__name__
+    number = call.branches[name] = call.branches.get(name, 0) + 1
+    scope = f"{call.run.scope}/{name}" + (f"-{number}" if number > 1 else "")
+    given_model = call.run.model_given if child.model is None else child.model
+    model = call.run.model if child.model is None else resolve_model(child.model)
+    return await child._call(inputs, call, model, given_model, _inherited(call.run), call.depth + 1, scope, call.run.observer)
+
+
+def _inherited(run: Run) -> History:
+    """A copy of the history without system message, and without the step whose calls have no results yet."""
+    unfinished = place_of(run.history, run.asked) if run.asked is not None else None
+    kept = (item for index, item in enumerate(run.history) if index != unfinished)
+    return copy.deepcopy([item for item in kept if not (isinstance(item, Mapping) and item.get("role") == "system")])
+
+
+async def _watched(call: _Call, branch: Coroutine[Any, Any, Any]) -> Any:
+    """A branch that a hook waits for in its own thread: it ends with the call, even where the hook cannot."""
+    if call.is_over:
+        branch.close()
+        raise asyncio.CancelledError
+    task = asyncio.current_task()
+    assert task is not None
+    call.running.add(task)
+    try:
+        return await branch
+    finally:
+        call.running.discard(task)
+
+
+async def _stop_branches(call: _Call) -> None:
+    call.is_over = True
+    left: list[Awaitable[Any]] = list(call.running)
+    for task in list(call.running):
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)

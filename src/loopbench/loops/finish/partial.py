@@ -1,0 +1,127 @@
+"""Partial[T]: what is known of an answer while its JSON is still being written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+from pydantic_core import from_json
+
+T = TypeVar("T", bound=BaseModel)
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_OPEN_NUMBER = re.compile(r"-?[0-9][0-9.eE+-]*$|-$")
+
+
+def partial_json(text: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """An object whose text may break off anywhere: with the string that is being written, and without it.
+
+    A number counts only once it cannot go on. None for what is no object.
+    """
+    if '"' not in _STRING.sub("", text):  # not inside of a string
+        text = _OPEN_NUMBER.sub("", text)
+    try:
+        so_far, complete = (from_json(text, allow_partial=mode, allow_inf_nan=False) for mode in ("trailing-strings", True))
+    except ValueError:
+        return None
+    return (so_far, complete) if isinstance(so_far, dict) and isinstance(complete, dict) else None
+
+
+class Partial(Generic[T]):
+    """`Partial[T]` is T with every field Optional, at every depth; a field that has not come yet is None."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __class_getitem__(cls, model: Any) -> Any:
+        """The class for a pydantic model. Raises TypeError for anything else."""
+        if isinstance(model, TypeVar):
+            return super().__class_getitem__(model)  # type: ignore[misc]
+        return cls.of(model)
+
+    @staticmethod
+    def of(model: type[BaseModel]) -> type[PartialModel]:
+        """Raises TypeError for what is no pydantic model."""
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            raise TypeError(f"Partial[T]: T must be a pydantic model, got {model!r}")
+        return _partial_of(model)
+
+
+class PartialModel(BaseModel):
+    """Base of all `Partial[T]`. Only what fits the field's type is taken: nothing here raises for what is still missing."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    adapters: ClassVar[Mapping[str, TypeAdapter[Any]]] = {}
+    """By the argument's name, which is the field's alias where it has one."""
+    names: ClassVar[Mapping[str, str]] = {}
+    """Argument → field."""
+
+    @classmethod
+    def read(cls, so_far: Mapping[str, Any], complete: Mapping[str, Any]) -> PartialModel:
+        """From an object with the string that is being written, and the same without it."""
+        found = {}
+        for key, name in cls.names.items():
+            for source in (so_far, complete):
+                known, value = _fitting(cls.adapters[key], source[key], source is complete) if key in source else (False, None)
+                if known:
+                    found[name] = value
+                    break
+        return cls.model_construct(**found)
+
+
+def _fitting(adapter: TypeAdapter[Any], value: Any, is_complete: bool) -> tuple[bool, Any]:
+    """The value as the field's type. What may still grow must be kept as it is: half a date is no date, half a text is one."""
+    try:
+        made = adapter.validate_python(value)
+        kept = is_complete or adapter.dump_python(made, by_alias=True, exclude_unset=True, warnings=False) == value
+    except (ValidationError, ValueError):
+        return False, None
+    return kept, made if kept else None
+
+
+@lru_cache(maxsize=256)
+def _partial_of(model: type[BaseModel]) -> type[PartialModel]:
+    return _made(model, (model,))
+
+
+def _made(model: type[BaseModel], inside: tuple[type[BaseModel], ...]) -> type[PartialModel]:
+    fields: dict[str, Any] = {}
+    adapters: dict[str, TypeAdapter[Any]] = {}
+    names: dict[str, str] = {}
+    for name, field in model.model_fields.items():
+        annotation = _optional_inside(field.annotation, inside)
+        key = field.validation_alias if isinstance(field.validation_alias, str) else name
+        fields[name] = (annotation | None, Field(None, alias=key))
+        adapters[key] = _adapter(annotation)
+        names[key] = name
+    made = create_model(f"Partial[{model.__name__}]", __base__=PartialModel, **fields)
+    made.adapters, made.names = adapters, names
+    return made
+
+
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True))
+    except PydanticUserError:  # models and dataclasses bring a configuration of their own and take no other
+        return TypeAdapter(annotation)
+
+
+def _optional_inside(annotation: Any, inside: tuple[type[BaseModel], ...]) -> Any:
+    """An annotation with the models in it made partial; one that holds itself is a plain dict there."""
+    if isinstance(annotation, type) and get_origin(annotation) is None and issubclass(annotation, BaseModel):
+        return dict[str, Any] if annotation in inside else _made(annotation, (*inside, annotation))
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _optional_inside(arguments[0], inside)
+    if origin in (Union, UnionType):
+        return Union[tuple(_optional_inside(item, inside) for item in arguments)]  # noqa: UP007
+    if origin in (list, tuple, dict, set, frozenset):
+        return origin[tuple(_optional_inside(item, inside) for item in arguments)]
+    return annotation

@@ -1,0 +1,75 @@
+"""The tools of one run: those that it was given, less and more as `on_step` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from loopbench.protocol import Observation, Tool, Toolbox, ToolCall
+
+from .output import FINISH
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MARK = "__loopbench_tool__"
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(*, name: str | None = None, description: str | None = None, blocking: bool = True) -> Callable[[F], F]: ...
+def tool(function: Any = None, /, **settings: Any) -> Any:
+    """Make a function a tool: name, docstring and the schema of its arguments are read off it, and it stays as it is.
+
+    Raises TypeError where an argument's type has no JSON schema.
+    """
+    if function is None:
+        return lambda decorated: tool_with(decorated, settings)
+    return tool_with(function, settings)
+
+
+def tool_with(function: F, settings: dict[str, Any]) -> F:
+    setattr(function, _MARK, Tool.from_function(function, **settings))
+    return function
+
+
+def as_tool(given: Tool | Callable[..., Any]) -> Tool:
+    """A tool as it is, a decorated function's, or one read off a plain function."""
+    if isinstance(given, Tool):
+        return given
+    made = getattr(given, _MARK, None)
+    return made if isinstance(made, Tool) else Tool.from_function(given)
+
+
+def refuse_reserved(tools: Toolbox) -> None:
+    """Raises ValueError for a tool named `__finish__`, which ends the run (row G-6)."""
+    if FINISH in tools:
+        raise ValueError(f"a tool may not be named {FINISH!r}: that name ends the run")
+
+
+class CurrentTools(Toolbox):
+    """Calls go to the toolbox that the run was given; only what `on_step` added is called here."""
+
+    def __init__(self, given: Toolbox) -> None:
+        super().__init__(tuple(given), time_limit_s=given.time_limit_s, max_chars=given.max_chars)
+        self._given = given
+
+    def add(self, given: Tool | Callable[..., Any]) -> None:
+        """Raises ValueError for the name of another tool, and for `__finish__`; the same tool again changes nothing."""
+        added = as_tool(given)
+        known = self.get(added.name)
+        if added.name == FINISH:
+            raise ValueError(f"a tool may not be named {FINISH!r}: that name ends the run")
+        if known is not None and known is not added and known.function is not added.function:
+            raise ValueError(f"another tool is named {added.name!r} already; remove it first")
+        self._tools.setdefault(added.name, added)
+
+    def remove(self, name: str) -> None:
+        """Raises ValueError for `__finish__`; a name that is not there changes nothing."""
+        if name == FINISH:
+            raise ValueError(f"{FINISH} cannot be removed: without it the run could not end")
+        self._tools.pop(name, None)
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        if self.get(call.name) is self._given.get(call.name):  # both None for a tool that nobody knows
+            return await self._given.call(call, validate=validate)
+        return await super().call(call, validate=validate)

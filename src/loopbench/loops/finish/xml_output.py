@@ -1,0 +1,229 @@
+"""XML, both ways: the input of a call, the template that asks for an answer, and a lenient reader of what comes back.
+
+The reader knows the names that it looks for, and takes all other markup as text. It is no XML parser: it expands the five
+predefined entities and character references only, fetches nothing and cannot be made to grow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from loopbench.protocol import WireError, render_value
+
+from .output import options_of
+
+INDENT = "    "
+INSTRUCTION = """\
+You must provide your final answer now. Respond with your answer in the following XML structure:
+{template}
+
+Fill in the values. Do not repeat the descriptions."""
+
+# --- writing ---
+
+
+def input_xml(fields: Mapping[str, Any], descriptions: Mapping[str, str] | None = None) -> str:
+    """`<input>` with one element per field, its description as attribute; fields of None are left out."""
+    described = descriptions or {}
+    lines = [line for name, value in fields.items() for line in _element(name, value, described.get(name, ""))]
+    return "\n".join(["<input>", *(INDENT + line for line in lines), "</input>"])
+
+
+def model_xml(instance: BaseModel) -> str:
+    """A pydantic instance as `<input>`."""
+    return input_xml(_fields(instance), _descriptions(instance))
+
+
+def output_xml(arguments: Mapping[str, Any]) -> str:
+    """`<output>` with the values filled in. Raises TypeError for a name that is no text."""
+    lines = [line for name, value in arguments.items() for line in _element(name, "" if value is None else value)]
+    return "\n".join(["<output>", *(INDENT + line for line in lines), "</output>"])
+
+
+def _element(name: str, value: Any, description: str = "") -> list[str]:
+    """The lines of one element; none for None."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name {name!r} is no text")
+    if value is None:
+        return []
+    opening = f"<{name}{_attribute(description)}>"
+    described = _descriptions(value)
+    if isinstance(value, BaseModel):
+        value = _fields(value)
+    if isinstance(value, Mapping):
+        parts = [line for key, item in value.items() for line in _element(key, item, described.get(key, ""))]
+    elif isinstance(value, list | tuple | set | frozenset):
+        parts = [line for item in value for line in _element("item", item)]
+    else:
+        return [f"{opening}{_escape(render_value(value))}</{name}>"]
+    return [opening, *(INDENT + part for part in parts), f"</{name}>"]
+
+
+def _fields(instance: BaseModel) -> dict[str, Any]:
+    return {name: getattr(instance, name) for name in type(instance).model_fields}
+
+
+def _descriptions(value: Any) -> dict[str, str]:
+    if not isinstance(value, BaseModel):
+        return {}
+    return {name: field.description or "" for name, field in type(value).model_fields.items()}
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _attribute(description: str) -> str:
+    quoted = _escape(description).replace('"', "&quot;")
+    return f' description="{quoted}"' if description else ""
+
+
+def instruction(parameters: Mapping[str, Any]) -> str:
+    """What asks for the answer in XML (row S3-22)."""
+    lines = [INDENT + line for line in _template(parameters, parameters, ())]
+    return INSTRUCTION.format(template="\n".join(["<output>", *lines, "</output>"]))
+
+
+def _template(schema: Mapping[str, Any], root: Mapping[str, Any], above: tuple[str, ...]) -> list[str]:
+    """One element per property, with those of nested objects inside; an object that holds itself is left empty."""
+    lines: list[str] = []
+    for name, item in schema.get("properties", {}).items():
+        own = item if isinstance(item, Mapping) else {}
+        shape = _shape(item, root)
+        opening = f"<{name}{_attribute(str(own.get('description', '')))}>"
+        inner: list[str] = []
+        if shape.get("type") == "array":
+            entry = _shape(shape.get("items"), root)
+            nested = _nested(entry, root, above)
+            inner = ["<item>", *nested, "</item>"] if nested else ["<item></item>"]
+            inner = [INDENT + line for line in inner]
+        elif shape.get("properties"):
+            inner = _nested(shape, root, above)
+        lines += [opening, *inner, f"</{name}>"] if inner else [f"{opening}</{name}>"]
+    return lines
+
+
+def _nested(shape: Mapping[str, Any], root: Mapping[str, Any], above: tuple[str, ...]) -> list[str]:
+    key = repr(shape)
+    return [] if key in above else [INDENT + line for line in _template(shape, root, (*above, key))]
+
+
+def _shape(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The alternative that has parts, if any; else the first that is not null."""
+    options = options_of(schema, root)
+    parts = [option for option in options if option.get("type") == "array" or option.get("properties")]
+    return (parts or [option for option in options if option.get("type") != "null"] or [{}])[0]
+
+
+# --- reading ---
+
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+_ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#(\d{1,7})|#x([0-9a-fA-F]{1,6}));")
+_NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_ATTRIBUTES = r"""(?:\s(?:"[^"]*"|'[^']*'|[^<>"'/]|/(?!>))*)?"""
+_FENCE = re.compile(r"```\w*\s*\Z")
+
+
+def read_output(text: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The text before the first `<output>`, and what stands in it, as texts, lists of `<item>` and objects.
+
+    Raises WireError where there is none.
+    """
+    text = _CDATA.sub(lambda match: _escape(match[1]), text)
+    try:
+        found = _find(text, ["output"], 0, is_leaf=lambda _: False)
+        if found is None:
+            raise WireError("the reply holds no <output>…</output>")
+        _, start, inner, _ = found
+        tree = _object(inner, parameters, parameters)
+    except RecursionError:
+        raise WireError("the XML is nested too deep") from None
+    return _FENCE.sub("", _unescaped(text[:start])).strip(), tree
+
+
+def _object(text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
+    properties = schema.get("properties", {})
+    shapes = {name: _shape(item, root) for name, item in properties.items()}
+    made: dict[str, Any] = {}
+    for name, inner in _elements(text, properties, lambda name: not _has_parts(shapes[name])):
+        if name not in made:
+            known, value = _value(inner, properties[name], shapes[name], root)
+            if known:
+                made[name] = value
+    return made
+
+
+def _value(text: str, schema: Any, shape: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[bool, Any]:
+    """Whether there is a value, and which: an empty element is "" for a text, None where that is allowed, else missing."""
+    options = options_of(schema, root)
+    if not text.strip() and any(option.get("type") == "null" for option in options):
+        return True, None
+    if shape.get("type") == "array":
+        entries = list(_elements(text, ["item"], lambda _: not _has_parts(_shape(shape.get("items"), root))))
+        if not entries and text.strip():
+            return True, _unescaped(text)
+        values = (_value(inner, shape.get("items"), _shape(shape.get("items"), root), root) for _, inner in entries)
+        return True, [value for known, value in values if known]
+    if shape.get("properties"):
+        return True, _object(text, shape, root)
+    is_text = any(option.get("type") in ("string", None) for option in options)
+    return (True, _unescaped(text)) if is_text else (bool(text.strip()), _unescaped(text).strip())
+
+
+def _has_parts(shape: Mapping[str, Any]) -> bool:
+    return shape.get("type") == "array" or bool(shape.get("properties"))
+
+
+def _elements(text: str, names: Iterable[str], is_leaf: Any) -> Iterable[tuple[str, str]]:
+    """The elements of these names that stand side by side, each with its inner text."""
+    names = list(names)
+    position = 0
+    while names and (found := _find(text, names, position, is_leaf)) is not None:
+        name, _, inner, position = found
+        yield name, inner
+
+
+def _find(text: str, names: list[str], position: int, is_leaf: Any) -> tuple[str, int, str, int] | None:
+    """The first closed element of one of these names: name, start, inner text, end. An opening tag without end is text."""
+    opening = re.compile(rf"<({'|'.join(map(re.escape, names))}){_ATTRIBUTES}(/?)>")
+    never_closed: set[str] = set()  # from here on: else every opening tag would have the rest of the text searched
+    for start in opening.finditer(text, position):
+        name = start[1]
+        if start[2]:
+            return name, start.start(), "", start.end()
+        if name in never_closed:
+            continue
+        end = _end_of(text, name, start.end(), is_leaf(name))
+        if end is not None:
+            return name, start.start(), text[start.end() : end.start()], end.end()
+        never_closed.add(name)
+    return None
+
+
+def _end_of(text: str, name: str, position: int, is_leaf: bool) -> re.Match[str] | None:
+    """The closing tag that belongs to an opening one: the first for a leaf, else the one that balances it."""
+    depth = 1
+    last = None
+    for tag in re.compile(rf"<(/?){re.escape(name)}{_ATTRIBUTES}(/?)>").finditer(text, position):
+        if tag[2]:
+            continue
+        depth += -1 if tag[1] else 1
+        last = tag if tag[1] else last
+        if tag[1] and (depth == 0 or is_leaf):
+            return tag
+    return last
+
+
+def _unescaped(text: str) -> str:
+    return _ENTITY.sub(_entity, text)
+
+
+def _entity(match: re.Match[str]) -> str:
+    if match[1]:
+        return _NAMED[match[1]]
+    code = int(match[2]) if match[2] else int(match[3], 16)
+    return chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else match[0]

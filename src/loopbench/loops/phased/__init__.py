@@ -1,0 +1,49 @@
+"""Design 1: phases (understand, plan, execute, reflect, answer) with a ToolExecutor.
+
+The model plans tasks; tasks that do not depend on each other run together, and so do the tool calls that it picks for each; reflect
+judges whether another round is needed; the answer is stated from the results that the model chooses. The executor is usable by
+itself, and the `Agent` does the same without one.
+"""
+
+from .agent import Agent
+from .agent_tools import AgentEvent, AgentTools, AIMessage, RequestedCall, ToolFailed
+from .callbacks import AgentCallbacks, ToolExecutorCallbacks
+from .context import Scratchpad, ScratchpadEntry, ToolContext, ToolContextManager
+from .executor import ToolExecutor, ToolExecutorOptions
+from .loop import Phased
+from .phases import Executor
+from .prompts import NO_DATA, PROMPTS
+from .state import Phase, Reflection, Task, TaskStatus, TaskType, ToolCall, ToolCallStatus, Understanding
+from .tools import get_tools
+
+__all__ = [
+    "NO_DATA",
+    "PROMPTS",
+    "AIMessage",
+    "Agent",
+    "AgentCallbacks",
+    "AgentEvent",
+    "AgentTools",
+    "Executor",
+    "Phase",
+    "Phased",
+    "Reflection",
+    "RequestedCall",
+    "Scratchpad",
+    "ScratchpadEntry",
+    "Task",
+    "TaskStatus",
+    "TaskType",
+    "ToolCall",
+    "ToolCallStatus",
+    "ToolContext",
+    "ToolContextManager",
+    "ToolExecutor",
+    "ToolExecutorCallbacks",
+    "ToolExecutorOptions",
+    "ToolFailed",
+    "Understanding",
+    "get_tools",
+]
+
+LOOP = Phased

@@ -1,0 +1,167 @@
+"""The layout without executor: the agent itself picks, runs and summarizes tool calls, one after the other (S1-37 to S1-41)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NotRequired, TypedDict
+
+from loopbench.protocol import BudgetExceeded, Message, ModelError, Request, Toolbox, ToolCall, render_value
+
+from .callbacks import ToolExecutorCallbacks
+from .codecs import SUMMARIZE
+from .context import Scratchpad, ScratchpadEntry
+from .ending import checkpoint, finish_together
+from .executor import ToolExecutorOptions, ToolSelector, announced
+from .prompts import SUMMARIZE_PROMPT, call_text, sections
+from .state import Task, TaskStatus, ToolCallStatus
+
+_SCOPE: ContextVar[str] = ContextVar("phased_scope", default="")
+"""Scope of the task whose calls run: summaries of different tasks are asked for at the same time."""
+
+
+class AgentEvent(TypedDict):
+    """What `execute_tool_calls` tells: `tool_start`, then `tool_end` or `tool_error`."""
+
+    type: str
+    tool: str
+    id: str
+    error: NotRequired[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedCall:
+    """A call as a model's message holds it."""
+
+    id: str
+    name: str
+    args: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AIMessage:
+    """A model's message with tool calls; langchain's serves as well."""
+
+    tool_calls: tuple[RequestedCall, ...]
+
+
+class ToolFailed(Exception):
+    """A tool gave an error in the place of a result."""
+
+
+class AgentTools(ToolSelector):
+    """An agent's own way with tools. It stands in for an executor; the context manager stays an object of its own.
+
+    It holds no state of a run.
+    """
+
+    def __init__(self, options: ToolExecutorOptions) -> None:
+        super().__init__(options)
+        self.tools = list(options.tools)
+        own = self.toolbox if isinstance(options.tools, Toolbox) else options.tools
+        self.tool_map = dict(zip(self.toolbox.names, own, strict=True))
+
+    async def execute_tool_call(self, tool_name: str, tool_args: Mapping[str, Any], query: str, scratchpad: Scratchpad) -> None:
+        """Run one tool and add its result, as text, and a summary to the scratchpad.
+
+        Raises ValueError for an unknown tool, ToolFailed for one that fails, ModelError where no summary comes.
+        """
+        seen = await self.toolbox.call(ToolCall(tool_name, tool_args))
+        if seen.error_type == "UnknownTool":
+            raise ValueError(f"Tool '{tool_name}' not found")
+        if not seen.ok:
+            raise ToolFailed(f"{seen.error_type}: {seen.data}")
+        shown = f"{query}\n\nResults of this task so far:\n{scratchpad.text}" if scratchpad.entries else query
+        try:
+            summary = await self.summarize_tool_result(shown, tool_name, tool_args, seen.data)
+        except (asyncio.CancelledError, BudgetExceeded, ModelError):  # the run ends, but the tool did run (row B1-6)
+            scratchpad.add_tool_result(tool_name, tool_args, seen.data, "")
+            raise
+        scratchpad.add_tool_result(tool_name, tool_args, seen.data, summary)
+
+    async def execute_tool_calls(self, response: Any, query: str, scratchpad: Scratchpad) -> AsyncGenerator[AgentEvent, None]:
+        """Run `response.tool_calls` one after the other; an error is an event and an entry of the scratchpad, and it goes on.
+
+        A call is anything with name, args and perhaps id, as attributes or as keys.
+        """
+        for index, call in enumerate(response.tool_calls):
+            requested = _requested(call, index)
+            yield {"type": "tool_start", "tool": requested.name, "id": requested.id}
+            try:
+                await self.execute_tool_call(requested.name, requested.args, query, scratchpad)
+            except (BudgetExceeded, ModelError):
+                raise
+            except Exception as error:  # a tool's failure, or that of a subclass's own method: row S1-37
+                scratchpad.add_tool_error(requested.name, requested.args, str(error))
+                yield {"type": "tool_error", "error": str(error), "tool": requested.name, "id": requested.id}
+            else:
+                yield {"type": "tool_end", "tool": requested.name, "id": requested.id}
+
+    async def summarize_tool_result(self, query: str, tool_name: str, tool_args: Mapping[str, Any], result: Any) -> str:
+        """What the model makes of a result. Raises ValueError without a model, ModelError where no reply comes."""
+        if self.options.model is None:
+            raise ValueError("summarize_tool_result needs a model: Agent(tools, model)")
+        shown = sections(("Query", query), ("Result", f"{call_text(tool_name, tool_args)}:\n{render_value(result)}"))
+        messages = (Message("system", self.prompts[SUMMARIZE_PROMPT]), Message("user", shown))
+        request = Request(messages, role=SUMMARIZE.role, scope=_SCOPE.get(), codec=SUMMARIZE)
+        return SUMMARIZE.parse(await self.options.model.complete(request)).text
+
+    async def execute_tools(
+        self,
+        task: Task,
+        query_id: str,
+        callbacks: ToolExecutorCallbacks | None = None,
+        cancellation_token: asyncio.Event | None = None,
+    ) -> bool:
+        """As ToolExecutor's, in sequence and with summaries."""
+        checkpoint(cancellation_token)
+        calls = task.toolCalls or []
+        told = callbacks or ToolExecutorCallbacks()
+
+        async def in_sequence() -> None:
+            _SCOPE.set(task.request_scope)  # of this asyncio task only
+            scratchpad = Scratchpad()
+            for index, call in enumerate(calls):
+                checkpoint(cancellation_token)
+                with announced(task, index, call, told) as report:
+                    await self._one(task, call, scratchpad, query_id, report)
+                checkpoint(cancellation_token)
+
+        def threaded() -> bool:
+            return any(call.status is TaskStatus.IN_PROGRESS and self._in_thread(call.tool) for call in calls)
+
+        try:
+            await finish_together({asyncio.create_task(in_sequence()): threaded}, cancellation_token, self.options.cancel_grace_s)
+        except asyncio.CancelledError:
+            self._abandoned(task, calls)
+            raise
+        return all(call.status is TaskStatus.COMPLETED for call in calls)
+
+    async def _one(self, task: Task, call: ToolCallStatus, scratchpad: Scratchpad, query_id: str, report: announced) -> None:
+        before = len(scratchpad.entries)
+        message = AIMessage((RequestedCall("", call.tool, call.args),))
+        try:
+            async with aclosing(self.execute_tool_calls(message, task.context or task.description, scratchpad)) as events:
+                async for _ in events:
+                    pass
+        finally:  # a result whose summary was cut off is kept all the same (row B1-6)
+            for entry in scratchpad.entries[before:]:
+                self._settle(task, call, entry, query_id, report)
+
+    def _settle(self, task: Task, call: ToolCallStatus, entry: ScratchpadEntry, query_id: str, report: announced) -> None:
+        if entry.error is not None:
+            call.error = entry.error
+            report(TaskStatus.FAILED)
+            return
+        call.summary = entry.summary
+        self._keep(task, call, render_value(entry.result), query_id)
+        report(TaskStatus.COMPLETED)
+
+
+def _requested(call: Any, index: int) -> RequestedCall:
+    """A call in whatever form; one without an id gets its place as id."""
+    read = call.get if isinstance(call, Mapping) else lambda name, default=None: getattr(call, name, default)
+    return RequestedCall(str(read("id") or f"call_{index}"), str(read("name")), read("args") or {})

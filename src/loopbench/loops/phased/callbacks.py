@@ -1,0 +1,63 @@
+"""What a program can listen to. Every method does nothing until it is overridden; one that raises is logged and fails nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from loopbench.protocol import BudgetExceeded, Understanding
+
+from .state import Phase, Reflection, Task, TaskStatus, ToolCallStatus
+
+logger = logging.getLogger(__name__)
+
+
+class ToolExecutorCallbacks:
+    """Told of tool calls while they run."""
+
+    def on_tool_call_update(
+        self, task_id: str, tool_index: int, status: TaskStatus, output: str | None = None, error: str | None = None
+    ) -> None:
+        """A call went over to `status`. `tool_index`: its 0-based place in `task.toolCalls`."""
+
+
+class AgentCallbacks(ToolExecutorCallbacks):
+    """Told of phases, tasks and tool calls (row S1-28)."""
+
+    streams: bool = False
+    """True: the answer is streamed to `on_answer_stream` where the model can."""
+
+    def on_phase_start(self, phase: Phase) -> None: ...
+
+    def on_phase_complete(self, phase: Phase) -> None: ...
+
+    def on_understanding_complete(self, understanding: Understanding) -> None: ...
+
+    def on_plan_created(self, tasks: Sequence[Task], iteration: int) -> None: ...
+
+    def on_reflection_complete(self, reflection: Reflection, iteration: int) -> None: ...
+
+    def on_iteration_start(self, iteration: int) -> None:
+        """A round of plan, execute and reflect begins; the first is 1."""
+
+    def on_answer_start(self) -> None: ...
+
+    def on_answer_stream(self, text: str) -> None:
+        """A piece of the answer."""
+
+    def on_progress_message(self, message: str) -> None: ...
+
+    def on_task_update(self, task_id: str, status: TaskStatus) -> None: ...
+
+    def on_task_tool_calls_set(self, task_id: str, tool_calls: Sequence[ToolCallStatus]) -> None: ...
+
+
+def notify(callback: Callable[..., None], *args: Any) -> None:
+    """Call a callback; what it raises is logged. Cancellation and BudgetExceeded leave."""
+    try:
+        callback(*args)
+    except BudgetExceeded:
+        raise
+    except Exception as error:  # the boundary to a user's code: row B1-3
+        logger.warning("callback %s raised %s: %s", getattr(callback, "__name__", callback), type(error).__name__, error)

@@ -1,0 +1,136 @@
+"""How a run ends early: its cancellation token, the first failure of concurrent work, and nothing left running."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from loopbench.protocol import Capabilities, Chunk, Model, Reply, Request
+
+T = TypeVar("T")
+
+TOKEN_SET = "the cancellation token is set"  # noqa: S105  (no password)
+
+
+def checkpoint(token: asyncio.Event | None) -> None:
+    """Raises CancelledError once the token is set (row S1-10)."""
+    if token is not None and token.is_set():
+        raise asyncio.CancelledError(TOKEN_SET)
+
+
+async def stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait until they have ended, whatever they raise."""
+    tasks = list(tasks)
+    for task in tasks:
+        if not task.cancelling():  # a second time would break off its cleaning up
+            task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def unless_set(token: asyncio.Event | None, work: Coroutine[Any, Any, T]) -> T:
+    """What `work` gives; once the token is set it is cancelled, and CancelledError raised."""
+    if token is None:
+        return await work
+    task, watcher = asyncio.create_task(work), asyncio.create_task(token.wait())
+    try:
+        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise asyncio.CancelledError(TOKEN_SET)
+    finally:
+        await stop((task, watcher))
+
+
+async def finish_together(
+    work: Mapping[asyncio.Task[None], Callable[[], bool]], token: asyncio.Event | None, grace_s: float
+) -> None:
+    """Wait for concurrent tasks; the first that fails, or the token, ends all of them before this raises.
+
+    `work`: task → whether it is in a thread now, which can only be waited for: at most `grace_s` seconds once the token is set.
+    Raises what the first to fail raised, or CancelledError. A cancellation from outside grants no grace.
+    """
+    watchers = [] if token is None else [asyncio.create_task(token.wait())]
+    try:
+        while running := [task for task in work if not task.done()]:
+            await asyncio.wait([*running, *watchers], return_when=asyncio.FIRST_COMPLETED)
+            for task in running:
+                if task.done():
+                    task.result()
+            if any(watcher.done() for watcher in watchers):
+                in_threads = [task for task in running if not task.done() and work[task]()]
+                await stop(task for task in running if task not in in_threads)
+                await _wait_at_most(grace_s, in_threads)
+                raise asyncio.CancelledError(TOKEN_SET)
+    finally:
+        await stop([*work, *watchers])
+
+
+async def _wait_at_most(seconds: float, tasks: list[asyncio.Task[None]]) -> None:
+    if tasks:
+        await asyncio.wait(tasks, timeout=seconds)
+
+
+@dataclass(slots=True)
+class Ending:
+    """Whether a run is over: its token is set, or something has failed in concurrent work."""
+
+    token: asyncio.Event | None = None
+    cause: BaseException | None = None
+
+    def end(self, cause: BaseException) -> None:
+        """The first cause stays."""
+        self.cause = self.cause or cause
+
+    def checkpoint(self) -> None:
+        """Raises CancelledError or the cause once the run is over."""
+        checkpoint(self.token)
+        if isinstance(self.cause, asyncio.CancelledError):
+            raise asyncio.CancelledError(*self.cause.args)
+        if self.cause is not None:
+            raise self.cause
+
+
+class GuardedModel:
+    """A model that takes no further request once the run is over: no task makes one more call while its neighbours end."""
+
+    def __init__(self, model: Model, ending: Ending) -> None:
+        self._model = model
+        self._ending = ending
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._model.capabilities
+
+    async def complete(self, request: Request) -> Reply:
+        """Raises as the model does; CancelledError once the token is set."""
+        self._ending.checkpoint()
+        try:
+            return await unless_set(self._ending.token, self._model.complete(request))
+        except BaseException as error:
+            self._ending.end(error)
+            raise
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """Raises as the model does; CancelledError once the token is set."""
+        self._ending.checkpoint()
+        chunks = self._model.stream(request)
+        try:
+            while (chunk := await unless_set(self._ending.token, _next(chunks))) is not None:
+                yield chunk
+        except BaseException as error:
+            self._ending.end(error)
+            raise
+        finally:
+            close = getattr(chunks, "aclose", None)
+            if close is not None:
+                await close()
+
+
+async def _next(chunks: AsyncIterator[Chunk]) -> Chunk | None:
+    return await anext(chunks, None)

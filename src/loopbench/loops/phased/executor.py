@@ -1,0 +1,180 @@
+"""The ToolExecutor: the model picks a task's tools just in time, and they run together (rows S1-6 to S1-15)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from loopbench.protocol import SILENT, Act, Message, Model, Observer, Reply, Request, Tool, Toolbox, Understanding
+from loopbench.protocol import ToolCall as Call
+
+from .callbacks import ToolExecutorCallbacks, notify
+from .codecs import SELECT
+from .context import ToolContextManager
+from .ending import checkpoint, finish_together
+from .prompts import format_tool, merged_prompts, sections, understanding_text
+from .state import Phase, Task, TaskStatus, ToolCall, ToolCallStatus
+from .tools import as_toolbox
+
+CANCELLED = "cancelled"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolExecutorOptions:
+    """What an executor works with."""
+
+    tools: Toolbox | Sequence[Any]
+    """A toolbox, or tools in any form (row S1-32)."""
+    context_manager: ToolContextManager = field(default_factory=ToolContextManager)
+    """Where results are kept."""
+    model: Model | None = None
+    """Who picks the tools, and summarizes results; execution alone needs none."""
+    prompts: Mapping[str, str] | None = None
+    """Texts that replace the default ones."""
+    cancel_grace_s: float = 5.0
+    """Seconds that tools in threads are waited for once the token is set."""
+    observer: Observer = SILENT
+    select_model: Model | None = None
+    """A smaller model that picks in the place of `model`."""
+
+
+class ToolSelector:
+    """What executor and agent have in common: tools, their descriptions, and the choice among them."""
+
+    def __init__(self, options: ToolExecutorOptions) -> None:
+        self.options = options
+        self.toolbox = as_toolbox(options.tools)
+        self.prompts = merged_prompts(options.prompts)
+
+    async def select_tools(self, task: Task, understanding: Understanding | None) -> list[ToolCallStatus]:
+        """The calls that the model picks for a task, from `task.context`; none where it needs no tool.
+
+        Raises ValueError without a model, WireError for an unreadable reply, ModelError where there is none.
+        """
+        model = self.options.select_model or self.options.model
+        if model is None:
+            raise ValueError("select_tools needs a model: ToolExecutorOptions(tools, context_manager, model)")
+        system = f"{self.prompts[Phase.EXECUTE]}\n\nTools:\n{self._format_tool_descriptions()}"
+        shown = sections(
+            ("Understanding", understanding_text(understanding)),
+            ("Known", task.context),
+            ("Task", task.description),
+        )
+        messages = (Message("system", system), Message("user", shown))
+        request = Request(messages, self.toolbox.specs, role=SELECT.role, scope=task.request_scope, codec=SELECT)
+        reply = await model.complete(request)
+        return [ToolCallStatus(call.tool, call.args) for call in self._extract_tool_calls(reply)]
+
+    def format_tool(self, tool: Tool) -> str:
+        """One tool as the model reads it."""
+        return format_tool(tool)
+
+    def _format_tool_descriptions(self) -> str:
+        return "\n".join(self.format_tool(tool) for tool in self.toolbox)
+
+    def _extract_tool_calls(self, response: Reply) -> list[ToolCall]:
+        """None in prose. Raises WireError for calls that cannot be read."""
+        move = SELECT.parse(response)
+        return [ToolCall(call.name, call.arguments) for call in move.calls] if isinstance(move, Act) else []
+
+    def _in_thread(self, tool_name: str) -> bool:
+        """Whether a tool runs in a thread, which no cancellation can stop."""
+        tool = self.toolbox.get(tool_name)
+        return tool is not None and tool.blocking and not tool.is_async
+
+    def _keep(self, task: Task, call: ToolCallStatus, output: str, query_id: str) -> None:
+        call.output = output
+        try:
+            call.pointer = self.options.context_manager.save(call.tool, call.args, output, task.id, query_id)
+        except OSError as error:  # a full disk must not lose the result of a call that ran
+            logger.warning("the result of %s could not be kept: %s", call.tool, error)
+            self.options.observer.note("not_kept", tool=call.tool, task=task.id, error=str(error))
+
+    def _abandoned(self, task: Task, calls: Iterable[ToolCallStatus]) -> None:
+        """Trace the threads that outlive a cancelled task."""
+        for call in calls:
+            if call.error == CANCELLED and self._in_thread(call.tool):
+                logger.warning("%s is still running in its thread; its result is dropped", call.tool)
+                self.options.observer.note("abandoned", tool=call.tool, task=task.id)
+
+
+class ToolExecutor(ToolSelector):
+    """Runs a task's tool calls at the same time, keeps their results, and can be cancelled. Usable without any agent.
+
+    It holds no state of a run: several agents may share one.
+    """
+
+    async def execute_tools(
+        self,
+        task: Task,
+        query_id: str,
+        callbacks: ToolExecutorCallbacks | None = None,
+        cancellation_token: asyncio.Event | None = None,
+    ) -> bool:
+        """Run `task.toolCalls`; True iff every one is COMPLETED. A call that fails does not stop the others.
+
+        Raises CancelledError once the token is set: what ran is kept, what had not returned is FAILED "cancelled", and nothing is
+        left running but threads that outlast `cancel_grace_s`.
+        """
+        checkpoint(cancellation_token)
+        calls = task.toolCalls or []
+        told = callbacks or ToolExecutorCallbacks()
+
+        async def one(index: int, call: ToolCallStatus) -> None:
+            checkpoint(cancellation_token)
+            with announced(task, index, call, told) as report:
+                seen = await self.toolbox.call(Call(call.tool, call.args))
+                if seen.ok:  # kept even where the token was set meanwhile: the tool did run (row B1-6)
+                    self._keep(task, call, seen.data, query_id)
+                    report(TaskStatus.COMPLETED)
+                else:
+                    call.error = f"{seen.error_type}: {seen.data}"
+                    report(TaskStatus.FAILED)
+            checkpoint(cancellation_token)
+
+        def threaded(call: ToolCallStatus) -> bool:
+            return call.status is TaskStatus.IN_PROGRESS and self._in_thread(call.tool)
+
+        running = {asyncio.create_task(one(index, call)): partial(threaded, call) for index, call in enumerate(calls)}
+        try:
+            await finish_together(running, cancellation_token, self.options.cancel_grace_s)
+        except asyncio.CancelledError:
+            self._abandoned(task, calls)
+            raise
+        return all(call.status is TaskStatus.COMPLETED for call in calls)
+
+
+class announced:  # noqa: N801  (reads as a verb: `with announced(...)`)
+    """A call that is IN_PROGRESS while the block runs, and gets exactly one last update, whatever ends the block (row B1-12)."""
+
+    def __init__(self, task: Task, index: int, call: ToolCallStatus, callbacks: ToolExecutorCallbacks) -> None:
+        self._task = task
+        self._index = index
+        self._call = call
+        self._callbacks = callbacks
+
+    def __enter__(self) -> announced:
+        self(TaskStatus.IN_PROGRESS)
+        return self
+
+    def __call__(self, status: TaskStatus) -> None:
+        """Set the call's status and tell it."""
+        call = self._call
+        call.status = status
+        notify(self._callbacks.on_tool_call_update, self._task.id, self._index, status, call.output, call.error)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self._call.status is not TaskStatus.IN_PROGRESS:
+            return
+        if error is None:
+            self._call.error = "no result"
+        else:
+            cancelled = isinstance(error, asyncio.CancelledError)
+            self._call.error = CANCELLED if cancelled else f"{type(error).__name__}: {error}"
+        self(TaskStatus.FAILED)

@@ -1,0 +1,118 @@
+"""What a phased run is made of: phases, tasks, tool calls, and what the model understood and judged (rows S1-1 to S1-4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from loopbench.protocol import Understanding
+
+__all__ = ["Phase", "Reflection", "Task", "TaskStatus", "TaskType", "ToolCall", "ToolCallStatus", "Understanding"]
+
+
+class Phase(StrEnum):
+    """Where a run stands."""
+
+    UNDERSTAND = "understand"
+    PLAN = "plan"
+    EXECUTE = "execute"
+    REFLECT = "reflect"
+    ANSWER = "answer"
+    COMPLETE = "complete"
+
+
+class TaskStatus(StrEnum):
+    """How far a task, or one tool call of it, has got."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class TaskType(StrEnum):
+    """What a task needs: tools, or one thought over what was gathered."""
+
+    USE_TOOLS = "use_tools"
+    REASON = "reason"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call that the model asks for."""
+
+    tool: str
+    args: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class ToolCallStatus:
+    """A call and what has become of it."""
+
+    tool: str
+    args: Mapping[str, Any]
+    status: TaskStatus = TaskStatus.PENDING
+    output: str | None = None
+    """The result as text."""
+    error: str | None = None
+    pointer: str | None = None
+    """Where the result is kept in the context manager."""
+    summary: str | None = None
+    """What later prompts show in the result's place (agent layout)."""
+
+
+@dataclass(slots=True)
+class Task:
+    """One step of a plan. Field names are the document's."""
+
+    id: str
+    description: str
+    status: TaskStatus = TaskStatus.PENDING
+    taskType: TaskType = TaskType.USE_TOOLS  # noqa: N815
+    toolCalls: list[ToolCallStatus] | None = None  # noqa: N815
+    dependsOn: list[str] = field(default_factory=list)  # noqa: N815
+    context: str = ""
+    """What the task may see: the question, results of its dependencies, what failed."""
+    scope: str = ""
+    """The id as the model gave it, which tells concurrent requests apart; empty takes `id`."""
+    output: str | None = None
+    """The text of a reason task."""
+    error: str | None = None
+    """Why the task failed, where no call of it says so."""
+
+    @property
+    def ended(self) -> bool:
+        return self.status in (TaskStatus.COMPLETED, TaskStatus.FAILED)
+
+    @property
+    def request_scope(self) -> str:
+        return self.scope or self.id
+
+    def as_dict(self) -> dict[str, Any]:
+        """The task as JSON, what it saw left out."""
+        calls = [
+            {"tool": call.tool, "args": dict(call.args), "status": call.status.value, "output": call.output, "error": call.error}
+            for call in self.toolCalls or ()
+        ]
+        return {
+            "id": self.id,
+            "description": self.description,
+            "status": self.status.value,
+            "taskType": self.taskType.value,
+            "toolCalls": calls,
+            "dependsOn": list(self.dependsOn),
+            "output": self.output,
+            "error": self.error,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """Whether the question can be answered, and what to do where it cannot (row S1-24)."""
+
+    isComplete: bool  # noqa: N815
+    reasoning: str = ""
+    missingInfo: tuple[str, ...] = ()  # noqa: N815
+    suggestedNextSteps: tuple[str, ...] = ()  # noqa: N815

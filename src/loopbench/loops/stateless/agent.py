@@ -1,0 +1,354 @@
+"""The stateless agent: a conversation's state in, one decision out."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import dspy
+
+from loopbench.protocol import SILENT, BudgetExceeded, ContextOverflow, Model, ModelError, Observer, WireError, run_sync
+
+from .formatter import ResponseFormatter
+from .history import final_response, render_results
+from .reasoner import AgentReasoner, Question, turns_of
+from .recovery import ErrorRecoveryModule
+from .registry import Description, as_tool_registry
+from .signatures import Caller, SummarizeEntries, as_json, rated
+from .state import (
+    ActionDecision,
+    ActionType,
+    ConversationState,
+    ErrorKind,
+    ErrorRecoveryStrategy,
+    HistorySummary,
+    ReasoningOutput,
+    ToolCall,
+    ToolResult,
+)
+
+logger = logging.getLogger(__name__)
+
+FinishWithTools = Literal["stop", "run_first", "ask_again"]
+HistoryAs = Literal["prose", "messages"]
+
+DEFAULT_TOLD = 10
+"""Iterations that the model is told of where neither state nor option says another number."""
+NO_TOOLS_REASONING = "Need more information but no specific tools identified"
+
+
+class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
+    """Stateless agent loop designed for external control by ActivityManager.
+
+    Uses a hybrid approach with consolidated reasoning for tool selection and
+    continuation decisions, while keeping error recovery and formatting separate.
+    """
+
+    def __init__(
+        self,
+        tool_registry: Any,
+        enable_error_recovery: bool = True,
+        response_style: str | None = "concise",
+        *,
+        include_confidence: bool | None = None,
+        finish_with_tools: FinishWithTools = "stop",
+        constrain_names: bool = False,
+        validate_output: bool = False,
+        told_max_iterations: int | None = None,
+        max_recovery_rounds: int = 2,
+        history_as: HistoryAs = "prose",
+        recovery_strategies: Sequence[str] | None = None,
+        model: Model | None = None,
+    ) -> None:
+        """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox. The options are those of `Stateless`.
+
+        `recovery_strategies`: see `ErrorRecoveryModule`. `model`: None is the model that DSPy is configured with.
+        """
+        super().__init__()
+        self.tool_registry = as_tool_registry(tool_registry)
+        self.enable_error_recovery = enable_error_recovery
+        self.response_style = response_style
+        self.include_confidence = include_confidence
+        self.finish_with_tools = finish_with_tools
+        self.constrain_names = constrain_names
+        self.validate_output = validate_output
+        self.told_max_iterations = told_max_iterations
+        self.max_recovery_rounds = max_recovery_rounds
+        self.history_as = history_as
+        self.model = model
+        self.observer = SILENT
+        self.agent_reasoner = AgentReasoner(
+            self.tool_registry.get_all_tool_names(),
+            DEFAULT_TOLD,
+            constrain_names=constrain_names,
+            validate_output=validate_output,
+            calls_win=finish_with_tools == "ask_again",
+        )
+        self.entry_summarizer = dspy.ChainOfThought(SummarizeEntries)
+        self.error_recovery = ErrorRecoveryModule(recovery_strategies) if enable_error_recovery else None
+        shows_confidence = response_style == "detailed" if include_confidence is None else include_confidence
+        self.response_formatter = None if response_style is None else ResponseFormatter(response_style, shows_confidence)
+        self._described: tuple[list[Description], str] = ([], "[]")
+
+    def over(self, tool_registry: Any, model: Model | None = None, observer: Observer = SILENT) -> Self:
+        """The same predictors and options over other tools and another model; nothing is built anew."""
+        other = copy.copy(self)
+        other.tool_registry = as_tool_registry(tool_registry)
+        other.model = model
+        other.observer = observer
+        return other
+
+    # --- the one question ---
+
+    def forward(self, state: ConversationState) -> ActionDecision:
+        """DSPy-compatible forward method that delegates to get_next_action."""
+        return self.get_next_action(state)
+
+    async def aforward(self, state: ConversationState) -> ActionDecision:
+        return await self.aget_next_action(state)
+
+    def get_next_action(self, state: ConversationState) -> ActionDecision:
+        """`aget_next_action` from synchronous code."""
+        return run_sync(self.aget_next_action(state))
+
+    async def aget_next_action(self, state: ConversationState) -> ActionDecision:
+        """Next action suggestion; all context is in the state, which stays as it is.
+
+        An exception is a decision too (row S0-28). Only cancellation and BudgetExceeded are raised.
+        """
+        started = time.perf_counter()
+        caller = Caller(self.model)
+        try:
+            if self._may_recover(state):
+                decision = await self._handle_tool_errors(state, caller)
+            else:
+                decision = await self._decide(state, caller)
+        except BudgetExceeded:
+            raise
+        except Exception as error:
+            decision = self._error_decision(state, error)
+        decision.processing_time = time.perf_counter() - started
+        decision.tokens_used = caller.tokens
+        return decision
+
+    def _may_recover(self, state: ConversationState) -> bool:
+        if not self.enable_error_recovery or state.recovery_rounds >= self.max_recovery_rounds:
+            return False
+        return any(_is_open_error(result) for result in state.last_tool_results or ())
+
+    def _error_decision(self, state: ConversationState, error: Exception) -> ActionDecision:
+        kind = _error_kind(error)
+        logger.info("no decision: %s: %s", kind, error)
+        self.observer.note("no_decision", cause=kind, error=str(error))
+        return ActionDecision(
+            action_type=ActionType.ERROR_RECOVERY,
+            reasoning=f"Error in agent processing: {error}",
+            confidence=0.0,
+            should_continue=False,
+            final_response=self._generate_safe_error_response(state, error),
+            error_kind=kind,
+        ).caused_by(error)
+
+    # --- reasoning ---
+
+    async def _decide(self, state: ConversationState, caller: Caller) -> ActionDecision:
+        output, summary = await self._perform_core_reasoning(state, caller)
+        decision = await self._as_decision(state, output, caller)
+        decision.history_summary = summary
+        return decision
+
+    async def _perform_core_reasoning(
+        self, state: ConversationState, caller: Caller
+    ) -> tuple[ReasoningOutput, HistorySummary | None]:
+        """Unified reasoning about tools and continuation, and a summary of the history that was made for it, if any."""
+        entries = state.conversation_history
+        summary = None
+        if self.history_as == "messages":
+            history, turns = turns_of(state.user_query, entries)
+        else:
+            turns = ()
+            history, summary = await self.agent_reasoner.summarized_history(
+                state.user_query, entries, state.history_summary, caller
+            )
+        question = Question(
+            user_query=state.user_query,
+            history=history,
+            last_tool_results=self._format_tool_results(state.last_tool_results or []),
+            available_tools=self._format_tool_descriptions(),
+            iteration_count=state.iteration_count,
+            max_iterations=self._told(state),
+            turns=turns,
+        )
+        names = self.tool_registry.get_all_tool_names()
+        return await self.agent_reasoner.decide(question, names, caller, self.observer), summary
+
+    def _told(self, state: ConversationState) -> int:
+        """The budget that the model is told (row B0-12)."""
+        if self.told_max_iterations is not None:
+            return self.told_max_iterations
+        return state.max_iterations if state.max_iterations is not None else self.agent_reasoner.max_iterations
+
+    async def _as_decision(self, state: ConversationState, output: ReasoningOutput, caller: Caller) -> ActionDecision:
+        """What the output asks for (rows S0-25 to S0-27, B0-14)."""
+        calls = output.calls
+        stops = not output.should_continue
+        if stops and not (calls and self.finish_with_tools != "stop"):
+            text = output.final_response or self._generate_final_response(state)
+            return ActionDecision(
+                action_type=ActionType.FINAL_RESPONSE,
+                reasoning=output.continuation_reasoning,
+                confidence=output.confidence,
+                should_continue=False,
+                tool_suggestions=calls or None,
+                final_response=await self._formatted(text, state, output.confidence, caller),
+            )
+        if not calls:
+            return ActionDecision(
+                action_type=ActionType.TOOL_EXECUTION, reasoning=NO_TOOLS_REASONING, confidence=0.5, tool_suggestions=[]
+            )
+        ends = stops and self.finish_with_tools == "run_first"
+        last_words = None
+        if ends and output.final_response:
+            last_words = await self._formatted(output.final_response, state, output.confidence, caller)
+        return ActionDecision(
+            action_type=ActionType.TOOL_EXECUTION,
+            reasoning=output.overall_reasoning,
+            confidence=output.confidence,
+            tool_suggestions=calls,
+            parallel_safe=output.parallel_safe,
+            final_response=last_words,
+            should_continue=not ends,
+            suggested_next_action=output.suggested_next_action,
+        )
+
+    async def _formatted(self, text: str, state: ConversationState, confidence: float, caller: Caller) -> str:
+        if self.response_formatter is None:
+            return text
+        formatted: str = await self.response_formatter.format(text, state.user_query, state, rated(confidence), caller)
+        return formatted
+
+    # --- recovery ---
+
+    async def _handle_tool_errors(self, state: ConversationState, caller: Caller) -> ActionDecision:
+        """Pair each failure with a strategy of its own, and decide by all of them (rows S0-31 to S0-35, B0-6, B0-7)."""
+        results = state.last_tool_results or []
+        failed = [place for place, result in enumerate(results) if _is_open_error(result)]
+        if not failed:
+            return await self._decide(state, caller)
+        calls: dict[int, ToolCall] = {}
+        kinds: list[str] = []
+        skipped = False
+        for place in failed:
+            strategy = await self._strategy_for(results[place], state, caller)
+            if strategy is None:
+                continue
+            if strategy.strategy_type == "skip":
+                skipped = True
+            else:
+                calls[place] = _recovery_call(strategy, results[place])
+                kinds.append(strategy.strategy_type)
+        if calls:
+            kept = [place for place in range(len(results)) if place not in calls]
+            return _recovery_decision(list(calls.values()), kinds, kept)
+        if skipped:
+            return await self._decide(state, caller)
+        summary = self._summarize_errors([results[place] for place in failed])
+        text = self._generate_error_aware_response(state, summary)
+        return ActionDecision(
+            action_type=ActionType.FINAL_RESPONSE,
+            reasoning=f"Unable to recover from errors: {summary}",
+            confidence=0.5,
+            should_continue=False,
+            final_response=await self._formatted(text, state, 0.5, caller),
+            is_recovery=True,
+        )
+
+    async def _strategy_for(self, error: ToolResult, state: ConversationState, caller: Caller) -> ErrorRecoveryStrategy | None:
+        """What to do about one error; None where nothing can be done. A planner that fails helps nobody (row B0-33)."""
+        planner = self.error_recovery
+        assert planner is not None  # recovery is on: see `_may_recover`
+        try:
+            strategy: ErrorRecoveryStrategy = await planner.plan(
+                error, state, self.tool_registry.get_all_tool_descriptions(), caller
+            )
+        except WireError as failure:
+            logger.info("no recovery for %s: %s", error.get("tool_name"), failure)
+            self.observer.note("unreadable", error=str(failure))
+            return None
+        return strategy if planner.is_recoverable(strategy) else None
+
+    # --- texts: no helper calls a model ---
+
+    def _format_tool_descriptions(self) -> str:
+        """The tools as indented JSON; rendered again only when they have changed."""
+        tools = self.tool_registry.get_all_tool_descriptions()
+        if tools != self._described[0]:
+            self._described = (tools, as_json(tools, indent=2))
+        return self._described[1]
+
+    def _format_tool_results(self, results: Sequence[ToolResult]) -> str:
+        return render_results(results)
+
+    def _summarize_errors(self, failed: Sequence[ToolResult]) -> str:
+        return "; ".join(f"{result.get('tool_name')}: {result.get('error')}" for result in failed)
+
+    def _generate_error_aware_response(self, state: ConversationState, summary: str) -> str:
+        found = render_results(r for r in state.last_tool_results or () if r.get("status") == "success")
+        text = f"I could not complete the request, because tools failed: {summary}"
+        return f"{text}\nWhat was found:\n{found}" if found else text
+
+    def _generate_safe_error_response(self, state: ConversationState, error: Exception) -> str:
+        return "I could not complete the request, because of an error while deciding what to do."
+
+    def _generate_final_response(self, state: ConversationState) -> str:
+        return final_response(state)
+
+
+def _is_open_error(result: ToolResult) -> bool:
+    """A failure that nothing has been decided about yet."""
+    return result.get("status") == "error" and not result.get("seen", False)
+
+
+def _recovery_call(strategy: ErrorRecoveryStrategy, error: ToolResult) -> ToolCall:
+    """Rows S0-32 and S0-33."""
+    if strategy.strategy_type == "alternative_tool":
+        return ToolCall(
+            tool_name=strategy.alternative_tool or "",
+            parameters=strategy.retry_with_params or {},
+            reasoning=strategy.details,
+        )
+    return ToolCall(
+        tool_name=error["tool_name"],
+        parameters=strategy.retry_with_params or copy.deepcopy(error.get("parameters", {})),
+        reasoning=f"Retry: {strategy.details}",
+    )
+
+
+_RECOVERY_TEXTS = {
+    "alternative_tool": ("Attempting recovery with alternative tools", 0.7),
+    "retry": ("Retrying failed tools with adjusted parameters", 0.6),
+}
+
+
+def _recovery_decision(calls: list[ToolCall], kinds: Sequence[str], kept: list[int]) -> ActionDecision:
+    texts, confidences = zip(*(said for kind, said in _RECOVERY_TEXTS.items() if kind in kinds), strict=True)
+    return ActionDecision(
+        action_type=ActionType.TOOL_EXECUTION,
+        reasoning="; ".join(texts),
+        confidence=min(confidences),
+        tool_suggestions=calls,
+        parallel_safe=False,
+        is_recovery=True,
+        kept_results=kept,
+    )
+
+
+def _error_kind(error: Exception) -> ErrorKind:
+    if isinstance(error, WireError):
+        return "parse_failed"
+    if isinstance(error, ContextOverflow):
+        return "context_overflow"
+    return "provider_error" if isinstance(error, ModelError) else "internal"

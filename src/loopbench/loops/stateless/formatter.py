@@ -1,0 +1,73 @@
+"""The last word: how a response is put to the user."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import dspy
+
+from loopbench.protocol import run_sync
+
+from .history import render_history
+from .signatures import Caller, FormatDetailedResponse, FormatResponse, as_json, format_codec
+from .state import ConversationEntry, ConversationState
+
+
+class ResponseFormatter(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
+    """Format final responses based on context and style requirements."""
+
+    def __init__(self, style_guide: str = "concise", include_confidence: bool = False) -> None:
+        """`style_guide`: "detailed" adds the main points; any other style is told to the model."""
+        super().__init__()
+        self.style_guide = style_guide
+        self.include_confidence = include_confidence
+        self.formatter = dspy.ChainOfThought(FormatDetailedResponse) if style_guide == "detailed" else dspy.Predict(FormatResponse)
+
+    def forward(self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None = None) -> str:
+        """`aforward` from synchronous code."""
+        return run_sync(self.aforward(raw_response, user_query, state, confidence))
+
+    async def aforward(self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None = None) -> str:
+        """The response in its style, from the model that DSPy is configured with. `confidence`: in [0, 1], None where unknown."""
+        return await self.format(raw_response, user_query, state, confidence, Caller())
+
+    async def format(
+        self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None, caller: Caller
+    ) -> str:
+        """Raises WireError for an unreadable reply, ModelError where there is none."""
+        shown = {
+            "raw_response": raw_response,
+            "user_query": user_query,
+            "key_results": as_json(self._extract_key_results(state.conversation_history)),
+        }
+        predictor = self.formatter
+        if self.style_guide == "detailed":
+            predictor = self.formatter.predict
+            shown["tool_history"] = self._format_tool_history(state.conversation_history)
+        said = await caller.ask(predictor, format_codec(predictor.signature, self.style_guide), **shown)
+        parts: list[str] = [said["formatted_response"]]
+        points = _points(said.get("summary_points", ""))
+        if points:
+            parts.append("\n".join(["Key Points:", *(f"• {point}" for point in points)]))
+        if self.include_confidence and confidence is not None:
+            parts.append(f"Confidence: {confidence:.0%}")
+        return "\n\n".join(parts)
+
+    def _extract_key_results(self, history: Sequence[ConversationEntry]) -> list[dict[str, Any]]:
+        """What tools gave, and what summaries say of what they gave."""
+        results = [result for entry in history for result in entry.results]
+        return [
+            {"tool_name": result["tool_name"], "result": result.get("result")} if "tool_name" in result else result
+            for result in results
+            if result.get("status") in ("success", None)
+        ]
+
+    def _format_tool_history(self, history: Sequence[ConversationEntry]) -> str:
+        return render_history(history)
+
+
+def _points(said: str | Sequence[str]) -> list[str]:
+    """A list as it is; a text split at its lines, without the dashes that models put before them (row B0-15)."""
+    lines = said.splitlines() if isinstance(said, str) else said
+    return [point for line in lines if (point := str(line).strip().lstrip("•-*").strip())]

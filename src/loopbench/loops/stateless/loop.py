@@ -1,0 +1,227 @@
+"""The design as a loop: one frozen configuration, from which a run builds agent and manager over its own tools and model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Literal, NoReturn, Self, get_args
+
+import dspy
+
+from loopbench.dspy_seam import ThroughPredictor
+from loopbench.protocol import SILENT, Model, Observer, Outcome, Query, StopReason, Tool, Toolbox, run_sync
+from loopbench.protocol.digest import canonical_json
+
+from .agent import FinishWithTools, HistoryAs, ManualAgentLoop
+from .manager import Activity, ActivityManager, ExecutionMode
+from .registry import ToolboxRegistry
+from .signatures import rated
+
+_AGENT_OPTIONS = (
+    "enable_error_recovery",
+    "response_style",
+    "include_confidence",
+    "finish_with_tools",
+    "constrain_names",
+    "validate_output",
+    "told_max_iterations",
+    "max_recovery_rounds",
+    "history_as",
+)
+_WITHOUT_ANSWER = frozenset({StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW})
+_CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "execution_mode": get_args(ExecutionMode),
+    "response_style": ("concise", "detailed", None),
+    "finish_with_tools": get_args(FinishWithTools),
+    "history_as": get_args(HistoryAs),
+}
+_LEAST = {
+    "max_iterations": 1,
+    "told_max_iterations": 1,
+    "max_empty_decisions": 1,
+    "max_recovery_rounds": 0,
+    "max_history_length": 1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stateless:
+    """A stateless agent decides, a manager outside executes. Raises ValueError for an option out of its range."""
+
+    max_iterations: int = 10
+    """Most decisions; the one that ends the run is one of them."""
+    execution_mode: ExecutionMode = "sequential"
+    """sequential; parallel where the model says it is safe; selective: by priority, a search's success skips other searches."""
+    enable_error_recovery: bool = True
+    """A failed call goes to a planner instead of to the next decision."""
+    response_style: Literal["concise", "detailed"] | None = "concise"
+    """How a call of its own puts the answer; None: the answer as decided, no call."""
+    include_confidence: bool | None = None
+    """The confidence stands under the answer; None: in the detailed style only."""
+    finish_with_tools: FinishWithTools = "stop"
+    """A decision that stops and calls tools: drop the calls (stop), run them and stop (run_first), or decide again (ask_again)."""
+    constrain_names: bool = False
+    """The reply's format admits the known tools' names only; otherwise an unknown one is an error result."""
+    validate_output: bool = False
+    """A call of its own judges each decision; the verdict is noted and changes nothing."""
+    told_max_iterations: int | None = None
+    """The limit that the model is told; None: the one that holds."""
+    max_empty_decisions: int | None = 3
+    """Decisions in a row that neither call nor stop, after which the run ends; None: any number."""
+    max_recovery_rounds: int = 2
+    """Recoveries in a row without a success, after which errors go to the next decision."""
+    tool_timeout_s: float | None = 30.0
+    """Seconds for one call of a tool, where the toolbox allows no less; None: the toolbox's limit."""
+    max_history_length: int | None = 10
+    """Entries beyond which the older half of the history is summarised; None: never."""
+    history_as: HistoryAs = "prose"
+    """Earlier iterations as one text (prose), results cut short, or as messages, results whole."""
+    manager: type[ActivityManager] = field(default=ActivityManager, repr=False, compare=False, metadata={"option": False})
+    """The class that runs the loop; a subclass has its own rules."""
+    program: StatelessProgram | None = field(default=None, repr=False, compare=False, metadata={"option": False})
+    """The predictors, with their instructions and demonstrations; None: the design's own."""
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}, not {getattr(self, name)!r}")
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be at least {least}, not {value}")
+        if self.tool_timeout_s is not None and not self.tool_timeout_s > 0:
+            raise ValueError(f"tool_timeout_s must be more than 0 s, or None, not {self.tool_timeout_s}")
+        if self.program is not None:
+            self._check_program(self.program)
+
+    def _check_program(self, program: StatelessProgram) -> None:
+        for name in _AGENT_OPTIONS:
+            ours, theirs = getattr(self, name), getattr(program.agent, name)
+            if ours != theirs:
+                raise ValueError(f"{name} must be {theirs!r} as in the program, not {ours!r}")
+
+    @property
+    def agent_options(self) -> dict[str, Any]:
+        """The options that are the agent's."""
+        return {name: getattr(self, name) for name in _AGENT_OPTIONS}
+
+    @property
+    def name(self) -> str:
+        return "stateless"
+
+    @property
+    def stops(self) -> frozenset[StopReason]:
+        reached = {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PARSE_FAILED, *_WITHOUT_ANSWER}
+        if self.max_empty_decisions is not None and self.max_empty_decisions <= self.max_iterations:
+            reached.add(StopReason.ERROR_VALVE)
+        if self.enable_error_recovery and self.max_recovery_rounds > 0 and self.max_iterations > 1:
+            reached.add(StopReason.RECOVERY_FAILED)
+        if self.manager._should_terminate is not ActivityManager._should_terminate:
+            reached.add(StopReason.TERMINATED)
+        return frozenset(reached)
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return replace(self, max_iterations=tool_steps + 1)
+
+    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
+        return run_sync(self.run(query, tools, model))
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        registry = ToolboxRegistry(tools)
+        agent = _agent_of(self).over(registry, model, observer)
+        manager = self.manager(
+            agent,
+            registry,
+            self.max_iterations,
+            self.execution_mode,
+            max_history_length=self.max_history_length,
+            max_empty_decisions=self.max_empty_decisions,
+            tool_timeout_s=self.tool_timeout_s,
+            observer=observer,
+        )
+        ended = await manager.carry_on(manager.new_state(_asked(query)))
+        if ended.stop is StopReason.CRASHED:
+            _raise_cause(ended)
+        return _outcome(ended, query)
+
+
+def _asked(query: Query) -> str:
+    """The question, and the form of its answer where one is wanted."""
+    if query.schema is None:
+        return query.full_text
+    return f"{query.full_text}\n\nThe final response must be JSON that follows this schema: {canonical_json(query.schema)}"
+
+
+def _raise_cause(ended: Activity) -> NoReturn:
+    """A bug is no behaviour of the model's or a tool's (row G-3)."""
+    raise ended.cause or RuntimeError(ended.final_response)
+
+
+def _outcome(ended: Activity, query: Query) -> Outcome:
+    state = ended.state
+    answer = None if ended.stop in _WITHOUT_ANSWER else ended.final_response
+    details: dict[str, Any] = {
+        "status": ended.status,
+        "total_tool_calls": state.total_tool_calls,
+        "tools_used": list(state.tools_used),
+        "state": state,
+    }
+    if ended.cause is not None:
+        details["error"] = str(ended.cause)
+    return Outcome(_typed(answer, query.schema), ended.stop, state.iteration_count, rated(state.last_confidence), details)
+
+
+def _typed(answer: str | None, schema: Mapping[str, Any] | None) -> Any:
+    """The JSON value that a text states, where the query has a schema; text that states none stays text."""
+    if answer is None or schema is None or schema.get("type") == "string":
+        return answer
+    try:
+        return json.loads(answer, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        return answer
+
+
+def _no_json(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON")
+
+
+class StatelessProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
+    """The whole design as a dspy.Module: call it, save it, hand it to a teleprompter.
+
+    Raises ValueError for `history_as="messages"`: DSPy's own call has no place for them.
+    """
+
+    def __init__(
+        self, tools: Iterable[Tool | Callable[..., Any]] = (), config: Stateless | None = None, schema: Any = None
+    ) -> None:
+        """`config`: the design's options. `schema`: JSON schema of the answer."""
+        super().__init__()
+        self.toolbox = Toolbox(tools)
+        self.config = config or Stateless()
+        self.schema = schema
+        if self.config.history_as == "messages":
+            raise ValueError("history_as must be 'prose' in a program, not 'messages': DSPy's own call has no place for them")
+        self.agent = ManualAgentLoop(self.toolbox, **self.config.agent_options)
+
+    def forward(self, query: str) -> Any:
+        return run_sync(self.aforward(query))
+
+    async def aforward(self, query: str) -> Any:
+        """A dspy.Prediction of `answer`, `confidence`, `stop` and `state`, from the model that DSPy is configured with."""
+        loop = replace(self.config, program=self)
+        outcome = await loop.run(Query(query, schema=self.schema), self.toolbox, ThroughPredictor())
+        return dspy.Prediction(
+            answer=outcome.answer, confidence=outcome.confidence, stop=outcome.stop.value, state=outcome.details["state"]
+        )
+
+
+def _agent_of(config: Stateless) -> ManualAgentLoop:
+    return _default_agent(config) if config.program is None else config.program.agent
+
+
+@lru_cache(maxsize=64)
+def _default_agent(config: Stateless) -> ManualAgentLoop:
+    """The predictors of a configuration, made once: they keep nothing of a run."""
+    return ManualAgentLoop(Toolbox(), **config.agent_options)

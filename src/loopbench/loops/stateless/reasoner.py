@@ -1,0 +1,227 @@
+"""The core decision: tools and continuation in one call, over a history that is summarised when it grows long."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dspy
+
+from loopbench.dspy_seam import FORMAT, ThroughPredictor
+from loopbench.protocol import SILENT, Message, Observer, Request, WireError, run_sync
+
+from .history import NO_RESULTS, render_entry, render_history, render_results
+from .signatures import (
+    AgentReasonerSignature,
+    Caller,
+    DecideCodec,
+    SummarizeHistory,
+    ValidateReasoning,
+    as_json,
+    decide_codec,
+    summary_codec,
+    validate_codec,
+)
+from .state import ConversationEntry, HistorySummary, ReasoningOutput
+
+logger = logging.getLogger(__name__)
+
+MOST_CHARS = 3000
+"""Characters of history beyond which it is summarised (row S0-20)."""
+RECENT_CHARS = 1500
+"""Characters of it that stay as they are."""
+IN_MESSAGES = "The messages above."
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What one decision is about: the inputs of `AgentReasonerSignature`."""
+
+    user_query: str
+    history: str
+    """As rendered."""
+    last_tool_results: str | None
+    available_tools: str
+    iteration_count: int
+    max_iterations: int
+    turns: tuple[Message, ...] = ()
+    """Earlier iterations as messages; they stand before all the rest."""
+
+
+class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
+    """Core reasoning module that handles both tool selection and continuation decisions."""
+
+    def __init__(
+        self,
+        tool_names: Sequence[str],
+        max_iterations: int = 5,
+        *,
+        constrain_names: bool = False,
+        validate_output: bool = False,
+        calls_win: bool = False,
+    ) -> None:
+        """`max_iterations`: what the model is told where a state says nothing. `calls_win`: see `DecideCodec`."""
+        super().__init__()
+        self.tool_names = list(tool_names)
+        self.max_iterations = max_iterations
+        self.constrain_names = constrain_names
+        self.validate_output = validate_output
+        self.calls_win = calls_win
+        self.reasoner = dspy.ChainOfThought(AgentReasonerSignature)
+        self.history_summarizer = dspy.Predict(SummarizeHistory)
+        if validate_output:
+            self.output_validator = dspy.Predict(ValidateReasoning)
+
+    def forward(
+        self,
+        user_query: str,
+        conversation_history: str,
+        last_tool_results: str | None,
+        available_tools: str,
+        iteration_count: int,
+        max_iterations: int | None = None,
+    ) -> Any:
+        """`aforward` from synchronous code."""
+        return run_sync(
+            self.aforward(user_query, conversation_history, last_tool_results, available_tools, iteration_count, max_iterations)
+        )
+
+    async def aforward(
+        self,
+        user_query: str,
+        conversation_history: str,
+        last_tool_results: str | None,
+        available_tools: str,
+        iteration_count: int,
+        max_iterations: int | None = None,
+    ) -> Any:
+        """A dspy.Prediction of `reasoning_output`, from the model that DSPy is configured with; a long history is summarised."""
+        caller = Caller()
+        history, _ = await self.condense(user_query, conversation_history, None, caller)
+        told = self.max_iterations if max_iterations is None else max_iterations
+        question = Question(user_query, history, last_tool_results, available_tools, iteration_count, told)
+        return dspy.Prediction(reasoning_output=await self.decide(question, self.tool_names, caller))
+
+    async def decide(
+        self, question: Question, tool_names: Sequence[str], caller: Caller, observer: Observer = SILENT
+    ) -> ReasoningOutput:
+        """One decision. Raises WireError for an unreadable reply, ModelError where there is none."""
+        predictor = self.reasoner.predict
+        names = tuple(tool_names) if self.constrain_names else ()
+        codec = decide_codec(predictor.signature, names, calls_win=self.calls_win)
+        fields: dict[str, str | int] = {
+            "user_query": question.user_query,
+            "conversation_history": question.history,
+            "last_tool_results": question.last_tool_results or NO_RESULTS,
+            "available_tools": question.available_tools,
+            "iteration_count": question.iteration_count,
+            "max_iterations": question.max_iterations,
+        }
+        if question.turns:
+            said = await _ask_after_turns(question.turns, predictor, codec, caller, fields)
+        else:
+            said = await caller.ask(predictor, codec, **fields)
+        output: ReasoningOutput = said["reasoning_output"]
+        if self.validate_output:
+            await self._validate(question.user_query, output, caller, observer)
+        return output
+
+    async def _validate(self, user_query: str, output: ReasoningOutput, caller: Caller, observer: Observer) -> None:
+        """Note whether the output is consistent; the decision stands whatever comes of it (rows S0-22, B0-18)."""
+        predictor = self.output_validator
+        codec = validate_codec(predictor.signature)
+        try:
+            said = await caller.ask(predictor, codec, user_query=user_query, reasoning_output=as_json(output.model_dump()))
+        except WireError as error:
+            logger.info("the validator's reply cannot be read: %s", error)
+            return
+        observer.note("validation", is_valid=said["is_valid"], issues=said["validation_issues"])
+
+    async def summarized_history(
+        self, user_query: str, entries: Sequence[ConversationEntry], stored: HistorySummary | None, caller: Caller
+    ) -> tuple[str, HistorySummary | None]:
+        """The history as the prompt shows it, and a summary that was made for it, if any (row B0-19)."""
+        if stored is None:
+            text, summary = await self.condense(user_query, render_history(entries), None, caller)
+        else:
+            rest = _uncovered(entries, stored.last_iteration)
+            text, summary = await self.condense(user_query, render_history(rest) if rest else "", stored, caller)
+        if summary is None:
+            return text, None
+        covered = max(entry.iteration for entry in entries)
+        return text, summary.model_copy(update={"last_iteration": covered})
+
+    async def condense(
+        self, user_query: str, history: str, stored: HistorySummary | None, caller: Caller
+    ) -> tuple[str, HistorySummary | None]:
+        """A history of up to 3000 characters as it is, under what is known of the time before; a longer one summarised."""
+        if len(history) <= MOST_CHARS:
+            if stored is None:
+                return history, None
+            return _under(stored, history), None
+        predictor = self.history_summarizer
+        codec = summary_codec("stateless.summarize", predictor.signature)
+        try:
+            said = await caller.ask(
+                predictor, codec, user_query=user_query, long_history=history if stored is None else f"{stored.text}\n\n{history}"
+            )
+        except WireError as error:
+            logger.warning("the history's end stands for it, its summary cannot be read: %s", error)
+            return history[-MOST_CHARS:], None
+        summary = HistorySummary(summary=said["summary"], key_points=said["key_points"], last_iteration=0)
+        return _under(summary, history[-RECENT_CHARS:]), summary
+
+
+def _under(summary: HistorySummary, recent: str) -> str:
+    return f"{summary.text}\n\n[Recent history]: {recent}" if recent else summary.text
+
+
+def _uncovered(entries: Sequence[ConversationEntry], last: int) -> list[ConversationEntry]:
+    """The entries that a summary up to iteration `last` does not cover. One of iteration -1 reaches up to the entry after it."""
+    reach = next((entry.iteration - 1 for entry in entries if entry.iteration >= 0), last + 1)
+    return [entry for entry in entries if (entry.iteration if entry.iteration >= 0 else reach) > last]
+
+
+# --- history as messages ---
+
+
+def turns_of(user_query: str, entries: Sequence[ConversationEntry]) -> tuple[str, tuple[Message, ...]]:
+    """What stands for the history in the prompt, and earlier iterations as a conversation.
+
+    The last results are shown by the current message, and so are summaries of older iterations.
+    """
+    summaries = [render_entry(entry) for entry in entries if entry.iteration == -1]
+    steps = [entry for entry in entries if entry.iteration != -1]
+    if not steps:
+        return render_history(entries), ()
+    turns = [Message("user", user_query)]
+    for index, entry in enumerate(steps):
+        if index:
+            turns.append(Message("user", render_results(steps[index - 1].results) or NO_RESULTS))
+        turns.append(Message("assistant", _as_said(entry)))
+    return "\n".join([*summaries, IN_MESSAGES]), tuple(turns)
+
+
+def _as_said(entry: ConversationEntry) -> str:
+    """The decision behind an entry: its reasoning and its calls."""
+    calls = [
+        {"tool_name": name, "parameters": parameters}
+        for name, parameters in zip(entry.tool_calls, entry.tool_parameters.values(), strict=False)
+    ]
+    return f"{entry.reasoning}\n{as_json(calls)}"
+
+
+async def _ask_after_turns(
+    turns: tuple[Message, ...], predictor: Any, codec: DecideCodec, caller: Caller, fields: dict[str, str | int]
+) -> dict[str, Any]:
+    """Like `Caller.ask`, with messages between the demonstrations and the current input. Raises ValueError without a Model."""
+    if isinstance(caller.model, ThroughPredictor):
+        raise ValueError("history_as='messages' needs a Model: DSPy's own call has no place for them")
+    shown = {name: str(value) for name, value in fields.items()}
+    head = [Message(item["role"], item["content"]) for item in FORMAT.prefix(codec.signature, predictor.demos)]
+    user = FORMAT.format_user_message_content(codec.signature, shown, main_request=True)
+    reply = await caller.model.complete(Request((*head, *turns, Message("user", user)), role=codec.role, codec=codec))
+    caller.count(reply.usage)
+    return codec.read(reply)

@@ -1,0 +1,340 @@
+"""What is asked of the model: one signature per predictor, and the codec that says its replies as moves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Literal
+
+import dspy
+from pydantic import Field, ValidationError, create_model
+
+from loopbench.dspy_seam import Fields, SignatureCodec, ThroughPredictor, ask_fields, with_instructions
+from loopbench.protocol import Act, Answer, Inexpressible, Model, Move, Recovery, Reply, Role, Text, Usage, Verdict, WireError
+from loopbench.protocol import ToolCall as Call
+
+from .state import ErrorRecoveryStrategy, ReasoningOutput, ToolCall, is_plain_json
+
+UNRATED = 0.875
+"""The confidence that stands for none: the format demands one, and a move may have none."""
+MOST_CALLS = 100
+"""Calls that one decision may hold."""
+
+
+class AgentReasonerSignature(dspy.Signature):  # type: ignore[misc]  # DSPy ships no types
+    """Unified reasoning about tools and continuation in a single step."""
+
+    user_query: str = dspy.InputField(desc="The user's original request")
+    conversation_history: str = dspy.InputField(desc="Previous tool calls and their results")
+    last_tool_results: str | None = dspy.InputField(desc="Results from the most recent tool executions, if any")
+    available_tools: str = dspy.InputField(desc="JSON array of available tools and their descriptions")
+    iteration_count: int = dspy.InputField(desc="Current iteration number")
+    max_iterations: int = dspy.InputField(desc="Maximum allowed iterations")
+    reasoning_output: ReasoningOutput = dspy.OutputField(desc="Combined reasoning and decision output")
+
+
+class ErrorRecoverySignature(dspy.Signature):  # type: ignore[misc]
+    """Analyze error and suggest recovery strategy."""
+
+    error_message: str = dspy.InputField(desc="The error message from failed tool")
+    error_type: str = dspy.InputField(desc="Type of error (e.g., ValueError)")
+    failed_tool: str = dspy.InputField(desc="Name of the tool that failed")
+    tool_parameters: str = dspy.InputField(desc="Parameters that caused the error")
+    user_query: str = dspy.InputField(desc="Original user request for context")
+    available_tools: str = dspy.InputField(desc="List of available alternative tools")
+    previous_attempts: str = dspy.InputField(desc="History of previous recovery attempts")
+    recovery_strategy: ErrorRecoveryStrategy = dspy.OutputField(desc="Recommended recovery approach")
+
+
+class ValidateReasoning(dspy.Signature):  # type: ignore[misc]
+    """Say whether a decision about the next step is consistent in itself, and what is wrong with it if not."""
+
+    user_query: str = dspy.InputField()
+    reasoning_output: str = dspy.InputField(desc="The decision, as JSON")
+    is_valid: bool = dspy.OutputField()
+    validation_issues: list[str] = dspy.OutputField()
+
+
+class SummarizeHistory(dspy.Signature):  # type: ignore[misc]
+    """Summarize what was done for `user_query` so far. Keep every result that its answer may need."""
+
+    user_query: str = dspy.InputField()
+    long_history: str = dspy.InputField()
+    summary: str = dspy.OutputField()
+    key_points: list[str] = dspy.OutputField()
+
+
+class SummarizeEntries(dspy.Signature):  # type: ignore[misc]
+    """Summarize the oldest part of the work on `user_query`. Keep every result that its answer may need."""
+
+    user_query: str = dspy.InputField()
+    conversation_entries: str = dspy.InputField()
+    summary: str = dspy.OutputField()
+    key_findings: str = dspy.OutputField()
+    unresolved_questions: str = dspy.OutputField()
+
+
+class FormatResponse(dspy.Signature):  # type: ignore[misc]
+    """Give the user the raw response to their query in the style that is asked for. Add nothing that it does not say."""
+
+    raw_response: str = dspy.InputField()
+    user_query: str = dspy.InputField()
+    key_results: str = dspy.InputField(desc="Results of tools, as JSON")
+    formatted_response: str = dspy.OutputField()
+
+
+class FormatDetailedResponse(dspy.Signature):  # type: ignore[misc]
+    """Give the user the raw response to their query in the style that is asked for. Add nothing that it does not say."""
+
+    raw_response: str = dspy.InputField()
+    user_query: str = dspy.InputField()
+    key_results: str = dspy.InputField(desc="Results of tools, as JSON")
+    tool_history: str = dspy.InputField(desc="Which tools were called, and what came of it")
+    formatted_response: str = dspy.OutputField()
+    summary_points: str = dspy.OutputField(desc="The main points, one per line")
+
+
+def one_line(text: str) -> str:
+    """A text that a field of the chat format can hold."""
+    return " ".join(text.split())
+
+
+def rated(confidence: float | None) -> float | None:
+    """A confidence that a model stated; None where it stands for none."""
+    return None if confidence == UNRATED else confidence
+
+
+# --- codecs ---
+
+
+class DecideCodec(SignatureCodec):
+    """reasoning, then one ReasoningOutput. An empty Act goes on without a tool.
+
+    Cannot say: an answer that is no text, arguments that JSON does not give back as they were or that nest beyond 60 levels, a
+    confidence of exactly 0.875, which stands for none, a thought that is a field marker.
+    """
+
+    name = "stateless.decide"
+    role = Role.DECIDE
+    max_calls = MOST_CALLS
+
+    def __init__(self, signature: Any, *, calls_win: bool = False) -> None:
+        """`calls_win`: a reply that stops and calls tools at once is an Act; otherwise it is an Answer."""
+        super().__init__(signature)
+        self.calls_win = calls_win
+        self.output_type: type[ReasoningOutput] = signature.output_fields["reasoning_output"].annotation
+
+    def fields(self, move: Move) -> Fields:
+        if isinstance(move, Act) and len(move.calls) <= self.max_calls and _all_plain(move.calls):
+            calls = [{"tool_name": call.name, "parameters": dict(call.arguments), "reasoning": ""} for call in move.calls]
+            said = {
+                "overall_reasoning": move.thought,
+                "confidence": UNRATED,
+                "should_use_tools": bool(calls),
+                "tool_calls": calls or None,
+                "should_continue": True,
+                "continuation_reasoning": "",
+            }
+        elif isinstance(move, Answer) and (move.value is None or isinstance(move.value, str)):
+            said = {
+                "overall_reasoning": "",
+                "confidence": _stated_confidence(move.confidence),
+                "should_use_tools": False,
+                "should_continue": False,
+                "continuation_reasoning": move.thought,
+                "final_response": move.value,
+            }
+        else:
+            raise Inexpressible(f"a {type(move).__name__} that is neither up to {self.max_calls} calls nor an answer in words")
+        try:
+            output = self.output_type(**said)
+        except ValidationError as error:
+            raise Inexpressible(_first_problem(error)) from None
+        return {"reasoning": one_line(move.thought), "reasoning_output": output}
+
+    def move(self, fields: Fields) -> Move:
+        output: ReasoningOutput = fields["reasoning_output"]
+        if output.should_continue or (self.calls_win and output.calls):
+            return Act(output.overall_reasoning, tuple(Call(call.tool_name, call.parameters) for call in output.calls))
+        return Answer(output.continuation_reasoning, output.final_response, rated(output.confidence))
+
+    def read(self, reply: Reply) -> Fields:
+        fields = super().read(reply)
+        calls = fields["reasoning_output"].calls
+        if len(calls) > self.max_calls:
+            raise WireError(f"reasoning_output: at most {self.max_calls} tool_calls can be made at once, not {len(calls)}")
+        if not all(is_plain_json(call.parameters) for call in calls):
+            raise WireError("reasoning_output: parameters must be plain JSON: finite numbers, valid text, no more than 60 levels")
+        return fields
+
+
+def _all_plain(calls: tuple[Call, ...]) -> bool:
+    return all(isinstance(call.arguments, Mapping) and is_plain_json(dict(call.arguments)) for call in calls)
+
+
+def _stated_confidence(confidence: Any) -> float:
+    if confidence is None:
+        return UNRATED
+    if not isinstance(confidence, int | float) or confidence == UNRATED:
+        raise Inexpressible(f"a confidence of {confidence!r}")
+    return confidence
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+
+
+class RecoverCodec(SignatureCodec):
+    """reasoning, then one ErrorRecoveryStrategy; a retry names its tool in `alternative_tool` too.
+
+    Cannot say: arguments as for DecideCodec.
+    """
+
+    name = "stateless.recover"
+    role = Role.RECOVER
+    max_calls = 1
+
+    def fields(self, move: Move) -> Fields:
+        if not isinstance(move, Recovery) or (move.call is not None and not _all_plain((move.call,))):
+            raise Inexpressible(f"a {type(move).__name__} that is no recovery with plain arguments")
+        try:
+            strategy = ErrorRecoveryStrategy(
+                strategy_type=move.strategy,
+                details=move.reason,
+                alternative_tool=None if move.call is None else move.call.name,
+                retry_with_params=None if move.call is None else dict(move.call.arguments),
+                can_recover=move.strategy != "fail",
+            )
+        except ValidationError as error:
+            raise Inexpressible(_first_problem(error)) from None
+        return {"reasoning": one_line(move.reason), "recovery_strategy": strategy}
+
+    def move(self, fields: Fields) -> Move:
+        said: ErrorRecoveryStrategy = fields["recovery_strategy"]
+        call = None if said.alternative_tool is None else Call(said.alternative_tool, said.retry_with_params or {})
+        return Recovery(said.strategy_type if said.can_recover else "fail", call, said.details)
+
+    def read(self, reply: Reply) -> Fields:
+        fields = super().read(reply)
+        if not is_plain_json(fields["recovery_strategy"].retry_with_params):
+            raise WireError("recovery_strategy: retry_with_params must be plain JSON, of no more than 60 levels")
+        return fields
+
+
+class ValidateCodec(SignatureCodec):
+    """is_valid, validation_issues. A verdict has no reason here, and no confidence."""
+
+    name = "stateless.validate"
+    role = Role.VALIDATE
+    max_calls = 0
+
+    def fields(self, move: Move) -> Fields:
+        if not isinstance(move, Verdict) or move.reason or move.confidence is not None:
+            raise Inexpressible("validation is a verdict without reason and confidence")
+        return {"is_valid": bool(move.done), "validation_issues": list(move.missing)}
+
+    def move(self, fields: Fields) -> Move:
+        return Verdict(fields["is_valid"], "", tuple(fields["validation_issues"]))
+
+
+class ProseCodec(SignatureCodec):
+    """One field that is the text; what else the signature has is left empty, and not read back."""
+
+    max_calls = 0
+
+    def __init__(self, name: str, role: Role, signature: Any, text: str) -> None:
+        """`text`: the field."""
+        super().__init__(signature)
+        self.name = name
+        self.role = role
+        self.text = text
+
+    def fields(self, move: Move) -> Fields:
+        if not isinstance(move, Text):
+            raise Inexpressible(f"prose is wanted, not a {type(move).__name__}")
+        rest = {name: [] if info.annotation == list[str] else "" for name, info in self.signature.output_fields.items()}
+        return rest | {self.text: move.text}
+
+    def move(self, fields: Fields) -> Move:
+        return Text(fields[self.text])
+
+
+@lru_cache(maxsize=256)
+def decide_codec(signature: Any, tool_names: tuple[str, ...] = (), *, calls_win: bool = False) -> DecideCodec:
+    """`tool_names`: the only names that a call may have (row B0-16); none: any."""
+    if tool_names:
+        known = signature.output_fields["reasoning_output"]
+        desc = (known.json_schema_extra or {}).get("desc", "")
+        constrained = dspy.OutputField(desc=desc)
+        signature = signature.delete("reasoning_output").append("reasoning_output", constrained, _constrained(tool_names))
+    return DecideCodec(signature, calls_win=calls_win)
+
+
+def _constrained(tool_names: tuple[str, ...]) -> type[ReasoningOutput]:
+    """ReasoningOutput whose calls can name these tools only."""
+    name_field = Field(description=ToolCall.model_fields["tool_name"].description)
+    known: Any = Literal[tool_names]
+    call: Any = create_model("ToolCall", __base__=ToolCall, __doc__=ToolCall.__doc__, tool_name=(known, name_field))
+    calls_field = Field(None, description=ReasoningOutput.model_fields["tool_calls"].description)
+    made: type[ReasoningOutput] = create_model(
+        "ReasoningOutput",
+        __base__=ReasoningOutput,
+        __doc__=ReasoningOutput.__doc__,
+        tool_calls=(list[call] | None, calls_field),
+    )
+    return made
+
+
+@lru_cache(maxsize=256)
+def recover_codec(signature: Any, strategies: tuple[str, ...]) -> RecoverCodec:
+    """`strategies`: what may be proposed; it is told in the instructions."""
+    told = f"{signature.instructions}\n\nAllowed strategies: {', '.join(strategies)}."
+    return RecoverCodec(with_instructions(signature, told))
+
+
+@lru_cache(maxsize=256)
+def format_codec(signature: Any, style: str) -> ProseCodec:
+    told = f"{signature.instructions}\n\nStyle: {style}."
+    return ProseCodec("stateless.format", Role.FORMAT, with_instructions(signature, told), "formatted_response")
+
+
+@lru_cache(maxsize=256)
+def summary_codec(name: str, signature: Any) -> ProseCodec:
+    return ProseCodec(name, Role.SUMMARIZE, signature, "summary")
+
+
+@lru_cache(maxsize=256)
+def validate_codec(signature: Any) -> ValidateCodec:
+    return ValidateCodec(signature)
+
+
+# --- asking ---
+
+
+class Caller:
+    """The model calls of one decision, and what they took."""
+
+    def __init__(self, model: Model | None = None) -> None:
+        """`model`: None is the model that DSPy is configured with."""
+        self.model: Model = ThroughPredictor() if model is None else model
+        self.tokens: int | None = 0
+        """Input and output tokens; None as soon as nobody counted those of one call."""
+
+    async def ask(self, predictor: Any, codec: SignatureCodec, **fields: str | int) -> Fields:
+        """The output fields of one call. Raises WireError for an unreadable reply, ModelError where there is none."""
+        given: Mapping[str, Any] = fields
+        if not isinstance(self.model, ThroughPredictor):
+            given = {name: str(value) for name, value in fields.items()}  # shown alike, and faster
+        asked = await ask_fields(predictor, given, codec=codec, model=self.model)
+        self.count(asked.usage)
+        return asked.fields
+
+    def count(self, usage: Usage | None) -> None:
+        self.tokens = None if usage is None or self.tokens is None else self.tokens + usage.total_tokens
+
+
+def as_json(value: Any, *, indent: int | None = None) -> str:
+    """What a prompt shows of a value; `str()` for what JSON lacks."""
+    return json.dumps(value, indent=indent, ensure_ascii=False, default=str)

@@ -1,0 +1,179 @@
+"""What passes between agent and manager: plain data, so that a state dumped as JSON is a run that can be carried on."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, PrivateAttr
+
+ToolResult = dict[str, Any]
+"""One result of a tool, by status (row S0-16).
+
+success: tool_name, status, result, execution_time (seconds), parameters · error: tool_name, status, error, error_type, parameters ·
+skipped: tool_name, status, reason. `seen: True` marks an error that has been decided upon.
+"""
+
+MOST_LEVELS = 60
+"""Lists and objects within one another that a value may have; beyond a few hundred, no JSON library reads it back."""
+
+MOST_BITS = 10_000
+"""Size of a whole number: Python writes none of more than 4300 digits."""
+
+
+class ToolCall(BaseModel):
+    """Represents a single tool call with parameters."""
+
+    tool_name: str = Field(description="Name of the tool to execute")
+    parameters: dict[str, Any] = Field(description="Parameters to pass to the tool")
+    reasoning: str = Field(description="Why this tool is needed for the task")
+
+
+class ReasoningOutput(BaseModel):
+    """Combined output for reasoning about next steps."""
+
+    overall_reasoning: str = Field(description="High-level reasoning about the current state and next steps")
+    confidence: float = Field(ge=0, le=1, description="Confidence in the decision (0-1)")
+    should_use_tools: bool = Field(description="Whether tools should be called in this iteration")
+    tool_calls: list[ToolCall] | None = Field(None, description="List of tools to execute if should_use_tools is True")
+    parallel_safe: bool = Field(True, description="Whether suggested tools can be executed in parallel")
+    should_continue: bool = Field(description="Whether to continue after this iteration")
+    continuation_reasoning: str = Field(description="Specific reasoning about whether to continue or stop")
+    final_response: str | None = Field(None, description="Final response to user if not continuing")
+    suggested_next_action: str | None = Field(None, description="Hint about what might be needed next if continuing")
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The calls that are to be made."""
+        return (self.tool_calls or []) if self.should_use_tools else []
+
+
+class ErrorRecoveryStrategy(BaseModel):
+    """Strategy for recovering from tool errors."""
+
+    strategy_type: Literal["retry", "alternative_tool", "skip", "fail"]
+    details: str
+    alternative_tool: str | None = None
+    retry_with_params: dict[str, Any] | None = None
+    can_recover: bool = True
+
+
+class HistorySummary(BaseModel):
+    """What stands for the history up to an iteration."""
+
+    summary: str
+    key_points: list[str]
+    last_iteration: int
+    """The last iteration that it covers."""
+
+    @property
+    def text(self) -> str:
+        return f"[Summarized earlier history]: {self.summary}\nKey points: {', '.join(self.key_points)}"
+
+
+class ActionType(StrEnum):
+    """Type of action suggested by the agent."""
+
+    TOOL_EXECUTION = "tool_execution"
+    FINAL_RESPONSE = "final_response"
+    ERROR_RECOVERY = "error_recovery"
+
+
+ErrorKind = Literal["provider_error", "context_overflow", "parse_failed", "internal"]
+
+
+class ActionDecision(BaseModel):
+    """Decision returned by the agent for external execution."""
+
+    action_type: ActionType
+    reasoning: str
+    confidence: float = Field(ge=0, le=1)
+    tool_suggestions: list[ToolCall] | None = None
+    """With a final response: calls that the same decision asked for and that are not made (row B0-14)."""
+    parallel_safe: bool = True
+    final_response: str | None = None
+    should_continue: bool = True
+    """False with tools: run them, then end with `final_response` (row B0-14)."""
+    suggested_next_action: str | None = None
+    processing_time: float = 0
+    """Seconds."""
+    tokens_used: int | None = None
+    """Of all model calls of this decision; None where nobody counted."""
+    error_kind: ErrorKind | None = None
+    """Why no decision could be made (row S0-28)."""
+    is_recovery: bool = False
+    """True: it answers failed calls, not the question (row B0-22)."""
+    kept_results: list[int] | None = None
+    """Places in the state's last results that stand beside those of a recovery."""
+    history_summary: HistorySummary | None = None
+    """A summary made for this decision, to be kept in the state (row B0-19)."""
+
+    _cause: Exception | None = PrivateAttr(default=None)
+
+    @property
+    def cause(self) -> Exception | None:
+        """The exception behind `error_kind`; no part of the JSON."""
+        return self._cause
+
+    def caused_by(self, error: Exception) -> ActionDecision:
+        """This decision, with the exception behind it."""
+        self._cause = error
+        return self
+
+
+class ConversationEntry(BaseModel):
+    """Single entry in conversation history."""
+
+    iteration: int
+    """-1 for a summary of earlier entries."""
+    timestamp: float
+    """Seconds since the epoch."""
+    reasoning: str
+    tool_calls: list[str]
+    """Names, in call order."""
+    tool_parameters: dict[str, dict[str, Any]]
+    """Keyed by name; the second call of a tool is `name#2` (row B0-27)."""
+    results: list[ToolResult]
+    results_summary: str
+    errors: list[str] = Field(default_factory=list)
+
+
+class ConversationState(BaseModel):
+    """Complete conversation state passed between ActivityManager and agent."""
+
+    user_query: str
+    iteration_count: int = 0
+    conversation_history: list[ConversationEntry] = Field(default_factory=list)
+    last_tool_results: list[ToolResult] | None = None
+    total_tool_calls: int = 0
+    errors_encountered: list[str] = Field(default_factory=list)
+    activity_id: str | None = None
+    max_iterations: int | None = None
+    start_time: float | None = None
+    """Seconds since the epoch."""
+    last_confidence: float | None = None
+    recovery_rounds: int = 0
+    """Recovery decisions in a row without a success between them."""
+    empty_decisions: int = 0
+    """Decisions in a row that neither call a tool nor end the run."""
+    history_summary: HistorySummary | None = None
+    tools_used: list[str] = Field(default_factory=list)
+    """Distinct names in order of first use: the history forgets them when it is compressed."""
+
+
+def is_plain_json(value: Any, levels: int = MOST_LEVELS) -> bool:
+    """Whether a value comes back from JSON, in any process and library, as it was."""
+    if value is None:
+        return True
+    if isinstance(value, int):
+        return value.bit_length() <= MOST_BITS
+    if type(value) is str:
+        return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
+    if type(value) is float:
+        return math.isfinite(value)
+    if levels == 0 or type(value) not in (list, dict):
+        return False
+    if type(value) is list:
+        return all(is_plain_json(item, levels - 1) for item in value)
+    return all(type(key) is str and is_plain_json(key) and is_plain_json(item, levels - 1) for key, item in value.items())

@@ -1,0 +1,183 @@
+"""`loopbench check loop` and `loopbench new loop`, end to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.cli.main import main
+from loopbench.experiments.laws import LAWS
+
+SPENDTHRIFT = """
+from loopbench.experiments.template_loop import TemplateLoop
+from loopbench.protocol import BudgetExceeded, Outcome, StopReason
+
+class Spendthrift(TemplateLoop):
+    async def run(self, *given):
+        try:
+            return await super().run(*given)
+        except BudgetExceeded:
+            return Outcome(None, StopReason.MAX_STEPS, 0)
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def loopbench(tmp_path: Path, capsys, monkeypatch) -> Callable[..., Ended]:
+    """Runs the command within this process, in a directory of its own that is not on the search path."""
+    monkeypatch.chdir(tmp_path)
+    known = set(sys.modules)
+
+    def call(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["loopbench", *arguments])
+        capsys.readouterr()
+        code: Any = 0
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code
+        for name in set(sys.modules) - known:
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+                del sys.modules[name]
+        said = capsys.readouterr()
+        return Ended(code or 0, said.out, said.err)
+
+    return call
+
+
+def installed(folder: Path, *command: str) -> Ended:
+    """A command of the environment as a process of its own, on a bare machine."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.defpath])
+    found = shutil.which(command[0], path=path)
+    assert found, f"{command[0]} is not installed beside {sys.executable}"
+    env = {"PATH": path, "HOME": str(folder / "home")}
+    done = subprocess.run([found, *command[1:]], cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+# --- check ---
+
+
+def test_a_design_that_keeps_every_law_passes(loopbench):
+    ended = loopbench("check", "loop", "bare(max_steps=7)")
+    lines = ended.out.splitlines()
+    assert (ended.code, ended.err) == (0, "")
+    assert [line.split()[0] for line in lines[:-1]] == ["ok"] * len(LAWS)
+    assert lines[-1] == "bare(max_steps=7): every law holds"
+
+
+def test_a_law_that_does_not_apply_is_told_with_the_reason_and_does_not_fail(loopbench):
+    ended = loopbench("check", "loop", "bare(on_provider_error=observe)")
+    assert ended.code == 0
+    assert "not applicable provider error" in ended.out
+    assert "it has a rule of its own" in ended.out
+
+
+def test_a_law_that_does_not_hold_is_told_with_a_counterexample(loopbench, tmp_path):
+    (tmp_path / "spending.py").write_text(SPENDTHRIFT)
+    ended = loopbench("check", "loop", "spending:Spendthrift")
+    assert (ended.code, ended.err) == (1, "")
+    assert "FAILED         budget" in ended.out
+    assert "BudgetExceeded at model call 1: run() returned an Outcome with stop max_steps; the exception must leave it" in ended.out
+    assert ended.out.splitlines()[-1] == f"spending:Spendthrift: 1 of {len(LAWS)} laws do not hold"
+
+
+def test_findings_as_json(loopbench, tmp_path):
+    (tmp_path / "spending.py").write_text(SPENDTHRIFT)
+    good, bad = (
+        loopbench("check", "loop", "bare", "--json"),
+        loopbench("check", "loop", "spending:Spendthrift(max_steps=4)", "--json"),
+    )
+    made = json.loads(good.out)
+    assert (good.code, made["loop"], made["ok"]) == (0, "bare", True)
+    assert made["laws"][0] == {"law": "contract", "status": "ok", "detail": ""}
+    made = json.loads(bad.out)
+    assert (bad.code, made["loop"], made["ok"]) == (1, "spending:Spendthrift(max_steps=4)", False)
+    assert [item["law"] for item in made["laws"]] == [law.name for law in LAWS]
+    assert [item["law"] for item in made["laws"] if item["status"] == "failed"] == ["budget"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("bear", "unknown loop 'bear'; did you mean 'bare'"),
+        ("bare(", "is no name"),
+        ("bare(max_steps=0)", "max_steps must be at least 1"),
+        ("nowhere:Loop", "no module named 'nowhere'"),
+        ("broken:Loop", "importing broken failed: SyntaxError"),
+        ("empty:Loop", "empty has no 'Loop'"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_one_line_and_code_2(loopbench, tmp_path, name, said):
+    (tmp_path / "broken.py").write_text("def (\n")
+    (tmp_path / "empty.py").write_text("")
+    ended = loopbench("check", "loop", name)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert ended.err.startswith("error: ")
+    assert ended.err.count("\n") == 1
+
+
+# --- new ---
+
+
+def test_a_new_loop_passes_its_check_its_test_and_a_comparison(tmp_path):
+    made = installed(tmp_path, "loopbench", "new", "loop", "my_loop")
+    assert (made.code, made.err) == (0, "")
+    next_commands = [line.split() for line in made.out.splitlines()[1:]]
+    assert next_commands == [
+        ["loopbench", "check", "loop", "my_loop:MyLoop"],
+        ["loopbench", "compare", "--loop", "my_loop:MyLoop", "--loop", "bare"],
+    ]
+    check, compare = next_commands
+    assert installed(tmp_path, *check).code == 0
+    compared = installed(tmp_path, *compare, "--no-mlflow", "--suite", "arithmetic(size=6)", "--quiet", "--json")
+    assert compared.code == 0, compared.err
+    arms = {arm["loop"]: arm["accuracy"]["value"] for arm in json.loads(compared.out)["arms"]}
+    assert arms == {"my_loop:MyLoop": 1.0, "bare": 1.0}
+    tested = installed(tmp_path, "pytest", "-q", "-p", "no:cacheprovider", "test_my_loop.py")
+    assert tested.code == 0, tested.out
+
+
+def test_into_another_folder_the_next_commands_lead_there(loopbench, tmp_path):
+    folder = tmp_path / "my designs"
+    folder.mkdir()
+    ended = loopbench("new", "loop", "thinker", "--into", str(folder))
+    assert ended.code == 0
+    assert {path.name for path in folder.iterdir()} == {"thinker.py", "test_thinker.py"}
+    assert f"  cd '{folder}'" in ended.out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["there"], "there.py is there already; nothing was written"),
+        (["3x"], "'3x' is no name for a loop"),
+        (["My-Loop"], "no name for a loop"),
+        (["json"], "installed already"),
+        (["mine", "--into", "nowhere"], "nowhere is no directory"),
+    ],
+)
+def test_what_cannot_be_written_is_one_line_and_code_2(loopbench, tmp_path, arguments, said):
+    (tmp_path / "there.py").write_text("precious")
+    ended = loopbench("new", "loop", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert ended.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["there.py"]
+    assert (tmp_path / "there.py").read_text() == "precious"
