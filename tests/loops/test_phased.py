@@ -722,9 +722,11 @@ def test_B1_10_X_16_an_empty_plan_is_answered_at_once(before: bool) -> None:
 
 
 def test_B1_10_X_16_a_plan_that_cannot_be_read_is_the_question_as_one_task() -> None:
-    model = Brain(plan=BAD, select=Act("", ()))
+    model = Brain(plan=[BAD, plan(("a", "A."))], select=Act("", ()), reflect=[INCOMPLETE, Verdict(True)])
     outcome = run(Phased(), model)
-    (task,) = outcome.details["tasks"]
+    task = outcome.details["tasks"][0]
+    assert "The plan of round 1 could not be read" in model.prompts("plan")[1]
+    assert "could not be read" not in model.prompts("reflect")[1]
     assert task["description"] == "What is 1 + 2?"
     assert "The plan of round 1 could not be read" in model.prompts("reflect")[0]
     assert outcome.details["gathered"] == 0

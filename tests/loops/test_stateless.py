@@ -1740,6 +1740,55 @@ def test_G_3_a_budget_that_ends_at_a_tool_leaves_the_loop(mode: Any, kit: Any) -
         run_sync(loop.run(Query("Q"), Spent(TOOLS, time_limit_s=None), kit.Script(then=think(ADD, ADD))))
 
 
+class Ends(Toolbox):
+    """A toolbox whose first call ends the run while its siblings wait."""
+
+    stopped = 0
+
+    async def call(self, call: Call, *, validate: bool = True) -> Any:
+        if call.arguments["a"] == 0:
+            await asyncio.sleep(0)
+            raise BudgetExceeded("no more calls")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            self.stopped += 1
+
+
+def test_G_3_siblings_of_a_call_that_ends_the_run_are_stopped(kit: Any) -> None:
+    async def main() -> int:
+        calls = think(*[("add", {"a": n, "b": 0}) for n in range(3)])
+        with pytest.raises(BudgetExceeded):
+            await Stateless(execution_mode="parallel").run(Query("Q"), box, kit.Script(calls))
+        return box.stopped
+
+    box = Ends(TOOLS)
+    assert asyncio.run(main()) == 2
+
+
+class Heard(Toolbox):
+    """A toolbox that keeps what its calls gave."""
+
+    given: list[str | None]
+
+    async def call(self, call: Call, *, validate: bool = True) -> Any:
+        seen = await super().call(call, validate=validate)
+        self.given.append(seen.error_type)
+        return seen
+
+
+def test_a_toolbox_with_a_limit_as_short_hears_of_the_time_out_itself(kit: Any) -> None:
+    async def hang() -> None:
+        """Hangs."""
+        await asyncio.sleep(60)
+
+    box = Heard([hang], time_limit_s=0.05)
+    box.given = []
+    loop = Stateless(response_style=None, enable_error_recovery=False, tool_timeout_s=0.05)
+    run_sync(loop.run(Query("Q"), box, kit.Script(think(("hang", {})), STOP)))
+    assert box.given == ["TimeoutError"]
+
+
 def test_a_run_without_decision_or_with_an_unreadable_recovery_is_noted(kit: Any) -> None:
     notes = kit.Notes()
     run(PLAIN, kit.Script(think(FAIL), BAD), observer=notes)

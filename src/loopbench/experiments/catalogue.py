@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import entry_points
@@ -12,7 +13,7 @@ from loopbench.metrics.scorers import SCORERS
 from loopbench.metrics.summary import METRICS
 from loopbench.models.profiles import built_in_profiles, load_profile
 
-from .registry import builtin_names, find, options_of
+from .registry import PACKAGES, builtin_names, find, options_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,12 @@ def entries(what: str) -> list[Entry]:
 
 def _designs(kind: str) -> list[Entry]:
     plugins = sorted(point.name for point in entry_points(group=f"loopbench.{kind}s"))
-    return [_entry(name, find(kind, name)) for name in builtin_names(kind)] + [Entry(name, "(plug-in)") for name in plugins]
+    return [_entry(kind, name) for name in builtin_names(kind)] + [Entry(name, "(plug-in)") for name in plugins]
 
 
-def _entry(name: str, target: Callable[..., Any]) -> Entry:
-    module = inspect.getmodule(target)
-    text = inspect.getdoc(module) or inspect.getdoc(target) or ""
+def _entry(kind: str, name: str) -> Entry:
+    target = find(kind, name)
+    text = inspect.getdoc(sys.modules[f"{PACKAGES[kind][0]}.{name}"]) or ""
     options = tuple(OptionLine(option.name, _shown(option.default), option.doc) for option in options_of(target).values())
     return Entry(name, text.splitlines()[0] if text else "", options)
 

@@ -25,7 +25,7 @@ from loopbench.protocol import render_value
 
 from .config import BudgetConfig, CompareConfig, config_from
 from .journal import Journal, RunError, read_manifest, read_records, write_manifest
-from .registry import builtin_names, code_digest, make_suite, parse_spec
+from .registry import builtin_names, code_digest, loops_named, make_suite, parse_spec
 from .runner import Progress, run_trials
 from .schedule import Arm, Trial, make_arms, schedule
 from .trial import Setting, json_safe
@@ -111,7 +111,7 @@ def own_code(config: CompareConfig) -> list[str]:
     """The names in a configuration that lead to code outside of loopbench, each once."""
     ours = {"loop": builtin_names("loop"), "suite": builtin_names("suite")}
     named = [*(("loop", text) for text in config.loops), ("suite", config.suite)]
-    names = [(kind, parse_spec(text).name) for kind, text in named]
+    names = [(kind, name) for kind, text in named for name in loops_named(parse_spec(text))]
     return list(dict.fromkeys(name for kind, name in names if name not in ours[kind]))
 
 

@@ -34,7 +34,7 @@ _BARE_WORD = re.compile(r"[A-Za-z_][\w./+-]*")
 _TOML_WORDS = frozenset({"true", "false", "inf", "nan"})
 _TOKEN = re.compile(r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\])*"|\'[^\']*\'|.', re.DOTALL)
 """A quoted text of TOML, or one character."""
-_PACKAGES = {"loop": ("loopbench.loops", "LOOP"), "suite": ("loopbench.datasets", "SUITE")}
+PACKAGES = {"loop": ("loopbench.loops", "LOOP"), "suite": ("loopbench.datasets", "SUITE")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ def nearest(name: str, known: Any) -> str:
 
 def builtin_names(kind: str) -> list[str]:
     """The built-in loops or suites: one module each, sorted."""
-    package, attribute = _PACKAGES[kind]
+    package, attribute = PACKAGES[kind]
     path = importlib.import_module(package).__path__
     names = sorted(item.name for item in pkgutil.iter_modules(path) if not item.name.startswith("_"))
     return [name for name in names if re.search(rf"^{attribute}\b", _source_of(package, name), re.MULTILINE)]
@@ -238,7 +238,7 @@ def _source_of(package: str, name: str) -> str:
 
 def find(kind: str, name: str) -> Callable[..., Any]:
     """The loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
-    package, attribute = _PACKAGES[kind]
+    package, attribute = PACKAGES[kind]
     if ":" in name:
         return _imported(kind, name)
     if name in builtin_names(kind):
@@ -375,10 +375,20 @@ def make_suite(spec: Spec, data: Path | None = None) -> Suite:
     return suite
 
 
+def _source_of_design(design: type) -> str:
+    """The module's text; of a design that is a package of its own, one that exports the class, the text of all its modules."""
+    module = importlib.import_module(design.__module__)
+    package = importlib.import_module(design.__module__.rpartition(".")[0]) if "." in design.__module__ else None
+    if package is None or vars(package).get(design.__name__) is not design:
+        return inspect.getsource(module)
+    files = sorted(file for folder in package.__path__ for file in Path(folder).glob("*.py"))
+    return "".join(f"# {file.name}\n{file.read_text(encoding='utf-8')}" for file in files)
+
+
 def code_digest(target: object) -> str:
     """sha256 of the source behind a loop and the loops inside it: a run is only ever continued with the code that began it."""
     try:
-        source = inspect.getsource(importlib.import_module(type(target).__module__))
+        source = _source_of_design(type(target))
     except (OSError, TypeError):
         return ""
     inside = (getattr(target, name, None) for name, option in options_of(type(target)).items() if _takes_loop(option))

@@ -269,8 +269,9 @@ def plan(view: View, ask: Ask) -> Decision:
 
 
 def select(view: View, ask: Ask) -> Decision:
-    """The calls whose goal stands in the request and that can be made."""
-    wanted = [call for call in view.ready() if call.goal in view.text][: ask.max_calls]
+    """The calls whose goal stands in the request and that can be made; all that can be made where no goal does: the task is all."""
+    named = {call.id for call in view.plan.calls if call.goal in view.text}
+    wanted = [call for call in view.ready() if not named or call.id in named][: ask.max_calls]
     chosen = [(planned.id, call) for planned in wanted if (call := _chosen(planned, view, ask)) is not None]
     point = wanted[0].id if wanted else ANSWER
     if not all(view.shows_tool(call.name) for _, call in chosen):

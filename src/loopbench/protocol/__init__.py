@@ -4,7 +4,6 @@ from .chat import CallDelta, Capabilities, Chunk, Message, NativeCall, Reply, Us
 from .loop import HARNESS_STOPS, SILENT, Loop, Observer, Outcome, Query, StopReason, run_sync
 from .model import (
     DEFAULT_SAMPLING,
-    BudgetExceeded,
     ContextOverflow,
     Model,
     ModelError,
@@ -29,7 +28,7 @@ from .moves import (
     WireError,
 )
 from .plan import Plan, PlannedCall, Ref, plan_from_json, plan_to_json, refs, resolve
-from .tools import Observation, Tool, ToolArgumentError, Toolbox, ToolCall, ToolSpec, render_value
+from .tools import BudgetExceeded, Observation, Tool, ToolArgumentError, Toolbox, ToolCall, ToolSpec, render_value
 
 __all__ = [
     "DEFAULT_SAMPLING",

@@ -113,7 +113,3 @@ class ProviderError(ModelError):
 
 class ContextOverflow(ModelError):
     """The request is longer than the model's context."""
-
-
-class BudgetExceeded(Exception):
-    """A budget is used up: the run ends here. Every loop lets it through."""

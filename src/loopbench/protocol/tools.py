@@ -32,6 +32,10 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=[^<>]{0,200}(?<![-=])>)")
 """A memory address as `<Thing object at 0x7f…>` has it; in prose ("fault at 0x10 -> exit") it is the tool's own finding."""
 
 
+class BudgetExceeded(Exception):
+    """A budget is used up: the run ends here. Every loop lets it through, and so does a tool that asks a model itself."""
+
+
 class ToolArgumentError(ValueError):
     """The arguments of a call do not fit the tool; the message says which, and what is allowed."""
 
@@ -181,7 +185,7 @@ class Toolbox:
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         """Run one call. `validate=False` hands the arguments to the function as they are.
 
-        Cancellation and KeyboardInterrupt leave; anything else that the tool does is an Observation.
+        Cancellation, KeyboardInterrupt and BudgetExceeded leave; anything else that the tool does is an Observation.
         """
         started = time.perf_counter()
         tool = self._tools.get(call.name)
@@ -194,7 +198,7 @@ class Toolbox:
             return self._failed(call, "InvalidArguments", str(error), started)
         try:
             value = await self._execute(tool, args, kwargs)
-        except (asyncio.CancelledError, KeyboardInterrupt):
+        except (asyncio.CancelledError, KeyboardInterrupt, BudgetExceeded):
             raise
         except BaseException as error:  # the boundary to foreign code: SystemExit in a tool must not end the run
             raised = _raised(error)

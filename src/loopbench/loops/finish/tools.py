@@ -23,11 +23,11 @@ def tool(function: Any = None, /, **settings: Any) -> Any:
     Raises TypeError where an argument's type has no JSON schema.
     """
     if function is None:
-        return lambda decorated: tool_with(decorated, settings)
-    return tool_with(function, settings)
+        return lambda decorated: _marked(decorated, settings)
+    return _marked(function, settings)
 
 
-def tool_with(function: F, settings: dict[str, Any]) -> F:
+def _marked(function: F, settings: dict[str, Any]) -> F:
     setattr(function, _MARK, Tool.from_function(function, **settings))
     return function
 

@@ -16,7 +16,7 @@ from .callbacks import ToolExecutorCallbacks, notify
 from .codecs import SELECT
 from .context import ToolContextManager
 from .ending import checkpoint, finish_together
-from .prompts import format_tool, merged_prompts, sections, understanding_text
+from .prompts import format_tool, merged_prompts, paragraphs, sections, understanding_text
 from .state import Phase, Task, TaskStatus, ToolCall, ToolCallStatus
 from .tools import as_toolbox
 
@@ -61,11 +61,7 @@ class ToolSelector:
         if model is None:
             raise ValueError("select_tools needs a model: ToolExecutorOptions(tools, context_manager, model)")
         system = f"{self.prompts[Phase.EXECUTE]}\n\nTools:\n{self._format_tool_descriptions()}"
-        shown = sections(
-            ("Understanding", understanding_text(understanding)),
-            ("Known", task.context),
-            ("Task", task.description),
-        )
+        shown = paragraphs(task.context, sections(("Understanding", understanding_text(understanding)), ("Task", task.description)))
         messages = (Message("system", system), Message("user", shown))
         request = Request(messages, self.toolbox.specs, role=SELECT.role, scope=task.request_scope, codec=SELECT)
         reply = await model.complete(request)

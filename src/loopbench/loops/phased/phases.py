@@ -50,6 +50,7 @@ from .prompts import (
     format_tool,
     guidance_text,
     merged_prompts,
+    paragraphs,
     results_text,
     sections,
     shown,
@@ -108,8 +109,8 @@ class Progress:
     """How many use_tools tasks have been started."""
     limited: bool = False
     """A task was refused because the tool tasks were used up."""
-    remarks: list[str] = field(default_factory=list)
-    """Failures that belong to no task: plans that could not be read."""
+    remark: str = ""
+    """Why the last plan could not be read; empty once one was."""
     reflection: Reflection | None = None
     chosen: list[str] = field(default_factory=list)
     """Labels of the results that the answer request held."""
@@ -186,7 +187,9 @@ class PhasedRun:
                 move = PLAN.parse(reply)
             except WireError as error:
                 self._unreadable(Phase.PLAN, error)
-                progress.remarks.append(f"The plan of round {progress.round} could not be read: {error}")
+                progress.remark = f"The plan of round {progress.round} could not be read: {error}"
+            else:
+                progress.remark = ""
         tasks = numbered(move.tasks, progress.round, self.given.observer)
         progress.tasks += tasks
         notify(self.callbacks.on_plan_created, tasks, progress.round)
@@ -289,7 +292,7 @@ class PhasedRun:
         self._set(task, TaskStatus.COMPLETED if good else TaskStatus.FAILED)
 
     async def _reason(self, task: Task) -> None:
-        text = sections(("Known", task.context), ("Task", task.description))
+        text = paragraphs(task.context, sections(("Task", task.description)))
         task.output = REASON.parse(await self._ask(REASON, REASON_PROMPT, text, task.request_scope)).text
         self._set(task, TaskStatus.COMPLETED)
 
@@ -349,7 +352,7 @@ class PhasedRun:
         return [("Guidance", guidance_text(self.progress.reflection))]
 
     def _failures(self, tasks: Sequence[Task]) -> str:
-        return "\n".join(filter(None, [*self.progress.remarks, failures_text(tasks)]))
+        return "\n".join(filter(None, [self.progress.remark, failures_text(tasks)]))
 
     def _context(self, task: Task, tasks: Sequence[Task]) -> str:
         """What one task may see: earlier rounds and what it depends on, never a neighbour that happens to have ended.

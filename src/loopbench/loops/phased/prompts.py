@@ -46,7 +46,11 @@ def merged_prompts(changed: Mapping[str, str] | None) -> Mapping[str, str]:
 
 def sections(*parts: tuple[str, str]) -> str:
     """Titled paragraphs; one without a text is left out."""
-    return "\n\n".join(f"{title}:\n{text}" for title, text in parts if text)
+    return paragraphs(*(f"{title}:\n{text}" for title, text in parts if text))
+
+
+def paragraphs(*texts: str) -> str:
+    return "\n\n".join(filter(None, texts))
 
 
 def format_tool(tool: Tool) -> str:
