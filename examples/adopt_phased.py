@@ -6,9 +6,10 @@
 import asyncio
 import tempfile
 
-from loopbench.loops import Act, Answer, Phased, Query, Toolbox, ToolCall, ToolContextManager
+from loopbench.loops import (
+    Act, Answer, Phased, PlanTask, Query, Tasks, Text, Toolbox, ToolCall, ToolContextManager, Understanding, Verdict,
+)  # fmt: skip
 from loopbench.models.listed import Listed
-from loopbench.protocol import PlanTask, Tasks, Text, Understanding, Verdict
 
 SALES = {"2024": 120.0, "2025": 150.0}
 

@@ -31,7 +31,7 @@ tools.register(find_order, refund)
 model = Listed(
     Act("Look the order up.", (ToolCall("find_order", {"number": 7}),)),
     Act("Pay it back.", (ToolCall("refund", {"order": 7, "amount": 40.0}),)),
-    Answer("Done.", "Your 40 euro are on their way."),
+    Answer("Done.", "Your 40 euro are on their way.", confidence=0.9),
 )
 agent = ManualAgentLoop(tools, response_style=None, model=model)
 if __name__ == "__main__":

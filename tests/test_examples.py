@@ -21,9 +21,9 @@ FILES = sorted(EXAMPLES.glob("adopt_*.py"))
 SAID = {
     "adopt_bare": "Four teas cost 14.0 euro.",
     "adopt_finish": "",
-    "adopt_phased": "",
+    "adopt_phased": "Sales grew by 25 %. (finished, 2 tool tasks)",
     "adopt_react_extract": "{'event': 'jazz at the Pit Inn', 'indoors': True} (finished)",
-    "adopt_stateless": "",
+    "adopt_stateless": "'final_response': 'Your 40 euro are on their way.'",
 }
 
 

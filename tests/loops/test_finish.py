@@ -515,6 +515,18 @@ def test_B3_20_X_4_the_counter_is_of_failures_in_a_row_and_the_forced_phase_star
     assert run(Finish(max_steps=2), kit.Script(BAD, BAD, BAD, BAD, finish("ok"))).stop is StopReason.FORCED
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_B3_16_B3_5_when_asked_again_results_stand_in_call_order_for_on_step_too(order: int, kit: Any) -> None:
+    heard: list[Any] = []
+
+    def on_step(step: Step) -> None:
+        heard.append([(result.name, result.error) for result in step.tool_results])
+
+    reply = dataclasses.replace(GOOD_AND_ADD, calls=GOOD_AND_ADD.calls[::order])
+    run(steps(finish_with_tools="ask_again", on_step=on_step), kit.Script(reply, finish()))
+    assert heard == [[("add", None), ("__finish__", "NotRun")][::order]]
+
+
 def test_B3_22_an_invalid_finish_and_the_calls_beside_it_are_one_step_for_on_step(kit: Any) -> None:
     heard: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""Every built-in loop under whatever a model, a tool or a caller may do: always an Outcome, within the limit, nothing left running."""
+"""Every built-in loop whatever a model, a tool or a caller does: always an Outcome, within the limit, nothing left running."""
 # ruff: noqa: N802  (row ids keep their capitals)
 
 from __future__ import annotations

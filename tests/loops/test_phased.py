@@ -264,7 +264,7 @@ def test_X_6_X_21_G_9_phased_any_replies_and_any_tool_end_in_an_outcome_within_t
     assert model.roles.count("select") <= outcome.steps
     assert outcome.details["rounds"] <= loop.max_rounds
     assert model.roles.count("plan") <= loop.max_rounds
-    assert json.loads(json.dumps(outcome.details)) == json.loads(json.dumps(outcome.details))
+    assert json.loads(json.dumps(outcome.details)) == outcome.details
     if outcome.stop not in unanswered:
         assert {status for status, _ in statuses(outcome).values()} <= {"completed", "failed"}
 
@@ -308,7 +308,7 @@ def test_X_15_G_3_phased_cancelled_at_any_point_nothing_is_left_running(
         elif by_token:
             assert running.result().stop in given_loop.stops
         else:
-            assert running.cancelled() or points == when + 1
+            assert running.cancelled() or points == when + 1  # the cancellation came with the run's very last step
         assert asked_since == 0 or not by_token
 
     run_sync(limited(main()))

@@ -581,7 +581,7 @@ def test_S0_23_errors_go_to_recovery_first_if_open_enabled_and_rounds_are_left(k
         ({"last_tool_results": [success("add", 3)]}, {}, Role.DECIDE),
     ]
     for changes, options, role in cases:
-        model = kit.Script(lambda request: Recovery("retry") if request.role is Role.RECOVER else Answer("t", "3"))
+        model = kit.Script(lambda request: Recovery("retry") if request.role is Role.RECOVER else Answer("t", "3", 0.9))
         agent(model, **options).get_next_action(state(**changes))
         assert model.roles == [role], changes
 
@@ -608,12 +608,6 @@ def test_S0_24_the_formatter_gets_this_decisions_confidence(kit: Any) -> None:
         kit.Script(think(final="3", confidence=0.25), formatted("F")), response_style="concise", include_confidence=True
     )
     assert decider.get_next_action(state(last_confidence=0.75)).final_response == "F\n\nConfidence: 25%"
-
-
-def test_a_confidence_that_stands_for_none_is_shown_to_nobody(kit: Any) -> None:
-    for said, line, known in ((None, "", None), (0.5, "\n\nConfidence: 50%", 0.5)):
-        outcome = run(Stateless(include_confidence=True), kit.Script(Answer("t", "3", said), Text("F")))
-        assert (outcome.answer, outcome.confidence) == (f"F{line}", known)
 
 
 def test_S0_25_a_stop_is_a_final_response_even_beside_tools(kit: Any) -> None:
@@ -1394,7 +1388,7 @@ class Model:
     name, capabilities = "m", Capabilities()
     async def complete(self, request):
         assert "add: 3" in request.messages[-1].content
-        return request.codec.render(Answer("t", "carried on"))
+        return request.codec.render(Answer("t", "carried on", 0.9))
 
 state = ConversationState.model_validate_json(DUMPED)
 agent = ManualAgentLoop(Toolbox(), response_style=None, model=Model())
@@ -1637,7 +1631,7 @@ class Model:
     name, capabilities, asked = "m", Capabilities(), 0
     async def complete(self, request):
         self.asked += 1
-        return request.codec.render(Act("t", (ToolCall("hang", {}),)) if self.asked == 1 else Answer("t", "done"))
+        return request.codec.render(Act("t", (ToolCall("hang", {}),)) if self.asked == 1 else Answer("t", "done", 0.9))
 
 def hang() -> None:
     "Hangs."
@@ -1843,7 +1837,7 @@ def test_every_request_shows_the_question(kit: Any) -> None:
             if "No previous interactions." in request.messages[-1].content
             else Act("t", (Call("add", {"a": 1, "b": 2}),))
             if "add: 3" not in request.messages[-1].content
-            else Answer("t", "3"),
+            else Answer("t", "3", 0.9),
             Role.RECOVER: Recovery("skip"),
             Role.SUMMARIZE: Text("S."),
             Role.VALIDATE: Verdict(True),
@@ -1861,7 +1855,9 @@ def test_one_configuration_runs_many_queries_at_once(kit: Any) -> None:
     loop = Stateless(response_style=None)
 
     async def one(number: int) -> Outcome:
-        model = kit.Script(think(("add", {"a": number, "b": 0})), lambda request: Answer("t", shown(request, "last_tool_results")))
+        model = kit.Script(
+            think(("add", {"a": number, "b": 0})), lambda request: Answer("t", shown(request, "last_tool_results"), 0.9)
+        )
         return await loop.run(Query(f"Q{number}"), Toolbox([add]), model)
 
     async def many() -> list[Outcome]:
@@ -1896,7 +1892,7 @@ def test_a_program_is_saved_loaded_and_bootstrapped(kit: Any, tmp_path: Any) -> 
     class Model(type(kit.Script())):  # type: ignore[misc]
         async def complete(self, request: Any) -> Reply:
             known = "add: 3" in request.messages[-1].content
-            reply: Reply = request.codec.render(Answer("t", "3") if known else Act("t", (Call("add", {"a": 1, "b": 2}),)))
+            reply: Reply = request.codec.render(Answer("t", "3", 0.9) if known else Act("t", (Call("add", {"a": 1, "b": 2}),)))
             return reply
 
     program = StatelessProgram([add], PLAIN)

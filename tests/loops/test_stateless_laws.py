@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from loopbench.loops.stateless import ActivityManager, ConversationState, ManualAgentLoop, Stateless
 from loopbench.loops.stateless.signatures import (
     MOST_CALLS,
-    UNRATED,
     DecideCodec,
     FormatResponse,
     RecoverCodec,
@@ -117,7 +116,7 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
 )
 ANYTHING = JSON | ODD | st.lists(ODD, max_size=1)
 CALLS = st.builds(ToolCall, WORDS, st.dictionaries(WORDS, ANYTHING, max_size=3))
-CONFIDENCES = st.none() | st.floats(0, 1) | st.sampled_from([UNRATED, True, 2.0, float("nan"), "0.5"])
+CONFIDENCES = st.none() | st.floats(0, 1) | st.sampled_from([True, 2.0, float("nan"), "0.5"])
 MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(Act, WORDS, st.lists(CALLS, max_size=3).map(tuple)),
     st.builds(Answer, WORDS, ANYTHING | WORDS, CONFIDENCES),
@@ -149,10 +148,10 @@ PRINTABLE = st.text(max_size=12).filter(str.isprintable).map(str.strip).filter(l
 OBJECTS = st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=8) | st.none() | st.booleans(), max_size=3)
 
 
-@given(text=PRINTABLE, name=PRINTABLE, arguments=OBJECTS, confidence=st.none() | st.floats(0, 1).filter(lambda c: c != UNRATED))
+@given(text=PRINTABLE, name=PRINTABLE, arguments=OBJECTS, confidence=st.floats(0, 1))
 @settings(deadline=None, max_examples=100)
 def test_bound_calls_answers_recoveries_verdicts_and_prose_are_expressible(
-    text: str, name: str, arguments: dict[str, Any], confidence: float | None
+    text: str, name: str, arguments: dict[str, Any], confidence: float
 ) -> None:
     call = ToolCall(name, arguments)
     for calls in ((), (call,), (call, call)):
@@ -170,12 +169,13 @@ def test_bound_calls_answers_recoveries_verdicts_and_prose_are_expressible(
 @given(answer=st.text(max_size=20).filter(lambda text: not any("\ud800" <= char <= "\udfff" for char in text)))
 @settings(deadline=None)
 def test_bound_an_answer_may_be_any_text_at_all(answer: str) -> None:
-    assert comes_back(DECIDE, Answer("t", answer))
+    assert comes_back(DECIDE, Answer("t", answer, 0.5))
 
 
 def test_gaps_of_each_codec_are_what_its_documentation_says() -> None:
-    assert not comes_back(DECIDE, Answer("t", 3))
-    assert not comes_back(DECIDE, Answer("t", "3", UNRATED))
+    assert not comes_back(DECIDE, Answer("t", 3, 0.5))
+    assert not comes_back(DECIDE, Answer("t", "3"))
+    assert comes_back(DECIDE, Answer("t", None, 0.0))
     assert not comes_back(DECIDE, Answer("t", "3", 1.5))
     assert not comes_back(DECIDE, Act("[[ ## reasoning ## ]]", ()))
     assert not comes_back(DECIDE, Act("t", (ToolCall("add", {}),) * (MOST_CALLS + 1)))
@@ -197,7 +197,7 @@ def test_gaps_of_each_codec_are_what_its_documentation_says() -> None:
 
 VALID = [
     DECIDE.render(Act("t", (ToolCall("add", {"a": 1, "b": 2}),))).text,
-    DECIDE.render(Answer("t", "3")).text,
+    DECIDE.render(Answer("t", "3", 0.5)).text,
     RECOVER.render(Recovery("retry", ToolCall("add", {"a": 1}), "r")).text,
     VALIDATE.render(Verdict(True, "", ("x",))).text,
     FORMAT.render(Text("x")).text,

@@ -13,11 +13,45 @@ if TYPE_CHECKING:
     from loopbench.loops.bare import Bare, ToolRegistry, arun_agent, run_agent
     from loopbench.loops.finish import Finish, Module, ParseError, Partial, Step, Unfinished, UnfinishedError, module, tool
     from loopbench.loops.microcompact import Microcompact
-    from loopbench.loops.phased import Agent, Phased, ToolContextManager, ToolExecutor, ToolExecutorCallbacks, ToolExecutorOptions
+    from loopbench.loops.phased import (
+        Agent,
+        AgentCallbacks,
+        Phased,
+        ToolContextManager,
+        ToolExecutor,
+        ToolExecutorCallbacks,
+        ToolExecutorOptions,
+    )
     from loopbench.loops.react_extract import ReactExtract, ReactExtractProgram
     from loopbench.loops.repeat_guard import RepeatGuard
-    from loopbench.loops.stateless import ActivityManager, ConversationState, ManualAgentLoop, MultiToolRegistry, Stateless
-    from loopbench.protocol import Act, Answer, Loop, Observer, Outcome, Query, StopReason, Tool, Toolbox, ToolCall, run_sync
+    from loopbench.loops.stateless import (
+        ActionDecision,
+        ActivityManager,
+        ConversationState,
+        ManualAgentLoop,
+        MultiToolRegistry,
+        Stateless,
+        StatelessProgram,
+    )
+    from loopbench.protocol import (
+        Act,
+        Answer,
+        Loop,
+        Observer,
+        Outcome,
+        PlanTask,
+        Query,
+        Recovery,
+        StopReason,
+        Tasks,
+        Text,
+        Tool,
+        Toolbox,
+        ToolCall,
+        Understanding,
+        Verdict,
+        run_sync,
+    )
 
 _HOMES = {
     "loopbench.loops.bare": ("Bare", "ToolRegistry", "arun_agent", "run_agent"),
@@ -35,6 +69,7 @@ _HOMES = {
     "loopbench.loops.microcompact": ("Microcompact",),
     "loopbench.loops.phased": (
         "Agent",
+        "AgentCallbacks",
         "Phased",
         "ToolContextManager",
         "ToolExecutor",
@@ -43,18 +78,32 @@ _HOMES = {
     ),
     "loopbench.loops.react_extract": ("ReactExtract", "ReactExtractProgram"),
     "loopbench.loops.repeat_guard": ("RepeatGuard",),
-    "loopbench.loops.stateless": ("ActivityManager", "ConversationState", "ManualAgentLoop", "MultiToolRegistry", "Stateless"),
+    "loopbench.loops.stateless": (
+        "ActionDecision",
+        "ActivityManager",
+        "ConversationState",
+        "ManualAgentLoop",
+        "MultiToolRegistry",
+        "Stateless",
+        "StatelessProgram",
+    ),
     "loopbench.protocol": (
         "Act",
         "Answer",
         "Loop",
         "Observer",
         "Outcome",
+        "PlanTask",
         "Query",
+        "Recovery",
         "StopReason",
+        "Tasks",
+        "Text",
         "Tool",
-        "Toolbox",
         "ToolCall",
+        "Toolbox",
+        "Understanding",
+        "Verdict",
         "run_sync",
     ),
 }
@@ -62,8 +111,10 @@ __getattr__, __dir__ = lazy(__name__, _HOMES)
 
 __all__ = [
     "Act",
+    "ActionDecision",
     "ActivityManager",
     "Agent",
+    "AgentCallbacks",
     "Answer",
     "Bare",
     "ConversationState",
@@ -78,13 +129,18 @@ __all__ = [
     "ParseError",
     "Partial",
     "Phased",
+    "PlanTask",
     "Query",
     "ReactExtract",
     "ReactExtractProgram",
+    "Recovery",
     "RepeatGuard",
     "Stateless",
+    "StatelessProgram",
     "Step",
     "StopReason",
+    "Tasks",
+    "Text",
     "Tool",
     "ToolCall",
     "ToolContextManager",
@@ -93,8 +149,10 @@ __all__ = [
     "ToolExecutorOptions",
     "ToolRegistry",
     "Toolbox",
+    "Understanding",
     "Unfinished",
     "UnfinishedError",
+    "Verdict",
     "arun_agent",
     "module",
     "run_agent",

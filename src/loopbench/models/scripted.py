@@ -156,8 +156,7 @@ class Scripted:
 
         forgotten = self._forgotten(view, point, attempt) if fault is None else ()
         if forgotten:
-            decision, lapse = self._forget(request, view, codec, decision, point, forgotten)
-            visits.lapses.append(lapse)
+            decision = self._forget(request, view, codec, decision, point, forgotten)
         elif fault is None and point.call == ANSWER:  # elsewhere the call's result tells: see Tunnel.settle
             visits.got_through()
         move, reply = _render(codec, decision.options)
@@ -268,13 +267,15 @@ class Scripted:
 
     def _forget(
         self, request: Request, view: View, codec: Codec, clean: Decision, point: Point, forgotten: Collection[str]
-    ) -> tuple[Decision, Disturbance]:
-        """What is decided without the results that were overlooked, and the fault that this is."""
+    ) -> Decision:
+        """What is decided without the results that were overlooked; a fault where that is something else."""
         decision = self._decide(request, view.without(forgotten), codec)
-        fault = Disturbance("decision.forget", point, "after", 1)
-        self.tunnel.disturbances.append(fault)
-        self.tunnel.land(fault, request, decision.options != clean.options)
-        return decision, fault
+        if decision.options != clean.options:
+            fault = Disturbance("decision.forget", point, "after", 1)
+            self.tunnel.disturbances.append(fault)
+            self.tunnel.land(fault, request, True)
+            self._visits[point, request.scope].lapses.append(fault)
+        return decision
 
 
 _STATE_THE_ANSWER = frozenset({Role.DECIDE, Role.ANSWER})

@@ -109,9 +109,13 @@ class GuardedModel:
 
     async def complete(self, request: Request) -> Reply:
         """Raises as the model does; CancelledError once the token is set."""
-        self._ending.checkpoint()
+
+        async def ask() -> Reply:
+            self._ending.checkpoint()  # here: a neighbour may end the run after this task is made and before it starts
+            return await self._model.complete(request)
+
         try:
-            return await unless_set(self._ending.token, self._model.complete(request))
+            return await unless_set(self._ending.token, ask())
         except BaseException as error:
             self._ending.end(error)
             raise

@@ -17,7 +17,7 @@ from .history import final_response, render_results
 from .reasoner import AgentReasoner, Question, turns_of
 from .recovery import ErrorRecoveryModule
 from .registry import Description, as_tool_registry
-from .signatures import Caller, SummarizeEntries, as_json, rated
+from .signatures import Caller, SummarizeEntries, as_json
 from .state import (
     ActionDecision,
     ActionType,
@@ -227,7 +227,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     async def _formatted(self, text: str, state: ConversationState, confidence: float, caller: Caller) -> str:
         if self.response_formatter is None:
             return text
-        formatted: str = await self.response_formatter.format(text, state.user_query, state, rated(confidence), caller)
+        formatted: str = await self.response_formatter.format(text, state.user_query, state, confidence, caller)
         return formatted
 
     # --- recovery ---

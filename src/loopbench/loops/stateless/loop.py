@@ -17,7 +17,6 @@ from loopbench.protocol.digest import canonical_json
 from .agent import FinishWithTools, HistoryAs, ManualAgentLoop
 from .manager import Activity, ActivityManager, ExecutionMode
 from .registry import ToolboxRegistry
-from .signatures import rated
 
 _AGENT_OPTIONS = (
     "enable_error_recovery",
@@ -170,7 +169,7 @@ def _outcome(ended: Activity, query: Query) -> Outcome:
     }
     if ended.cause is not None:
         details["error"] = str(ended.cause)
-    return Outcome(_typed(answer, query.schema), ended.stop, state.iteration_count, rated(state.last_confidence), details)
+    return Outcome(_typed(answer, query.schema), ended.stop, state.iteration_count, state.last_confidence, details)
 
 
 def _typed(answer: str | None, schema: Mapping[str, Any] | None) -> Any:

@@ -16,8 +16,8 @@ from loopbench.protocol import ToolCall as Call
 
 from .state import ErrorRecoveryStrategy, ReasoningOutput, ToolCall, is_plain_json
 
-UNRATED = 0.875
-"""The confidence that stands for none: the format demands one, and a move may have none."""
+ACT_CONFIDENCE = 0.8
+"""Said with calls: the format demands a confidence, and that of an Act is no part of the move."""
 MOST_CALLS = 100
 """Calls that one decision may hold."""
 
@@ -100,19 +100,14 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def rated(confidence: float | None) -> float | None:
-    """A confidence that a model stated; None where it stands for none."""
-    return None if confidence == UNRATED else confidence
-
-
 # --- codecs ---
 
 
 class DecideCodec(SignatureCodec):
     """reasoning, then one ReasoningOutput. An empty Act goes on without a tool.
 
-    Cannot say: an answer that is no text, arguments that JSON does not give back as they were or that nest beyond 60 levels, a
-    confidence of exactly 0.875, which stands for none, a thought that is a field marker.
+    Cannot say: an answer that is no text or has no confidence, arguments that JSON does not give back as they were or that nest
+    beyond 60 levels, a thought that is a field marker.
     """
 
     name = "stateless.decide"
@@ -130,7 +125,7 @@ class DecideCodec(SignatureCodec):
             calls = [{"tool_name": call.name, "parameters": dict(call.arguments), "reasoning": ""} for call in move.calls]
             said = {
                 "overall_reasoning": move.thought,
-                "confidence": UNRATED,
+                "confidence": ACT_CONFIDENCE,
                 "should_use_tools": bool(calls),
                 "tool_calls": calls or None,
                 "should_continue": True,
@@ -157,7 +152,7 @@ class DecideCodec(SignatureCodec):
         output: ReasoningOutput = fields["reasoning_output"]
         if output.should_continue or (self.calls_win and output.calls):
             return Act(output.overall_reasoning, tuple(Call(call.tool_name, call.parameters) for call in output.calls))
-        return Answer(output.continuation_reasoning, output.final_response, rated(output.confidence))
+        return Answer(output.continuation_reasoning, output.final_response, output.confidence)
 
     def read(self, reply: Reply) -> Fields:
         fields = super().read(reply)
@@ -174,9 +169,7 @@ def _all_plain(calls: tuple[Call, ...]) -> bool:
 
 
 def _stated_confidence(confidence: Any) -> float:
-    if confidence is None:
-        return UNRATED
-    if not isinstance(confidence, int | float) or confidence == UNRATED:
+    if not isinstance(confidence, int | float):
         raise Inexpressible(f"a confidence of {confidence!r}")
     return confidence
 
