@@ -6,9 +6,7 @@
 import asyncio
 import tempfile
 
-from loopbench.loops import (
-    Act, Answer, Phased, PlanTask, Query, Tasks, Text, Toolbox, ToolCall, ToolContextManager, Understanding, Verdict,
-)  # fmt: skip
+import loopbench.loops as lb
 from loopbench.models.listed import Listed
 
 SALES = {"2024": 120.0, "2025": 150.0}
@@ -20,19 +18,19 @@ async def sales(year: str) -> float:
 
 
 model = Listed(
-    Understanding("growth of sales", ("2024", "2025")),
-    Tasks((PlanTask("a", "Sales of 2024."), PlanTask("b", "Sales of 2025."))),  # they run together
-    Act("", (ToolCall("sales", {"year": "2024"}),)),
-    Act("", (ToolCall("sales", {"year": "2025"}),)),
-    Verdict(True, "Both years are known."),
-    Text("120.0 and 150.0"),  # the results that the answer needs
-    Answer("", "Sales grew by 25 %."),
+    lb.Understanding("growth of sales", ("2024", "2025")),
+    lb.Tasks((lb.PlanTask("a", "Sales of 2024."), lb.PlanTask("b", "Sales of 2025."))),  # they run together
+    lb.Act("", (lb.ToolCall("sales", {"year": "2024"}),)),
+    lb.Act("", (lb.ToolCall("sales", {"year": "2025"}),)),
+    lb.Verdict(True, "Both years are known."),
+    lb.Text("120.0 and 150.0"),  # the results that the answer needs
+    lb.Answer("", "Sales grew by 25 %."),
 )
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        loop = Phased(max_rounds=3, context_manager=ToolContextManager(folder))
-        outcome = asyncio.run(loop.run(Query("How did sales grow from 2024 to 2025?"), Toolbox([sales]), model))
+        loop = lb.Phased(max_rounds=3, context_manager=lb.ToolContextManager(folder))
+        outcome = asyncio.run(loop.run(lb.Query("How did sales grow from 2024 to 2025?"), lb.Toolbox([sales]), model))
     for task in outcome.details["tasks"]:
         print(task["id"], task["status"], task["description"], [call["output"] for call in task["toolCalls"]])
     print(f"{outcome.answer} ({outcome.stop}, {outcome.steps} tool tasks)")

@@ -20,7 +20,7 @@ sys.addaudithook(lambda event, _: os._exit(9) if event in ("socket.connect", "so
 FILES = sorted(EXAMPLES.glob("adopt_*.py"))
 SAID = {
     "adopt_bare": "Four teas cost 14.0 euro.",
-    "adopt_finish": "",
+    "adopt_finish": "as a loop:   18.25 euro (finished, 2 steps)",
     "adopt_phased": "Sales grew by 25 %. (finished, 2 tool tasks)",
     "adopt_react_extract": "{'event': 'jazz at the Pit Inn', 'indoors': True} (finished)",
     "adopt_stateless": "'final_response': 'Your 40 euro are on their way.'",
@@ -37,7 +37,9 @@ def test_every_design_has_an_example() -> None:
 def test_an_example_is_short_and_needs_loops_and_a_model_only(file: Path) -> None:
     text = file.read_text("utf-8")
     assert len(text.splitlines()) < 40
-    reached = {node.module or "" for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)}
+    nodes = list(ast.walk(ast.parse(text)))
+    reached = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    reached |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     ours = {name for name in reached if name.startswith("loopbench")}
     assert ours <= {"loopbench.loops", "loopbench.models.listed"}
     assert "loopbench.loops" in ours
