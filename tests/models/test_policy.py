@@ -261,6 +261,14 @@ def test_recover_is_about_the_call_whose_arguments_the_request_shows(joined) -> 
     assert ask(Role.RECOVER, wind.view(f"failed_tool: add\n{json.dumps(told)}")).point == "c2"  # JSON within JSON
 
 
+def test_recover_knows_a_call_again_though_the_request_does_not_show_what_it_came_from(joined) -> None:
+    joined.view(*joined.results().values())  # c3 has been met
+    for shown in ({"a": 3, "b": 7}, {"a": 3}, {"a": 3, "b": {"about": 7}}, {"a": 3, "b": 7, "verbose": True}):
+        view = joined.view(f"failed_tool: add_v2\n{json.dumps(shown)}")
+        assert view.known == {}
+        assert move(Role.RECOVER, view) == Recovery("retry", ToolCall("add", {"a": 3, "b": 7}), "It may work now.")
+
+
 def test_recover_skips_an_error_that_was_expected(bench) -> None:
     plan = Plan((bench.planned("c1", "reject", text="x", fails=True), bench.planned("c2", "add", a=1, b=2)), Ref("c2"))
     wind = bench.Bench(plan)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loopbench.protocol import (
@@ -61,10 +61,12 @@ class View:
     """The model is at a loss: the prompt does not show what is asked, or a call that should work has been seen to fail for good,
     and so have all that might stand in for it."""
 
+    forms: Mapping[str, Sequence[Form]] = field(default_factory=dict)
+    """Planned id → the calls that it has stood for so far in this trial, the latest first."""
+
     def without(self, forgotten: Collection[str]) -> View:
         """The same prompt with some results overlooked."""
-        kept = {name: item for name, item in self.known.items() if name not in forgotten}
-        return View(self.plan, self.text, self.tools, kept, self.misled, self.stuck)
+        return replace(self, known={name: item for name, item in self.known.items() if name not in forgotten})
 
     @property
     def unknown(self) -> list[PlannedCall]:
@@ -104,11 +106,11 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
             known[planned.id] = Known(form.call, entry.value, entry.receipt, sighting.distance)
             values[planned.id] = entry.value
             truth = oracle.get(planned.id)
-            misled = misled or (form.intended and truth is not None and truth.content != entry.content)
+            misled = misled or (form.option == 0 and truth is not None and truth.content != entry.content)
             break
         else:
             stuck = stuck or failed > len(planned.alternatives)
-    return View(plan, text, tools, known, misled, stuck)
+    return View(plan, text, tools, known, misled, stuck, ledger.forms)
 
 
 def _forms(planned: PlannedCall, values: Mapping[str, Any], ledger: Ledger) -> list[Form]:
@@ -117,11 +119,11 @@ def _forms(planned: PlannedCall, values: Mapping[str, Any], ledger: Ledger) -> l
     Each is noted down: where a prompt shows a result but no longer those that it came from, it is known by its receipt.
     """
     forms = []
-    for option in (planned, *planned.alternatives):
+    for number, option in enumerate((planned, *planned.alternatives)):
         key = (id(option), *values, *map(id, values.values()))
         if key not in ledger.filled:
             call = concrete(option, values)
-            form = None if call is None else Form(call, call_digest(call.name, call.arguments), option is planned)
+            form = None if call is None else Form(call, call_digest(call.name, call.arguments), number)
             ledger.filled[key] = form
             if form is not None:
                 ledger.forms.setdefault(planned.id, []).insert(0, form)
@@ -296,34 +298,47 @@ def judge(view: View, ask: Ask) -> Decision:
 def recover(view: View, ask: Ask) -> Decision:
     """Retry, then the plan's alternative, after `patience` failures that the model saw; then skip, as with an expected error."""
     failed = _asked_about(view, ask)
-    if failed is None or failed.id in view.known or view.stuck:
+    if failed is None or failed.fails or view.stuck:
         return Decision(ANSWER, (Recovery("skip", None, "Nothing is to be done about it."), Recovery("skip")))
     beyond = ask.failures.get(failed.id, 0) - ask.patience
     if beyond < 0:
-        call = concrete(failed, view.values)
-        return Decision(failed.id, (Recovery("retry", call, "It may work now."), Recovery("retry")), (failed.id,))
+        return Decision(failed.id, (Recovery("retry", _form(failed, 0, view), "It may work now."), Recovery("retry")), (failed.id,))
     if beyond < len(failed.alternatives):
-        other = concrete(failed.alternatives[beyond], view.values)
+        other = _form(failed, beyond + 1, view)
         return Decision(failed.id, (Recovery("alternative_tool", other, "Another way."), Recovery("skip")), (failed.id,))
     return Decision(failed.id, (Recovery("skip", None, "It keeps failing."), Recovery("skip")))
 
 
+def _form(planned: PlannedCall, option: int, view: View) -> ToolCall | None:
+    """The call as it was made before, or as the prompt lets it be made; `option`: 0, or 1 and on for the alternatives."""
+    made = [form.call for form in view.forms.get(planned.id, ()) if form.option == option]
+    return made[0] if made else concrete((planned, *planned.alternatives)[option], view.values)
+
+
 def _asked_about(view: View, ask: Ask) -> PlannedCall | None:
-    """The planned call whose failure a request tells of: whose arguments it shows, else what failed or is named most often."""
+    """The planned call whose failure a request tells of: whose arguments it shows, whose tool it names most often.
+
+    Results that the call came from need not be shown: the request names the failed call itself.
+    """
     text = view.text.replace("\\", "")
     compact = "".join(text.split())
 
-    def shown(planned: PlannedCall) -> bool:
-        call = concrete(planned, view.values)
-        return call is not None and all(f'"{key}":{canonical_json(value)}' in compact for key, value in call.arguments.items())
+    def likeness(planned: PlannedCall) -> tuple[float, int, int]:
+        calls: list[ToolCall | None] = [form.call for form in view.forms.get(planned.id, ())]
+        shares = [_share_shown(call, compact) for call in calls or [concrete(planned, view.values)] if call is not None]
+        named = len(re.findall(rf"\b{re.escape(planned.tool)}\b", text))
+        return (max(shares, default=0.0), named, ask.failures.get(planned.id, 0))
 
-    ready = view.ready()
-    expected = [call for call in view.plan.calls if call.id in view.known and call.fails]
-    named = [call for call in (*ready, *expected) if call.arguments and _has_word(text, call.tool) and shown(call)]
-    if named:
-        return named[0]
-    mentions = {call.id: len(re.findall(rf"\b{re.escape(call.tool)}\b", text)) for call in ready}
-    return max(ready, key=lambda call: (ask.failures.get(call.id, 0), mentions[call.id]), default=None)
+    ready = {call.id for call in view.ready()}
+    met = [call for call in view.plan.calls if call.id in view.forms or call.id in ready]
+    open_ = [call for call in met if call.id not in view.known or call.fails]
+    return max(reversed(open_), key=likeness, default=None)  # of equals the last: what was met later
+
+
+def _share_shown(call: ToolCall, compact: str) -> float:
+    """How much of a call's arguments stands in a text without white space."""
+    shown = [f'"{name}":{canonical_json(value)}' in compact for name, value in call.arguments.items()]
+    return sum(shown) / len(shown) if shown else 0.0
 
 
 def format_draft(view: View, ask: Ask) -> Decision:

@@ -65,8 +65,8 @@ class Form:
     call: ToolCall
     digest: str
     """CALL."""
-    intended: bool
-    """False: an alternative."""
+    option: int
+    """0 for the planned call itself, 1 and on for its alternatives."""
 
 
 class Ledger:
