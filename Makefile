@@ -9,14 +9,14 @@ READY_DEV := $(VENV)/.ready-dev
 .PHONY: help compare test test-slow lint types fast bench clean
 
 help:
-	@echo "make compare    compare two loops on built-in tasks under two fault profiles"
+	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
 	@echo "make test       lint, types, tests"
 	@echo "make test-slow  the simulations that take minutes"
 	@echo "make bench      speed beside a hand-written loop and dspy.ReAct"
 	@echo "make clean      remove the environment and what runs left behind"
 
 compare: $(READY)
-	$(BIN)/loopbench compare --loop bare --loop react_extract --profile flaky-format --profile flaky-tools
+	$(BIN)/loopbench compare --loop bare --loop finish --loop phased --loop react_extract --loop stateless --profile flaky-format --profile flaky-tools
 
 test: lint types fast
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shlex
 import sys
 from enum import StrEnum
@@ -250,6 +251,7 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
     from .progress import watching
 
     interrupted, stopped = False, ""
+    logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # what a loop warns of stands in its trial's trace
     try:
         with watching(experiment, quiet=quiet) as progress:
             stopped = run(experiment, progress)
