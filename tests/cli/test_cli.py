@@ -379,6 +379,17 @@ def test_own_code_runs_when_typed_and_is_not_imported_because_a_run_names_it(her
     assert not (here / "imported").exists()
 
 
+def test_a_loop_of_ones_own_inside_another_is_not_imported_because_a_run_names_it(here, loopbench, monkeypatch):
+    (here / "own_inner.py").write_text(LOOP.format(name="Mine", answer="1"))
+    monkeypatch.syspath_prepend(here)
+    guarded = 'repeat_guard(loop="own_inner:Mine")'
+    assert loopbench("compare", "--no-mlflow", "--loop", guarded, "--suite", "arithmetic(size=2)", "-q").code == 0
+    untyped = loopbench("resume", "latest", "-q")
+    assert (untyped.code, untyped.out) == (2, "")
+    assert "--allow own_inner:Mine" in untyped.err
+    assert loopbench("resume", "latest", "-q", "--allow", "own_inner:Mine").code == 0
+
+
 def test_a_resume_refuses_changed_code(here, loopbench, monkeypatch):
     (here / "own_changing.py").write_text(LOOP.format(name="Mine", answer="1"))
     monkeypatch.syspath_prepend(here)

@@ -396,6 +396,19 @@ def test_a_loops_code_has_a_digest_that_changes_with_it(own):
     assert "" not in digests
 
 
+def test_every_module_of_a_loop_that_is_a_package_counts(tmp_path, monkeypatch):
+    package = tmp_path / "own_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .loop import Mine\n")
+    (package / "loop.py").write_text(LOOP)
+    (package / "other.py").write_text("A = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    loop = make_loop(parse_spec("own_package:Mine"))
+    before = code_digest(loop)
+    (package / "other.py").write_text("A = 2\n")
+    assert "" != before != code_digest(loop)
+
+
 @pytest.mark.usefixtures("guarded")
 def test_the_code_of_a_loop_inside_another_counts_too(own):
     own("own_inner", LOOP)

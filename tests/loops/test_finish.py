@@ -830,3 +830,32 @@ def test_an_observer_that_wants_the_stream_gets_it(kit: Any) -> None:
 
 def test_run_sync_has_the_arguments_of_run_without_observer() -> None:
     assert list(inspect.signature(Finish.run_sync).parameters) == ["self", "query", "tools", "model"]
+
+
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_a_run_without_hooks_asks_the_same_as_one_whose_hook_does_nothing(data: st.DataObject, kit: Any) -> None:
+    replies = data.draw(
+        st.lists(
+            st.builds(
+                Reply,
+                st.sampled_from(["", "text"]),
+                st.lists(
+                    st.builds(
+                        NativeCall,
+                        st.sampled_from(["1", "2"]),
+                        st.sampled_from(["add", "gone"]),
+                        st.sampled_from(['{"a": 1, "b": 2}', "{"]),
+                    ),
+                    max_size=3,
+                ).map(tuple),
+            ),
+            max_size=6,
+        )
+    )
+    asked = []
+    for hook in (None, lambda step: None):
+        model = kit.Script(*replies, then=ProviderError("down"))
+        run_sync(Finish(max_steps=8, parse_retries=9, on_step=hook).run(Query("Q"), Toolbox([add]), model))
+        asked.append([request.messages for request in model.requests])
+    assert asked[0] == asked[1]

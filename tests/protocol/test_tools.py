@@ -27,7 +27,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
-from loopbench.protocol import Observation, Tool, Toolbox, ToolCall, render_value, run_sync
+from loopbench.protocol import BudgetExceeded, Observation, Tool, Toolbox, ToolCall, render_value, run_sync
 from loopbench.protocol.tools import cap, error_text
 
 who = contextvars.ContextVar("who", default="nobody")
@@ -205,6 +205,14 @@ def test_keyboard_interrupt_leaves() -> None:
 def test_cancellation_leaves(way: str, parallel: bool) -> None:
     box = Toolbox([WAYS[way](asyncio.CancelledError())])
     with pytest.raises(asyncio.CancelledError):
+        asyncio.run(box.call_all([ToolCall("tool", {})] * 2, parallel=parallel))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_used_up_budget_leaves_so_that_an_agent_may_be_a_tool(way: str, parallel: bool) -> None:
+    box = Toolbox([WAYS[way](BudgetExceeded("10 model calls used up"))])
+    with pytest.raises(BudgetExceeded, match="10 model calls"):
         asyncio.run(box.call_all([ToolCall("tool", {})] * 2, parallel=parallel))
 
 

@@ -157,6 +157,7 @@ class Finish:
         system = [] if self.system_prompt is None else [entry("system", self.system_prompt)]
         run = Run(output, CurrentTools(tools), model, [*system, *history], observer)
         run.model_given, run.temperature, run.max_tokens = model, self.temperature, self.max_tokens
+        run.has_hooks = self.on_step is not None or self.on_stream is not None
         return run
 
     async def drive(self, run: Run) -> Ending:

@@ -44,6 +44,8 @@ class Run:
     history: History
     observer: Observer = SILENT
     scope: str = ""
+    has_hooks: bool = True
+    """Whether anyone but the loop can change the history."""
     model_given: Any = None
     """As it was named, where it was."""
     temperature: float | None = None
@@ -56,6 +58,9 @@ class Run:
     asked: Mapping[str, Any] | None = None
     """The history's message whose calls have no results yet."""
     is_mended: bool = False
+    shown: tuple[Message, ...] = ()
+    """What the last request showed, and how much of the history that was."""
+    read: int = 0
 
     def say(self, reply: Reply) -> None:
         """Put a reply into the history; one that says nothing is left out, as providers refuse it."""
@@ -74,11 +79,14 @@ class Run:
         self.asked = None
 
     def messages(self) -> tuple[Message, ...]:
-        """What the next request shows."""
-        made, count = legal_messages(self.history)
+        """What the next request shows; without hooks only what is new has to be read."""
+        known = 0 if self.has_hooks else self.read
+        made, count = legal_messages(self.history[known:])
         if count:
             self.mended(count)
-        return made
+        self.shown = (*self.shown, *made) if known else made
+        self.read = len(self.history)
+        return self.shown
 
     def mended(self, count: int) -> None:
         """Say once that the history had calls and results without each other (row B3-15)."""
