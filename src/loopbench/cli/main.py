@@ -6,6 +6,8 @@ import json
 import logging
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -251,9 +253,8 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
     from .progress import watching
 
     interrupted, stopped = False, ""
-    logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # what a loop warns of stands in its trial's trace
     try:
-        with watching(experiment, quiet=quiet) as progress:
+        with _quiet_loops(), watching(experiment, quiet=quiet) as progress:
             stopped = run(experiment, progress)
     except KeyboardInterrupt:
         interrupted = True
@@ -273,6 +274,18 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
     if interrupted or stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(INVALID if found.comparison.invalid else DONE)
+
+
+@contextmanager
+def _quiet_loops() -> Iterator[None]:
+    """What a loop warns of stands in its trial's trace; thousands of trials would flood the terminal with it."""
+    loops = logging.getLogger("loopbench.loops")
+    level = loops.level
+    loops.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        loops.setLevel(level)
 
 
 def _track(experiment: Experiment, found: Results) -> None:
