@@ -1,0 +1,39 @@
+"""Strict JSON, as codecs write and read it: what JSON lacks is refused both ways, and a value comes back as it was."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .chat import NativeCall
+from .moves import Inexpressible
+from .tools import ToolCall
+
+
+def to_json(value: Any) -> str:
+    """Raises Inexpressible for what JSON does not give back as it was: NaN, tuples, keys that are no text, objects."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        same = from_json(text) == value
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Inexpressible(f"no JSON: {error}") from None
+    if not same:
+        raise Inexpressible("a value that JSON does not give back as it was")
+    return text
+
+
+def from_json(text: str) -> Any:
+    """Raises ValueError for text that is no JSON, NaN and what is nested too deep included; the message says where."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def native_call(call: ToolCall, place: int = 0) -> NativeCall:
+    """A call in a provider's form. `place`: 0-based, among the reply's calls. Raises Inexpressible as `to_json` does."""
+    return NativeCall(f"call_{place}", call.name, to_json(dict(call.arguments)))
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
