@@ -1,4 +1,4 @@
-"""Phases in a product: understand, plan, execute, reflect, answer; results are kept in a directory and found again.
+"""Phases in a product: understand, plan, execute, reflect, answer; results are kept as files of a directory.
 
 `Listed` makes the listed moves, offline; `loopbench.open_model("openai/gpt-4o-mini")` is a Model too.
 """

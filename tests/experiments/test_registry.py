@@ -436,6 +436,13 @@ def test_code_that_cannot_be_imported_is_refused_with_the_reason(own, source, sa
         make_loop(parse_spec("own_broken:Mine"))
 
 
+@pytest.mark.parametrize("place", ["self.limit = limit", "return Mine(tool_steps)"])
+def test_a_loop_that_cannot_be_made_is_refused_with_the_reason(own, place):
+    own("own_raising", LOOP.replace(place, "raise LookupError('not today')"))
+    with pytest.raises(ValueError, match="loop own_raising:Mine: LookupError: not today"):
+        make_loop(parse_spec("own_raising:Mine"), 5)
+
+
 @pytest.mark.parametrize(("parameter", "said"), [("data", "needs data: give --data FILE"), ("size", r"needs size: give .*size=…")])
 def test_an_option_that_a_suite_cannot_do_without_is_asked_for(own, parameter, said):
     own("own_needy", f"def load({parameter}): ...\n")

@@ -18,7 +18,6 @@ COSTS = {  # even in clean air
     "bare(instructions=none)": "the model is never told of the tools",
     "microcompact(keep=2, loop=finish)": "what was cleared has to be asked for again",
     "phased(plan=false)": "each round makes only the calls that wait for no other",
-    "stateless(response_style=detailed)": "key points stand behind the number that was asked for",
 }
 
 

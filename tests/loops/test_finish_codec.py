@@ -6,14 +6,15 @@ from __future__ import annotations
 import datetime
 import json
 import math
+from dataclasses import dataclass
 from decimal import Decimal
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any, Literal, Optional
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Field
 
 from loopbench.loops.finish import FinishCodec, Partial, XmlCodec
 from loopbench.loops.finish.codec import native_codec
@@ -162,7 +163,7 @@ def test_law_finish_render_raises_inexpressible_or_the_move_comes_back(move: Mov
         comes_back(codec, move)
 
 
-PRINTABLE = st.text(max_size=12).filter(str.isprintable)
+PRINTABLE = st.text(st.characters(exclude_categories=("C", "Z")) | st.just(" "), max_size=12)
 PLAIN_JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
@@ -245,6 +246,7 @@ MARKUP = st.lists(TAGS | WORDS, max_size=12).map("".join)
 @example(text="<output>" * 3000 + "</output>", calls=[])
 @example(text="<output>" + "<place>" * 1500 + "</place>" * 1500 + "</output>", calls=[])
 @example(text="<output>" + "<answer>" * 20000 + "</output>", calls=[])
+@example(text="<output>" + "<![CDATA[" * 20000 + "</output>", calls=[])
 @example(text="<output><price>" + "9" * 5000 + "</price></output>", calls=[])
 @example(text="<output><any>" + "[" * 5000 + "</any></output>", calls=[])
 @example(text="<output><name>&#0;&#xD800;&#9999999;&bogus;</name></output>", calls=[])
@@ -305,6 +307,21 @@ def test_S3_2_input_xml_has_descriptions_escaped_text_items_and_nested_models_an
         "</input>",
     ]
     assert input_xml({"a": None}) == "<input>\n</input>"
+
+
+def test_S3_2_input_xml_shows_an_enums_value_and_names_that_are_no_text() -> None:
+    class Size(Enum):
+        BIG = "big"
+
+    assert input_xml({"size": Size.BIG, "by": {1: "one", Size.BIG: [Size.BIG]}}).splitlines()[1:-1] == [
+        "    <size>big</size>",
+        "    <by>",
+        "        <1>one</1>",
+        "        <big>",
+        "            <item>big</item>",
+        "        </big>",
+        "    </by>",
+    ]
 
 
 class Sentiment(BaseModel):
@@ -387,6 +404,20 @@ def test_S3_44_X_8_lists_nested_models_and_lax_values() -> None:
     assert read("<output><sentiment>good</sentiment><confidence>0.95</confidence></output>", Sentiment).confidence == 0.95
 
 
+class Dated(BaseModel):
+    kind: Literal["a", "b"] = "b"
+    day: datetime.date = datetime.date(2020, 1, 1)
+    note: str = ""
+
+
+def test_S3_44_X_8_white_space_belongs_to_a_free_text_only() -> None:
+    made = read("<output><kind>\n  a\n</kind><day>\n  2021-02-03\n</day><note>\n kept \n</note></output>", Dated)
+    assert made == Dated(kind="a", day=datetime.date(2021, 2, 3), note="\n kept \n")
+    schema = {"type": "object", "properties": {"kind": {"type": "string", "enum": [" a ", "b"]}}}
+    for text, kind in ((" a ", " a "), (" b ", "b")):
+        assert checked_xml(JsonOutput.of(schema), f"<output><kind>{text}</kind></output>") == ({"kind": kind}, "")
+
+
 class Empty(BaseModel):
     text: str
     maybe: int | None
@@ -402,6 +433,7 @@ def test_S3_44_an_empty_element_is_an_empty_text_none_or_missing() -> None:
     ):
         made = read(f"<output>{text}{maybe}{words}{number}<tags></tags></output>", Empty)
         assert (made.text, made.maybe, made.words, made.number, made.tags) == ("", None, None, 5, [])
+    assert read("<output><name>n</name><kind></kind><day> </day></output>", Dated) == Dated()
     _, problem = checked_xml(ModelOutput.of(Sentiment), "<output><sentiment></sentiment><confidence></confidence></output>")
     assert problem == "confidence: Field required"
 
@@ -526,6 +558,37 @@ def test_S3_30_partial_json_of_a_whole_object_is_the_object_and_a_cut_one_holds_
     found = partial_json(text[:cut])
     if found is not None:
         assert set(found[1]) <= set(found[0]) <= set(value)
+
+
+@pytest.mark.parametrize("escaped", ['\\"', "\\\\", "\\n"])
+def test_partial_json_reads_a_long_string_of_escapes_once(escaped: str) -> None:
+    found = partial_json('{"number": 12, "text": "' + escaped * 50_000)  # else every quote would have the rest searched
+    assert found is not None
+    assert found[1] == {"number": 12}
+    assert found[0]["text"] == json.loads(f'"{escaped}"') * 50_000
+
+
+@dataclass
+class Known:
+    name: str
+
+    def __post_init__(self) -> None:
+        {"known": 1}[self.name]
+
+
+class Shadowing(BaseModel):
+    names: list[str]
+    adapters: str
+    read: bool
+    known: Known
+    renamed: str = Field("", validation_alias=AliasChoices("new", "old"))
+
+
+def test_S3_46_partial_takes_any_names_and_types_whose_checks_raise_anything() -> None:
+    value = {"names": ["a"], "adapters": "x", "read": True, "known": {"name": "known"}, "new": "y"}
+    seen = snapshots(Shadowing, json.dumps(value))
+    assert {part.known and part.known.name for part in seen} == {None, "known"}
+    assert (seen[-1].names, seen[-1].adapters, seen[-1].read, seen[-1].renamed) == (["a"], "x", True, "y")
 
 
 @pytest.mark.parametrize("text", ["", "[1", "3", "nope", '"x', "[" * 10_000])

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from loopbench.loops.finish import (
     Finish,
@@ -141,6 +141,32 @@ def test_S3_1_S3_2_inputs_are_validated_and_stand_in_the_request_as_xml(kit: Any
     for wrong in ({}, {"question": ["x"]}):
         with pytest.raises(ValidationError):
             agent_of(kit.Script())(**wrong)
+
+
+class Tree(BaseModel):
+    label: str = Field(description="of the node")
+    parts: list[Tree] = []
+
+
+def test_S3_2_a_model_that_holds_itself_is_an_object_for_finish_and_for_xml(kit: Any) -> None:
+    tree = Tree(label="a", parts=[Tree(label="b")])
+    xml = Reply("<output><label>a</label><parts><item><label>b</label></item></parts></output>")
+    for reply in (says(native("__finish__", **tree.model_dump())), xml):
+        model = kit.Script(reply)
+        model.capabilities = Capabilities(tool_choice=False)
+        assert agent_of(model, final_output=Tree, max_steps=None if reply.calls else 0)(question="?") == tree
+        parameters = model.requests[0].tools[-1].parameters
+        assert (parameters["type"], list(parameters["properties"])) == ("object", ["label", "parts"])
+    assert '<label description="of the node"></label>' in model.requests[0].messages[-1].content
+
+
+def test_S3_33_an_input_or_output_that_is_no_object_is_refused(kit: Any) -> None:
+    for attribute in ("initial_input", "final_output"):
+        wrong: dict[str, Any] = {attribute: str}
+        with pytest.raises(TypeError, match=attribute):
+            agent_of(kit.Script(), **wrong)
+    with pytest.raises(TypeError, match="no object"):
+        agent_of(kit.Script(), final_output=RootModel[list[int]])(question="?")
 
 
 def test_S3_1_without_initial_input_no_argument_is_taken(kit: Any) -> None:
@@ -465,6 +491,22 @@ def test_S3_11_S3_38_B3_1_X_1_model_temperature_and_max_tokens_hold_from_the_nex
     assert [request.sampling.as_dict() for request in second.requests] == [{"temperature": 0.1, "max_tokens": 50}] * 2
 
 
+def test_S3_38_a_models_name_is_resolved_once_and_its_model_asked_from_then_on(kit: Any) -> None:
+    second = kit.Script(SEARCH, finish("second"))
+    resolved: list[Any] = []
+
+    def resolver(given: Any) -> Any:
+        resolved.append(given)
+        return second
+
+    def on_step(step: Step) -> None:
+        step.model = "provider/second"
+
+    loop = Finish(max_steps=5, on_step=on_step, resolver=resolver)
+    outcome = run_sync(loop.run(Query("Q"), Toolbox([search]), kit.Script(SEARCH)))
+    assert (outcome.answer, resolved, len(second.requests)) == ("second", ["provider/second"], 2)
+
+
 def test_S3_38_a_model_that_cannot_be_made_aborts_the_run(kit: Any) -> None:
     def on_step(self: Any, step: Step) -> None:
         step.model = 3
@@ -511,6 +553,30 @@ def test_S3_13_S3_34_B3_2_X_1_results_changed_in_on_step_are_what_the_model_sees
         '{"answer": "a", "confidence": 0.5}',
         "null",
     ]
+
+
+def test_S3_12_X_2_results_find_their_calls_in_a_copy_of_the_history(kit: Any) -> None:
+    def on_step(self: Any, step: Step) -> None:
+        self.history = copy.deepcopy(self.history)
+
+    model = kit.Script(SEARCH, FAIL, finish())
+    agent_of(model, on_step)(question="?")
+    assert contents(model.requests[2], "tool") == ['["result 1", "result 2"]', "Tool error: ValueError: x must be positive"]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_S3_13_X_1_a_result_edited_in_place_is_what_the_model_sees(is_async: bool, kit: Any) -> None:
+    def edit(self: Any, step: Step) -> None:
+        for result in step.tool_results:
+            result.output["data"].append("verified")
+
+    async def later(self: Any, step: Step) -> None:
+        edit(self, step)
+
+    give = Tool.from_function(lambda: {"data": ["found"]}, name="give", blocking=False)
+    model = kit.Script(says(native("give", "a"), native("give", "b")), finish())
+    agent_of(model, later if is_async else edit, tools=[give])(question="?")
+    assert contents(model.requests[1], "tool") == ['{"data": ["found", "verified"]}'] * 2
 
 
 def test_S3_13_the_list_of_results_may_be_replaced_but_holds_results_only(kit: Any) -> None:
@@ -628,6 +694,8 @@ def test_S3_41_X_5_X_18_B3_8_tools_that_cannot_be_added_or_removed(kit: Any) -> 
         assert "__finish__" not in [made.name for made in step.tools]
         step.remove_tool("absent")
         step.add_tool(search)
+        step.add_tool(self.note)
+        step.add_tool(self.note)
         for refused in (Tool.from_function(impostor, name="search"), Tool.from_function(impostor, name="__finish__")):
             with pytest.raises(ValueError, match=refused.name):
                 step.add_tool(refused)
@@ -635,11 +703,20 @@ def test_S3_41_X_5_X_18_B3_8_tools_that_cannot_be_added_or_removed(kit: Any) -> 
             step.remove_tool("__finish__")
         checked.append([made.name for made in step.tools])
 
+    def note(self: Any, text: str) -> str:
+        """A method."""
+        return text
+
     checked: list[Any] = []
-    assert agent_of(kit.Script(SEARCH, finish("ok")), on_step)(question="?").answer == "ok"
-    assert checked == [["search", "fail"]]
+    assert agent_of(kit.Script(SEARCH, finish("ok")), on_step, note=note)(question="?").answer == "ok"
+    assert checked == [["search", "fail", "note"]]
+    reserved = [Tool.from_function(impostor, name="__finish__")]
     with pytest.raises(ValueError, match="__finish__"):
-        agent_of(kit.Script(), tools=[Tool.from_function(impostor, name="__finish__")])
+        agent_of(kit.Script(), tools=reserved)
+    agent = agent_of(kit.Script(finish()))
+    agent.tools = reserved  # of one instance only
+    with pytest.raises(ValueError, match="__finish__"):
+        agent(question="?")
 
 
 def test_B3_9_X_7_the_forced_call_offers_the_current_tools(kit: Any) -> None:
@@ -688,15 +765,20 @@ def test_S3_41_attributes_keep_their_bounds_and_the_answer_may_be_a_text(kit: An
 def test_B3_15_X_2_trimming_leaves_no_call_without_result_and_says_so_once(kit: Any, caplog: pytest.LogCaptureFixture) -> None:
     def on_step(self: Any, step: Step) -> None:
         if step.counter > 1:
-            self.history = self.history[:1] + self.history[-2:]
+            self.history = self.history[:1] + self.history[-3:]
+            trimmed.append(self.history[1]["role"])
         self.history.append({"role": "user", "content": f"s{step.counter}"})
+
+    trimmed: list[str] = []
 
     model = kit.Script(*[SEARCH] * 4, finish("ok"))
     with caplog.at_level(logging.WARNING):
         assert agent_of(model, on_step)(question="?").answer == "ok"
     for request in model.requests:
         assert_legal(request.messages)
-    assert len(caplog.records) <= 1
+    assert trimmed == ["tool"] * 3  # its call is gone each time
+    assert contents(model.requests[-1], "tool") == ['["result 1", "result 2"]']
+    assert len(caplog.records) == 1
 
 
 def test_B3_15_results_without_call_are_dropped_and_calls_without_result_get_a_stub(
@@ -825,6 +907,7 @@ def test_S3_15_S3_36_B3_24_a_branch_gives_the_childs_result_and_nothing_is_injec
 def test_B3_24_X_2_a_child_inherits_the_history_without_system_message_and_unfinished_step(kit: Any) -> None:
     def on_step(self: Any, step: Step) -> None:
         if step.counter == 2:
+            self.history.insert(1, Message("system", "as a Message"))
             self.branch(Review)
 
     model = kit.Script(says(native("search", "one", query="a")), says(native("search", "two", query="b")), finish("c"), finish("d"))
@@ -845,6 +928,7 @@ def test_B3_24_a_child_has_its_own_limit_copy_and_settings(kit: Any) -> None:
 
         def on_step(self, step: Step) -> None:
             self.history.append({"role": "user", "content": "child's own"})
+            self.history[0]["content"] += " child's edit"
 
     def on_step(self: Any, step: Step) -> None:
         self.branch(Child)
@@ -853,6 +937,8 @@ def test_B3_24_a_child_has_its_own_limit_copy_and_settings(kit: Any) -> None:
     agent_of(model, on_step, temperature=0.9)(question="?")
     assert [request.sampling.temperature for request in model.requests] == [0.9, 0.1, 0.1, 0.9]
     assert model.requests[2].tool_choice == "__finish__"
+    assert "child's edit" in contents(model.requests[2], "user")[0]
+    assert model.requests[3].messages[:2] == model.requests[0].messages
     assert "child's own" not in contents(model.requests[3], "user")
 
 
@@ -950,6 +1036,56 @@ def test_S3_36_cancelling_a_call_ends_the_branch_that_a_plain_on_step_waits_for(
     inside = asyncio.Event()
     run_sync(main())
     assert ended.wait(5)
+
+
+def test_S3_36_a_branch_that_an_async_on_step_leaves_running_ends_with_the_call(kit: Any) -> None:
+    class Slow(kit.Script):  # type: ignore[misc]
+        async def complete(self, request: Request) -> Reply:
+            if request.scope:
+                inside.set()
+                await asyncio.sleep(60)
+            return await super().complete(request)  # type: ignore[no-any-return]
+
+    async def on_step(self: Any, step: Step) -> None:
+        left.append(asyncio.create_task(self.branch(Review)))
+        await inside.wait()
+
+    async def main() -> None:
+        before = asyncio.all_tasks()
+        assert (await agent_of(Slow(SEARCH, finish("ok")), on_step).acall(question="?")).answer == "ok"
+        assert left[0].cancelled()
+        assert asyncio.all_tasks() == before
+
+    left: list[asyncio.Task[Any]] = []
+    inside = asyncio.Event()
+    run_sync(main())
+
+
+def test_S3_36_a_hook_that_outlives_its_cancelled_call_cannot_branch(kit: Any) -> None:
+    at_work, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    raised: list[BaseException] = []
+
+    def on_step(self: Any, step: Step) -> None:
+        at_work.set()
+        go_on.wait(5)
+        try:
+            self.branch(Review)
+        except asyncio.CancelledError as error:
+            raised.append(error)
+        finally:
+            ended.set()
+
+    async def main() -> None:
+        task = asyncio.create_task(agent_of(kit.Script(SEARCH), on_step).acall(question="?"))
+        await asyncio.to_thread(at_work.wait, 5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run_sync(main())
+    go_on.set()
+    assert ended.wait(5)
+    assert len(raised) == 1
 
 
 @pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), asyncio.CancelledError()])
@@ -1063,6 +1199,22 @@ def test_S3_46_a_model_that_streams_one_whole_chunk_gives_text_and_a_done_chunk(
     assert chunks[-1].partial.answer == "Paris, of course"
 
 
+def test_S3_46_a_last_chunk_with_a_piece_of_a_call_is_told_apart_and_is_done_once(kit: Any) -> None:
+    class Hasty(kit.Script):  # type: ignore[misc]
+        async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+            reply = await self.complete(request)
+            call = reply.calls[0]
+            yield Chunk("Look.", CallDelta(0, call.id, call.name, call.arguments), reply)
+
+    chunks: list[StreamChunk] = []
+    agent_of(Hasty(SEARCH, finish("ok")), None, lambda self, chunk: chunks.append(chunk))(question="?")
+    assert [chunk.content for chunk in chunks] == ["Look.", None, None] * 2
+    assert [chunk.done for chunk in chunks] == [False, False, True] * 2
+    assert chunks[1].tool_call is not None
+    assert chunks[1].tool_call.name == "search"
+    assert chunks[5].partial.answer == "ok"
+
+
 @pytest.mark.parametrize("is_async", [True, False])
 def test_S3_46_S3_17_on_stream_that_raises_aborts_and_the_stream_is_closed(is_async: bool) -> None:
     def plain(self: Any, chunk: StreamChunk) -> None:
@@ -1116,6 +1268,18 @@ def test_S3_35_on_stream_can_branch_into_a_scope_of_its_own() -> None:
     agent_of(model, None, on_stream)(question="?")
     assert got == [("child", 2)]
     assert [request.scope for request in model.requests] == ["", "/Review"]
+
+
+def test_B3_24_a_branch_in_on_stream_inherits_a_text_without_calls(kit: Any) -> None:
+    def on_stream(self: Any, chunk: StreamChunk) -> None:
+        if chunk.done and len(self.history) > 2:
+            self.branch(Review)
+
+    model = kit.Script(Reply("Let me think."), finish("ok"), finish("child"))
+    agent_of(model, None, on_stream)(question="?")
+    child = model.requests[-1]
+    assert child.scope == "/Review"
+    assert contents(child, "assistant") == ["Let me think."]
 
 
 def test_importing_the_design_loads_neither_dspy_nor_jsonschema(kit: Any) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.loops.bare import Bare
+from loopbench.loops.finish import Finish
 from loopbench.loops.microcompact import CLEARED, Microcompact, results
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.protocol import Act, Answer, Message, Query, StopReason, Tool, Toolbox, ToolCall, run_sync
@@ -39,6 +40,14 @@ def test_only_the_last_results_are_shown_and_nothing_else_is_touched(decision_fo
             assert after.content == (CLEARED if cleared else before.content)
             assert (after.role, after.calls, after.call_id) == (before.role, before.calls, before.call_id)
     assert sum(message.content == CLEARED for message in short.requests[-1].messages) == 2
+
+
+def test_results_that_the_model_has_not_seen_yet_stay_however_many(kit: Any) -> None:
+    many = Act("Add.", tuple(ToolCall("add", {"a": n, "b": 0}) for n in range(5)))
+    model = kit.Moves(many, many, Answer("", "3"))
+    run_sync(Microcompact(Finish(max_steps=5), keep=2).run(Query("Q"), TOOLS, model))
+    shown = [[message.content != CLEARED for message in request.messages if message.role == "tool"] for request in model.requests]
+    assert shown == [[], [True] * 5, [False] * 5 + [True] * 5]
 
 
 def test_a_design_that_writes_one_message_has_nothing_to_clear(kit: Any) -> None:

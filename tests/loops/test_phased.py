@@ -12,6 +12,7 @@ import random
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -474,6 +475,14 @@ def test_S1_21_a_task_starts_when_its_own_dependencies_are_done_not_when_all_are
     assert order == ["quick", "after", "slow"]
 
 
+def test_S1_21_a_task_sees_what_its_dependencies_depend_on_too() -> None:
+    tasks = plan(("a", "A."), ("b", "B.", ("a",)), ("c", "C.", ("b",)))
+    model = Brain(plan=tasks, select=by_task(a=adding(100, 11), b=adding(200, 22)))
+    run(Phased(), model)
+    assert "111" in model.prompts("select")[2]
+    assert "222" in model.prompts("select")[2]
+
+
 def test_S1_22_X_16_a_cycle_fails_and_reflect_follows() -> None:
     tasks = plan(("a", "A.", ("b",)), ("b", "B.", ("a",)), ("c", "C."), ("d", "D.", ("a",)), ("e", "E.", ("e",)))
     model = Brain(plan=tasks)
@@ -534,14 +543,23 @@ def test_S1_26_a_tasks_own_request_shows_why_but_not_what_became_tasks_of_others
     assert "the number two" in alone.prompts("select")[1]
 
 
-@pytest.mark.parametrize(("said", "shown"), [('{"contexts": ["c2"], "why": "x"}', [2]), (BAD, [1, 2]), ('{"contexts": []}', [])])
-def test_S1_27_the_answer_request_holds_the_contexts_that_the_model_chose(said: str, shown: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ('{"contexts": ["c2"], "why": "x"}', [2]),
+        ('{"contexts": []}', []),
+        (BAD, [1, 2]),
+        ('{"contexts": ["r1.a", 2]}', [1, 2]),  # none of them is a label: not a choice of nothing
+    ],
+)
+def test_S1_27_B1_10_the_answer_request_holds_the_contexts_that_the_model_chose(said: str, shown: list[int]) -> None:
     tasks = plan(("a", "A."), ("b", "B."))
     model = Brain(plan=tasks, select=by_task(a=adding(100, 11), b=adding(200, 22)), summarize=said)
     outcome = run(Phased(), model)
     assert outcome.details["contexts"] == [f"c{number}" for number in shown]
     (prompt,) = model.prompts("answer")
     assert [number for number, result in ((1, "111"), (2, "222")) if result in prompt] == shown
+    assert NO_DATA not in prompt
 
 
 class Listening(Observer):
@@ -630,6 +648,55 @@ def test_S1_34_the_agent_takes_any_executor() -> None:
     assert "forty-two" in model.prompts("reflect")[0]
     assert "forty-two" in model.prompts("answer")[0]
     assert outcome.details["gathered"] == 1
+
+
+def test_S1_34_S1_7_an_executor_with_the_signature_of_the_document_serves_without_a_token() -> None:
+    class Plain:
+        async def select_tools(self, task: Task, understanding: Understanding | None) -> list[ToolCallStatus]:
+            return [ToolCallStatus("own", {})]
+
+        async def execute_tools(self, task: Task, query_id: str, callbacks: Any) -> bool:
+            return await Own().execute_tools(task, query_id, callbacks)
+
+    executor: Any = Plain()
+    assert run(Phased(executor=executor), Brain()).details["gathered"] == 1
+
+
+def test_S1_34_B1_2_the_token_ends_a_choice_that_an_executors_own_model_makes() -> None:
+    async def main() -> Outcome:
+        token = asyncio.Event()
+
+        class Stuck(Own):
+            async def select_tools(self, task: Task, understanding: Understanding | None) -> list[ToolCallStatus]:
+                token.set()
+                await asyncio.Event().wait()
+                return []
+
+        outcome = await Phased(executor=Stuck(), cancellation_token=token).run(Query("Q"), box(), Brain())
+        assert len(asyncio.all_tasks()) == 1
+        return outcome
+
+    assert run_sync(limited(main())).stop is StopReason.CANCELLED
+
+
+def test_S1_31_a_store_that_fails_loses_no_result(tmp_path: Path, kit: Any) -> None:
+    class Damaging(AgentCallbacks):
+        def on_answer_start(self) -> None: ...
+
+        def on_phase_start(self, phase: Phase) -> None:
+            if phase is Phase.ANSWER:
+                (kept,) = (tmp_path / "good").rglob("*.json")
+                kept.write_text("{ half")
+
+    model, kept = Brain(), ToolContextManager(tmp_path / "good")
+    run(Phased(context_manager=kept, callbacks=Damaging()), model)
+    assert "):\n3" in model.prompts("answer")[0]
+
+    (tmp_path / "file").write_text("")
+    blocked, notes, other = ToolContextManager(tmp_path / "file" / "x"), kit.Notes(), Brain()
+    run(Phased(executor=Own(), context_manager=blocked), other, observer=notes)
+    assert "forty-two" in other.prompts("answer")[0]
+    assert "not_kept" in [kind for kind, _ in notes.notes]
 
 
 def test_S1_33_concurrent_runs_share_an_executor_without_mixing() -> None:
@@ -887,6 +954,8 @@ def test_hooks_are_no_options_and_every_field_is_documented() -> None:
         ({"cancel_grace_s": -1.0}, "cancel_grace_s"),
         ({"cancel_grace_s": float("nan")}, "cancel_grace_s"),
         ({"prompts": {"plann": "x"}}, "plann"),
+        ({"failed_dependency": "runn"}, "failed_dependency must be run, skip or fail, not 'runn'"),
+        ({"tool_layout": "both"}, "tool_layout must be executor or agent, not 'both'"),
     ],
 )
 def test_bad_values_are_refused_by_name(wrong: dict[str, Any], field: str) -> None:
@@ -938,6 +1007,7 @@ def test_G_2_G_3_phased_provider_error_and_overflow_end_without_answer_or_furthe
         assert (outcome.answer, outcome.stop, outcome.details["error"]) == (None, stop, "down")
         assert model.roles[-1] == role
         assert model.roles.count(role) == 1
+        assert "in_progress" not in {status for status, _ in statuses(outcome).values()}
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -954,6 +1024,8 @@ def test_G_3_phased_budget_cancellation_and_bugs_leave_the_loop(role: str, leavi
 @pytest.mark.parametrize("where", [*ROLES, "tool"])
 @pytest.mark.parametrize("by_token", [True, False])
 def test_G_2_G_3_phased_the_token_ends_the_run_as_cancelled_and_cancellation_leaves_it(where: str, by_token: bool) -> None:
+    told = Told()
+
     async def main() -> Any:
         token, begun = asyncio.Event(), asyncio.Event()
 
@@ -969,7 +1041,7 @@ def test_G_2_G_3_phased_the_token_ends_the_run_as_cancelled_and_cancellation_lea
                 return await super().complete(request)
 
         model = Stuck(select=Act("", (ToolCall("hang", {}),) if where == "tool" else adding(1, 2)))
-        loop = Phased(cancellation_token=token)
+        loop = Phased(cancellation_token=token, callbacks=told)
         assert StopReason.CANCELLED in loop.stops
         running = asyncio.create_task(loop.run(Query("Q"), box(add, hang), model))
         await begun.wait()
@@ -979,10 +1051,127 @@ def test_G_2_G_3_phased_the_token_ends_the_run_as_cancelled_and_cancellation_lea
         return None if running.cancelled() else running.result()
 
     outcome = run_sync(limited(main()))
+    ended = [status for _, status in told.of("on_task_update")]
+    assert ended[1:] == ([TaskStatus.FAILED] if where in ("select", "tool") else [TaskStatus.COMPLETED] * (len(ended) - 1))
     if by_token:
         assert (outcome.answer, outcome.stop) == (None, StopReason.CANCELLED)
+        assert "in_progress" not in {status for status, _ in statuses(outcome).values()}
     else:
         assert outcome is None
+
+
+def test_G_3_phased_cancellation_from_outside_leaves_though_the_token_is_set_too() -> None:
+    async def main() -> bool:
+        token, begun = asyncio.Event(), asyncio.Event()
+
+        async def hang() -> None:
+            """Never ends by itself."""
+            begun.set()
+            await asyncio.Event().wait()
+
+        loop = Phased(cancellation_token=token)
+        running = asyncio.create_task(loop.run(Query("Q"), box(hang), Brain(select=Act("", (ToolCall("hang", {}),)))))
+        await begun.wait()
+        token.set()
+        running.cancel()
+        await asyncio.wait([running])
+        return running.cancelled()
+
+    assert run_sync(limited(main()))
+
+
+@pytest.mark.parametrize("error", [ProviderError("down"), BudgetExceeded("spent")])
+@pytest.mark.parametrize("layout", ["executor", "agent"])
+def test_G_3_phased_no_tool_is_begun_once_a_neighbour_has_ended_the_run(error: Exception, layout: str) -> None:
+    begun: list[int] = []
+
+    def count(a: int) -> int:
+        """Counts."""
+        begun.append(a)
+        return a
+
+    async def main() -> None:
+        both = asyncio.Barrier(2)
+
+        class Meeting(Brain):
+            async def complete(self, request: Request) -> Reply:
+                if request.role is Role.SELECT:
+                    await both.wait()
+                    if request.scope == "a":
+                        raise error
+                    await asyncio.sleep(0)
+                return await super().complete(request)
+
+        model = Meeting(plan=plan(("a", "A."), ("b", "B.")), select=Act("", (ToolCall("count", {"a": 1}),)))
+        try:
+            await make_phased(layout).run(Query("Q"), box(count), model)
+        except BudgetExceeded:
+            assert isinstance(error, BudgetExceeded)
+
+    run_sync(limited(main()))
+    assert begun == []
+
+
+def test_B1_12_X_15_a_thread_keeps_its_grace_though_a_neighbours_task_ends_at_once() -> None:
+    async def main() -> Outcome:
+        begun, let_go, token = threading.Event(), threading.Event(), asyncio.Event()
+
+        def work() -> str:
+            """Works in its thread."""
+            begun.set()
+            let_go.wait(30)
+            return "paid"
+
+        async def hang() -> None:
+            """Never ends by itself; lets the other go on once it is cancelled."""
+            try:
+                await asyncio.Event().wait()
+            finally:
+                asyncio.get_running_loop().call_later(0.05, let_go.set)
+
+        select = by_task(a=[ToolCall("hang", {})], b=[ToolCall("work", {})])
+        model = Brain(plan=plan(("a", "A."), ("b", "B.")), select=select)
+        loop = Phased(cancel_grace_s=20, cancellation_token=token)
+        running = asyncio.create_task(loop.run(Query("Q"), Toolbox([work, hang]), model))
+        await asyncio.to_thread(begun.wait, 20)
+        token.set()
+        return await running
+
+    outcome = run_sync(limited(main()))
+    assert (outcome.stop, outcome.details["gathered"]) == (StopReason.CANCELLED, 1)
+
+
+def test_B1_2_a_token_of_another_event_loop_is_an_error_and_no_cancellation() -> None:
+    token = asyncio.Event()
+
+    async def wait() -> str:
+        """Waits a moment."""
+        await asyncio.sleep(0.01)
+        return "waited"
+
+    def once() -> Outcome:
+        loop = Phased(cancellation_token=token)
+        return loop.run_sync(Query("Q"), box(wait), Brain(select=Act("", (ToolCall("wait", {}),))))
+
+    assert once().stop is StopReason.FINISHED
+    with pytest.raises(RuntimeError, match="different event loop"):
+        once()
+
+
+def test_S1_27_B1_2_a_time_limit_inside_a_stream_counts_though_there_is_a_token() -> None:
+    class Slow(Brain):
+        async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+            try:
+                async with asyncio.timeout(0.02):
+                    yield Chunk("d")
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                raise ProviderError("no reply within 0.02 s") from None
+
+    async def main() -> Outcome:
+        return await Phased(cancellation_token=asyncio.Event()).run(Query("Q"), box(), Slow(), Listening())
+
+    assert run_sync(limited(main())).details["error"] == "no reply within 0.02 s"
 
 
 def test_G_2_phased_streaming_ends_with_the_token_too() -> None:

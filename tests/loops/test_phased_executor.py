@@ -221,6 +221,15 @@ def test_S1_13_S1_30_a_failing_call_stops_no_other_and_makes_it_false() -> None:
     assert "InvalidArguments" in (work.toolCalls[3].error or "")
 
 
+def test_S1_12_S1_35_a_task_that_is_run_again_tells_nothing_of_the_first_time() -> None:
+    work, seen = task(("add", {"a": 1})), Heard()
+    assert execute(executor(), work, "q") is False
+    (call,) = work.toolCalls or []
+    call.args = {"a": 1, "b": 2}
+    assert execute(executor(), work, "q", seen) is True
+    assert seen.updates == [(0, "in_progress", None, None), (0, "completed", "3", None)]
+
+
 def test_S1_14_calls_of_a_task_run_at_the_same_time() -> None:
     async def main() -> bool:
         barrier = asyncio.Barrier(3)
@@ -335,15 +344,18 @@ def test_S1_10_X_15_checkpoint_before_all_calls() -> None:
         token = asyncio.Event()
         token.set()
         seen = Heard()
-        for calls in ([("add", {"a": 1, "b": 2})], []):
-            with pytest.raises(asyncio.CancelledError):
-                await executor().execute_tools(task(*calls), "q", seen, token)
+        made: list[Any] = [executor(), Agent(pure(add))]
+        for runs in made:
+            for calls in ([("add", {"a": 1, "b": 2})], []):
+                with pytest.raises(asyncio.CancelledError):
+                    await runs.execute_tools(task(*calls), "q", seen, token)
         return seen.updates
 
     assert run_sync(main()) == []
 
 
-def test_S1_10_X_15_checkpoint_before_each_tool_leaves_what_was_not_announced_pending() -> None:
+@pytest.mark.parametrize("layout", ["executor", "agent"])
+def test_S1_10_X_15_checkpoint_before_each_tool_leaves_what_was_not_announced_pending(layout: str, kit: Any) -> None:
     async def main() -> tuple[Task, Heard]:
         token = asyncio.Event()
 
@@ -353,8 +365,9 @@ def test_S1_10_X_15_checkpoint_before_each_tool_leaves_what_was_not_announced_pe
                 token.set()
 
         work, seen = task(("add", {"a": 1, "b": 2}), ("add", {"a": 2, "b": 2})), Setting()
+        made: Any = executor() if layout == "executor" else Agent(pure(add), kit.Script(then="s"))
         with pytest.raises(asyncio.CancelledError):
-            await executor().execute_tools(work, "q", seen, token)
+            await made.execute_tools(work, "q", seen, token)
         return work, seen
 
     work, seen = run_sync(main())
@@ -513,6 +526,26 @@ def test_S1_31_memory_and_directory_keep_the_same(tmp_path_factory: pytest.TempP
             assert kept.pointers_for(query) == mine
 
 
+def test_S1_31_many_who_share_a_directory_take_no_pointer_from_each_other(tmp_path: Path) -> None:
+    barrier = threading.Barrier(4)
+
+    def save(who: int) -> None:
+        kept = ToolContextManager(tmp_path)
+        barrier.wait(20)
+        for number in range(25):
+            kept.save("t", {}, f"{who}.{number}", "t", "q")
+
+    users = [threading.Thread(target=save, args=(who,)) for who in range(4)]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join()
+    kept = ToolContextManager(tmp_path)
+    results = [found.result for found in kept.load(kept.pointers_for("q"))]
+    for who in range(4):
+        assert [text for text in results if text.startswith(f"{who}.")] == [f"{who}.{number}" for number in range(25)]
+
+
 def test_S1_31_memory_writes_nothing_and_unknown_pointers_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     kept = ToolContextManager()
@@ -520,8 +553,9 @@ def test_S1_31_memory_writes_nothing_and_unknown_pointers_are_refused(tmp_path: 
     assert list(tmp_path.iterdir()) == []
     for manager in (kept, ToolContextManager(tmp_path)):
         for pointer in ("", "../etc", "0" * 16 + "/000009"):
-            with pytest.raises(KeyError):
+            with pytest.raises(KeyError) as refused:
                 manager.load([pointer])
+            assert refused.value.args == (pointer,)
 
 
 def test_S1_31_a_directory_that_cannot_be_written_loses_no_result(tmp_path: Path, kit: Any) -> None:
@@ -650,6 +684,14 @@ def test_S1_41_the_context_manager_is_an_object_of_its_own(kit: Any) -> None:
     assert execute(agent, work, "q") is True
     assert [found.result for found in kept.load(kept.pointers_for("q"))] == ["3"]
     assert [(call.output, call.summary) for call in work.toolCalls or ()] == [("3", "s")]
+
+
+def test_S1_40_a_summary_is_asked_for_in_view_of_those_before_it(kit: Any) -> None:
+    model = kit.Script("It is three.", "It is seven.")
+    execute(Agent(pure(add), model), task(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), "q")
+    first, second = (request.messages[1].content for request in model.requests)
+    assert "It is three." not in first
+    assert "It is three." in second
 
 
 def test_S1_40_B1_6_a_result_whose_summary_is_cut_off_is_kept(kit: Any) -> None:

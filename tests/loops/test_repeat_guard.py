@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from loopbench.loops.bare import Bare
 from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.repeat_guard import RepeatGuard
+from loopbench.loops.repeat_guard import GuardedToolbox, RepeatGuard
 from loopbench.protocol import (
     Act,
     Answer,
@@ -54,7 +56,63 @@ def test_a_value_that_is_no_text_is_warned_about_too(kit: Any) -> None:
     model = kit.Moves(SUM, SUM, END)
     outcome = run_sync(RepeatGuard(ReactExtract(), warn_at=2).run(Query("Q"), tools(), model))
     assert outcome.details["trajectory"]["observation_0"] == 3
-    assert outcome.details["trajectory"]["observation_1"].startswith("3\nNote: this call has now been made 2 times")
+    assert outcome.details["trajectory"]["observation_1"].startswith("Note: this call has now been made 2 times")
+    assert outcome.details["trajectory"]["observation_1"].endswith("\n3")
+
+
+def test_a_result_ends_as_it_did() -> None:
+    def look() -> str:
+        """Look."""
+        return "3 [r:1]"
+
+    box = Toolbox([Tool.from_function(look, blocking=False)])
+
+    async def main() -> list[str]:
+        guarded = GuardedToolbox(box, 2, None)
+        return [(await guarded.call(ToolCall("look", {}))).data for _ in range(2)]
+
+    first, second = run_sync(main())
+    assert (first, second.endswith(f"\n{first}")) == ("3 [r:1]", True)
+
+
+def test_arguments_are_equal_in_whatever_order() -> None:
+    async def main() -> list[bool]:
+        guarded = GuardedToolbox(tools(), 2, None)
+        given: list[Any] = [{"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 2, "b": 1}, {"a": math.nan}, {"a": math.nan}]
+        return ["Note:" in (await guarded.call(ToolCall("add", arguments))).data for arguments in given]
+
+    assert run_sync(main()) == [False, True, False, False, True]
+
+
+def test_an_error_keeps_its_beginning() -> None:
+    async def main() -> str:
+        guarded = GuardedToolbox(tools(), 2, None)
+        return [(await guarded.call(ToolCall("nope", {}))).data for _ in range(2)][1]
+
+    text = run_sync(main())
+    assert text.startswith("Tool 'nope' not found")
+    assert text.endswith("do something else.")
+
+
+def test_a_loop_that_fails_while_it_is_cancelled_leaves_no_unheard_exception(caplog: pytest.LogCaptureFixture) -> None:
+    class Odd(Bare):
+        async def run(self, *args: Any, **kwargs: Any) -> Any:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise ValueError("while cleaning up") from None
+
+    async def main() -> None:
+        running = asyncio.create_task(RepeatGuard(Odd()).run(Query("Q"), tools(), None))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    run_sync(main())
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def test_the_hard_stop_ends_the_run_before_the_fifth_call(kit: Any) -> None:

@@ -547,6 +547,15 @@ def test_X_14_an_unreadable_summary_leaves_the_last_3000_characters_and_a_log(ki
     assert decision.error_kind == "provider_error"
 
 
+def test_B0_19_X_14_what_was_summarized_before_stays_when_the_next_summary_is_unreadable(kit: Any) -> None:
+    model = kit.Script(BAD, STOP)
+    known = HistorySummary(summary="Old.", key_points=["k"], last_iteration=1)
+    agent(model).get_next_action(state(conversation_history=[entry(1), entry(2, "x" * 3000)], history_summary=known))
+    told = shown(model.requests[1], "conversation_history")
+    assert told.startswith("[Summarized earlier history]: Old.\nKey points: k\n\n[Recent history]: xxx")
+    assert told.endswith("x" * 3000)
+
+
 def test_S0_21_absent_results_are_a_literal_text(kit: Any) -> None:
     absences: tuple[list[Any] | None, ...] = (None, [])
     for absent in absences:
@@ -723,6 +732,15 @@ def test_S0_33_a_retry_takes_new_or_the_original_parameters(kit: Any) -> None:
         assert (call.tool_name, call.parameters, call.reasoning) == ("fail", expected, "Retry: Once more.")
         assert decision.reasoning == "Retrying failed tools with adjusted parameters"
         assert (decision.confidence, decision.parallel_safe, decision.should_continue) == (0.6, False, True)
+
+
+def test_S0_33_S0_24_a_retry_shares_nothing_with_its_state(kit: Any) -> None:
+    known = state(last_tool_results=[error("fail", parameters={"why": ["deep"]})])
+    made = agent(kit.Script(recover("retry"))).get_next_action(known)
+    assert made.tool_suggestions is not None
+    made.tool_suggestions[0].parameters["why"].append("changed")
+    assert known.last_tool_results is not None
+    assert known.last_tool_results[0]["parameters"] == {"why": ["deep"]}
 
 
 def test_S0_34_all_errors_unrecoverable_end_the_run_with_a_formatted_text(kit: Any) -> None:
@@ -982,6 +1000,38 @@ def test_S0_45_S0_67_the_counter_rises_before_each_decision_and_each_is_logged(k
     assert [shown(request, "iteration_count") for request in model.requests] == ["1", "2", "3"]
 
 
+class Counting(ManualAgentLoop):
+    """An agent of the user's own."""
+
+    asked = 0
+
+    def get_next_action(self, state: ConversationState) -> ActionDecision:
+        self.asked += 1
+        return super().get_next_action(state)
+
+
+class CountingAsync(ManualAgentLoop):
+    asked = 0
+
+    async def aget_next_action(self, state: ConversationState) -> ActionDecision:
+        self.asked += 1
+        return await super().aget_next_action(state)
+
+
+@pytest.mark.parametrize("kind", [Counting, CountingAsync])
+def test_S0_45_a_subclass_decides_by_the_method_that_it_overrides(kind: Any, kit: Any) -> None:
+    decider = kind(Toolbox(TOOLS), model=kit.Script(think(ADD), STOP), response_style=None)
+    result = ActivityManager(decider, Toolbox(TOOLS)).run_activity("Q")
+    assert (result["final_response"], decider.asked) == ("3", 2)
+
+
+def test_S0_45_a_method_put_onto_an_agent_is_asked(kit: Any) -> None:
+    decider = agent(None)
+    mine = Decides(decision(ActionType.FINAL_RESPONSE, final_response="mine"))
+    decider.get_next_action = mine.get_next_action  # type: ignore[method-assign]
+    assert ActivityManager(decider, Toolbox()).run_activity("Q")["final_response"] == "mine"
+
+
 def test_S0_46_a_tool_step_updates_the_state(kit: Any) -> None:
     calls = think(("search", {"query": "x"}), ("image_search", {"query": "x"}), ADD)
     _, made = activity(kit.Script(calls, STOP), execution_mode="selective")
@@ -1027,6 +1077,16 @@ def test_S0_48_error_recovery_ends_the_run_or_lets_it_go_on(kit: Any) -> None:
     stop = decision(ActionType.ERROR_RECOVERY, should_continue=False, final_response="sorry")
     result = ActivityManager(Decides(stop, final), Toolbox()).run_activity("Q")
     assert (result["final_response"], result["status"], result["iterations"]) == ("sorry", "error_recovery", 1)
+
+
+def test_S0_48_what_kept_the_agent_from_deciding_is_logged_and_a_bug_with_its_traceback(
+    kit: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    activity(kit.Script(ProviderError("down")))
+    assert "activity id: provider_error: down" in caplog.text
+    assert "Traceback" not in caplog.text
+    assert activity(kit.Script(RuntimeError("bug")))[0]["status"] == "error_recovery"
+    assert "Traceback" in caplog.text
 
 
 def test_S0_49_S0_67_should_terminate_is_asked_after_every_iteration_that_is_not_the_last(kit: Any) -> None:
@@ -1258,6 +1318,23 @@ def test_B0_21_G_3_a_provider_that_fails_while_compressing_ends_the_run(kit: Any
         assert (outcome.stop, outcome.answer, len(model.requests)) == (stop, None, 3)
 
 
+def test_B0_21_B0_14_a_run_that_has_ended_pays_for_no_summary(kit: Any) -> None:
+    last = think(ADD, should_continue=False, final_response="3")
+    loop = Stateless(response_style=None, max_history_length=1, finish_with_tools="run_first")
+    model = kit.Script(think(ADD), last, ProviderError("down"))
+    outcome = run(loop, model)
+    assert (outcome.stop, outcome.answer, model.roles) == (StopReason.FINISHED, "3", [Role.DECIDE] * 2)
+    assert len(outcome.details["state"].conversation_history) == 2
+
+
+def test_B0_21_an_agent_that_brings_no_summarizer_keeps_its_history_whole() -> None:
+    steps = [decision(ActionType.TOOL_EXECUTION, tool_suggestions=[ToolCall(tool_name="add", parameters={}, reasoning="")])] * 11
+    made = ActivityManager(Decides(*steps, decision(ActionType.FINAL_RESPONSE, final_response="3")), Toolbox(TOOLS), 20)
+    known = made.new_state("Q")
+    assert made.continue_activity(known)["status"] == "completed"
+    assert [item.iteration for item in known.conversation_history] == list(range(1, 12))
+
+
 # --- the rest of what the document says ---
 
 
@@ -1302,6 +1379,49 @@ def test_S0_60_the_execution_methods_can_be_overridden_by_plain_functions_or_cor
 
     _, made = activity(kit.Script(think(ADD), STOP), kind=Selects, execution_mode="selective")
     assert made.conversation_history[0].results[0]["result"] == "chosen"
+
+
+def test_S0_60_hooks_may_be_coroutines(kit: Any) -> None:
+    logged: list[str] = []
+
+    class Async(ActivityManager):
+        async def _log_action(self, activity_id: str | None, iteration: int, action: ActionDecision) -> None:
+            logged.append(f"decision {iteration}")
+
+        async def _log_validation_failure(self, tool_call: ToolCall) -> None:
+            logged.append(f"refused {tool_call.tool_name}")
+
+        async def _validate_tool_call(self, tool_call: ToolCall) -> bool:
+            return tool_call.tool_name != "fail"
+
+        async def _search_satisfied(self, result: Any) -> bool:
+            return False
+
+        async def _generate_final_response(self, state: ConversationState) -> str:
+            return "final"
+
+        async def _generate_timeout_response(self, state: ConversationState) -> str:
+            return "timeout"
+
+        async def _generate_termination_response(self, state: ConversationState) -> str:
+            return "terminated"
+
+        async def _should_terminate(self, state: ConversationState, action: ActionDecision) -> bool:
+            return state.total_tool_calls == 1
+
+        async def _create_activity_result(self, *given: Any, **more: Any) -> Any:
+            return super()._create_activity_result(*given, **more) | {"mine": True}
+
+    calls = think(("search", {"query": "x"}), ("image_search", {"query": "x"}), FAIL)
+    result, made = activity(kit.Script(calls, recover("skip"), STOP), kind=Async, execution_mode="selective")
+    assert [item["status"] for item in made.conversation_history[0].results] == ["success", "success", "error"]
+    assert logged == ["decision 1", "refused fail", "decision 2"]
+    assert result["mine"]
+    assert activity(kit.Script(then=EMPTY), kind=Async)[0]["final_response"] == "final"
+    assert activity(kit.Script(EMPTY), kind=Async, max_iterations=1)[0]["final_response"] == "timeout"
+    assert activity(kit.Script(think(ADD)), kind=Async)[0]["final_response"] == "terminated"
+    foreign = Async(Decides(decision(ActionType.FINAL_RESPONSE)), Toolbox())
+    assert foreign.run_activity("Q")["final_response"] == "final"
 
 
 def test_S0_61_B0_17_a_decision_with_tool_and_stop_follows_the_option(kit: Any) -> None:
@@ -1516,6 +1636,12 @@ def test_B0_12_X_13_the_budget_told_is_the_budget_enforced(kit: Any) -> None:
     assert made.continue_activity(state(iteration_count=0, max_iterations=2))["iterations"] == 2
 
 
+def test_B0_12_X_13_a_state_without_limit_takes_the_managers(kit: Any) -> None:
+    model = kit.Script(then=think(ADD))
+    result = manager(model, max_iterations=3).continue_activity(ConversationState(user_query="Q"))
+    assert (result["iterations"], {shown(request, "max_iterations") for request in model.requests}) == (3, {"3"})
+
+
 def test_B0_13_the_core_is_async_and_its_sync_faces_work_inside_a_running_loop(kit: Any) -> None:
     async def inside() -> tuple[Any, ...]:
         decider = agent(kit.Script(STOP, STOP, STOP, STOP))
@@ -1660,6 +1786,13 @@ def test_B0_34_tokens_are_the_sum_of_the_decisions_calls(kit: Any) -> None:
     assert agent(model, response_style="concise").get_next_action(state()).tokens_used is None
 
 
+def test_B0_34_what_an_unreadable_reply_took_is_unknown(kit: Any) -> None:
+    replies = [Reply(STOP, usage=Usage(20, 1)), Reply(BAD, usage=Usage(10, 1))]
+    decision = agent(kit.Script(*replies), validate_output=True).get_next_action(state())
+    assert (decision.action_type, decision.tokens_used) == (ActionType.FINAL_RESPONSE, None)
+    assert agent(kit.Script(replies[1])).get_next_action(state()).tokens_used is None
+
+
 def test_B0_35_a_repeated_id_runs_again(kit: Any) -> None:
     model = kit.Script(STOP, think(final="4"))
     made = manager(model)
@@ -1771,12 +1904,13 @@ class Heard(Toolbox):
         return seen
 
 
-def test_a_toolbox_with_a_limit_as_short_hears_of_the_time_out_itself(kit: Any) -> None:
+@pytest.mark.parametrize(("own", "box_limit_s"), [(None, 0.05), (0.05, 60.0)])
+def test_a_toolbox_with_a_limit_as_short_hears_of_the_time_out_itself(own: float | None, box_limit_s: float, kit: Any) -> None:
     async def hang() -> None:
         """Hangs."""
         await asyncio.sleep(60)
 
-    box = Heard([hang], time_limit_s=0.05)
+    box = Heard([Tool.from_function(hang, time_limit_s=own)], time_limit_s=box_limit_s)
     box.given = []
     loop = Stateless(response_style=None, enable_error_recovery=False, tool_timeout_s=0.05)
     run_sync(loop.run(Query("Q"), box, kit.Script(think(("hang", {})), STOP)))
@@ -1923,7 +2057,48 @@ def test_both_ways_to_a_model_send_equal_messages(kit: Any) -> None:
     assert direct.roles == through.roles
 
 
+NOT_PLAIN = think(("fail", {"why": "X"})).replace('"X"', "NaN")
+NOT_PLAIN_RETRY = recover("retry", retry_with_params={"why": "X"}).replace('"X"', "NaN")
+
+
+@pytest.mark.parametrize(
+    ("replies", "stop"),
+    [
+        ([NOT_PLAIN], StopReason.PARSE_FAILED),
+        ([think(*[ADD] * 101)], StopReason.PARSE_FAILED),
+        ([think(FAIL), NOT_PLAIN_RETRY], StopReason.RECOVERY_FAILED),
+    ],
+)
+def test_S0_68_both_ways_to_a_model_refuse_the_same_replies(replies: list[str], stop: StopReason, kit: Any) -> None:
+    assert run(PLAIN, kit.Script(*replies)).stop is stop
+    with dspy.context(lm=lm_of(kit.Script(*replies))):
+        made = StatelessProgram(TOOLS, PLAIN)(query="Q")
+    assert made.stop == stop
+    assert ConversationState.model_validate_json(made.state.model_dump_json()) == made.state
+
+
 # --- options ---
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (ActivityManager, {"execution_mode": "paralel"}, "execution_mode must be one of sequential, parallel, selective"),
+        (ActivityManager, {"max_iterations": 0}, "max_iterations must be at least 1"),
+        (ActivityManager, {"max_history_length": 0}, "max_history_length must be at least 1"),
+        (ActivityManager, {"max_empty_decisions": 0}, "max_empty_decisions must be at least 1"),
+        (ActivityManager, {"tool_timeout_s": 0}, "tool_timeout_s must be more than 0 s"),
+        (ManualAgentLoop, {"finish_with_tools": "run-first"}, "finish_with_tools must be one of stop, run_first, ask_again"),
+        (ManualAgentLoop, {"history_as": "message"}, "history_as must be one of prose, messages"),
+        (ManualAgentLoop, {"told_max_iterations": 0}, "told_max_iterations must be at least 1"),
+        (ManualAgentLoop, {"max_recovery_rounds": -1}, "max_recovery_rounds must be at least 0"),
+        (ConversationManager, {"max_history_length": 0}, "max_history_length must be at least 1"),
+    ],
+)
+def test_an_option_out_of_range_is_refused_when_the_part_is_built(kind: Any, options: dict[str, Any], message: str) -> None:
+    before = {ActivityManager: (Decides(), Toolbox()), ManualAgentLoop: (Toolbox(),), ConversationManager: ()}[kind]
+    with pytest.raises(ValueError, match=message):
+        kind(*before, **options)
 
 
 def test_option_max_iterations_bounds_the_decisions(kit: Any) -> None:
@@ -1957,14 +2132,29 @@ def test_option_enable_error_recovery_off_shows_errors_to_the_next_decision(kit:
 
 def test_option_response_style_puts_the_answer_or_leaves_it(kit: Any) -> None:
     replies = {"concise": [formatted("F")], "detailed": [detailed("F", "p")], None: []}
-    answers = {style: run(Stateless(response_style=style), kit.Script(STOP, *more)).answer for style, more in replies.items()}  # type: ignore[arg-type]
-    assert answers == {"concise": "F", "detailed": "F\n\nKey Points:\n• p\n\nConfidence: 90%", None: "3"}
+    ended = {style: run(Stateless(response_style=style), kit.Script(STOP, *more)) for style, more in replies.items()}  # type: ignore[arg-type]
+    texts = {style: outcome.details["final_response"] for style, outcome in ended.items()}
+    assert texts == {"concise": "F", "detailed": "F\n\nKey Points:\n• p\n\nConfidence: 90%", None: "3"}
+    assert {style: outcome.answer for style, outcome in ended.items()} == {"concise": "F", "detailed": "F", None: "3"}
 
 
 def test_option_include_confidence_adds_or_drops_the_line(kit: Any) -> None:
-    assert run(Stateless(include_confidence=True), kit.Script(STOP, formatted("F"))).answer == "F\n\nConfidence: 90%"
+    outcome = run(Stateless(include_confidence=True), kit.Script(STOP, formatted("F")))
+    assert (outcome.answer, outcome.details["final_response"]) == ("F", "F\n\nConfidence: 90%")
     loop = Stateless(response_style="detailed", include_confidence=False)
-    assert "Confidence" not in run(loop, kit.Script(STOP, detailed("F", "p"))).answer
+    assert "Confidence" not in run(loop, kit.Script(STOP, detailed("F", "p"))).details["final_response"]
+
+
+def test_what_stands_under_an_answer_does_not_spoil_a_value(kit: Any) -> None:
+    query = Query("Q", schema={"type": "object", "properties": {"n": {"type": "integer"}}})
+    model = kit.Script(think(final='{"n": 3}', confidence=0.5), formatted('{"n": 3}'))
+    outcome = run_sync(Stateless(include_confidence=True).run(query, Toolbox(), model))
+    assert (outcome.answer, outcome.confidence) == ({"n": 3}, 0.5)
+
+
+def test_a_run_without_an_answer_of_its_own_has_no_confidence(kit: Any) -> None:
+    outcome = run(Stateless(max_iterations=1), kit.Script(think(ADD, confidence=0.9)))
+    assert (outcome.stop, outcome.confidence) == (StopReason.MAX_STEPS, None)
 
 
 def test_option_finish_with_tools_stops_runs_first_or_asks_again(kit: Any) -> None:
@@ -2021,6 +2211,7 @@ def test_option_max_recovery_rounds_bounds_recovery(kit: Any) -> None:
         run(Stateless(max_recovery_rounds=rounds), model)
         assert model.roles.count(Role.RECOVER) == rounds
     assert StopReason.RECOVERY_FAILED not in Stateless(max_recovery_rounds=0).stops
+    assert StopReason.RECOVERY_FAILED not in Stateless(max_iterations=1).stops, "the only decision is not one about errors"
 
 
 def test_option_tool_timeout_s_is_the_shorter_limit(kit: Any) -> None:

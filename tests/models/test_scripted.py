@@ -371,7 +371,7 @@ def test_a_fault_of_a_tool_that_never_runs_is_scheduled_and_does_not_land(bench)
     assert settled(wind) == [("decide:c1", "tool.raises", False, False, False)]
 
 
-def test_a_mistake_that_the_format_has_no_way_to_say_does_not_land(bench) -> None:
+def test_a_mistake_that_the_format_has_no_way_to_say_is_absorbed(bench) -> None:
     class Strict(OneCall):
         """Constrained to the tools that there are."""
 
@@ -382,7 +382,16 @@ def test_a_mistake_that_the_format_has_no_way_to_say_does_not_land(bench) -> Non
 
     wind = bench.Bench(bench.chain(1), profile("decision.unknown_tool", feedback=1))
     assert run(wind, codec=Strict()) == "2"
-    assert settled(wind) == [("decide:c1", "decision.unknown_tool", False, False, False)]
+    assert settled(wind) == [("decide:c1", "decision.unknown_tool", True, True, True)]
+
+
+@pytest.mark.parametrize("role", [Role.DECIDE, Role.SELECT])
+def test_a_model_that_is_shown_no_tool_meets_no_fault_of_calls(bench, role: Role) -> None:
+    mistakes = [kind for kind in FAULT_KINDS if kind.startswith(("decision.", "tool."))]
+    wind = bench.Bench(bench.chain(2), profile(*mistakes))
+    for attempt in range(3):
+        run_sync(wind.model.complete(Request((Message("user", f"Go on{attempt * '!'}"),), role=role)))
+    assert settled(wind) == []
 
 
 def test_a_fault_is_counted_at_a_point_once_however_often_it_strikes(bench) -> None:
@@ -570,6 +579,16 @@ def test_the_tools_faults_strike_all_calls_of_a_move_as_they_strike_them_one_by_
     assert failed == [1, 2, 3]
 
 
+def test_a_tool_s_fault_waits_for_the_first_run_of_its_call(bench) -> None:
+    wind = bench.Bench(bench.chain(1), profile("tool.raises"))
+    for text in ("", "Something else came first.", "And something more."):  # the call is decided on, and not made
+        run_sync(wind.model.complete(wind.request(text)))
+    call = wind.calls["c1"]
+    assert not run_sync(wind.toolbox.call(call)).ok
+    run_sync(wind.model.complete(wind.request("The call has failed.")))
+    assert run_sync(wind.toolbox.call(call)).ok
+
+
 def test_what_spoils_a_reply_is_drawn_for_its_first_call_only(bench) -> None:
     wind = bench.Bench(wide(bench), profile("wire.malformed"))
     run_sync(wind.run())
@@ -584,6 +603,17 @@ def test_a_fault_at_a_later_call_of_a_move_is_the_one_that_would_meet_it_alone(b
     at_once, one_by_one = (bench.Bench(wide(bench, 5), blowing, seed=seed) for _ in range(2))
     assert run_sync(at_once.run()) == run_sync(one_by_one.run(codec=OneCall())) == "5"
     assert settled(at_once) == settled(one_by_one)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_no_tool_escapes_its_fault_because_the_first_call_of_the_move_met_another(bench, seed: int) -> None:
+    rates = {"tool.raises": 0.4, "tool.huge": 0.2, "provider.slow": 0.2, "decision.wrong_type": 0.2}
+    blowing = Profile(name="one", rates=rates, clears=Clears(feedback=1, after=0, never=0))
+    at_once, one_by_one = (bench.Bench(wide(bench, 5), blowing, seed=seed) for _ in range(2))
+    assert run_sync(at_once.run()) == run_sync(one_by_one.run(codec=OneCall())) == "5"
+    first, second = ([item for item in settled(wind) if item[1].startswith("tool.")] for wind in (at_once, one_by_one))
+    assert first == second
 
 
 def recovering(wind: Any, *, asks: bool) -> list[bool]:
@@ -622,6 +652,21 @@ def test_whoever_asks_to_recover_uses_up_the_model_s_patience(bench) -> None:
         request = wind.request(f"add failed {'again ' * attempt}with {{'a': 1, 'b': 2}}", role=Role.RECOVER, codec=Recoveries())
         said.append(run_sync(wind.model.complete(request)).text)
     assert said == ["retry 1", "alternative_tool 2", "skip", "skip"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("decision.unknown_tool", "alternative_tool 1"), ("decision.wrong_type", "retry 1"), ("tool.raises", "retry 1")],
+)
+def test_a_tool_that_does_not_exist_is_not_tried_again(bench, kind: str, expected: str) -> None:
+    wind = bench.Bench(bench.chain(1), profile(kind))
+    move: Any = NATIVE.parse(run_sync(wind.model.complete(wind.request())))
+    call = move.calls[0]
+    run_sync(wind.toolbox.call(call))
+    for attempt in range(2):  # also when the first advice was not taken
+        text = f"{call.name} failed {'again ' * attempt}with {json.dumps(call.arguments)}"
+        said = run_sync(wind.model.complete(wind.request(text, role=Role.RECOVER, codec=Recoveries()))).text
+        assert said == expected
 
 
 class Recoveries:

@@ -311,6 +311,8 @@ def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
         return loop if tool_steps is None else _limited(loop, spec, tool_steps)
     except (TypeError, ValueError) as error:
         raise ValueError(f"loop {spec}: {error}") from None
+    except Exception as error:  # the boundary to the user's own code
+        raise ValueError(f"loop {spec}: {type(error).__name__}: {error}") from error
 
 
 def _missing(target: Callable[..., Any], given: Mapping[str, Any]) -> str:

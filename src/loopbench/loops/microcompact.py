@@ -36,7 +36,7 @@ class Microcompact:
     loop: Loop
     """The loop whose requests are shortened, as it is named on the command line."""
     keep: int = 3
-    """How many results stay whole, the latest ones."""
+    """How many results stay whole, the latest ones; those since the model's last reply stay in any case."""
 
     def __post_init__(self) -> None:
         if self.keep < 1:
@@ -82,7 +82,9 @@ class CompactingModel:
         return self.model.stream(self._short(request))
 
     def _short(self, request: Request) -> Request:
-        old = results(request.messages)[: -self.keep]
+        replies = [place for place, message in enumerate(request.messages) if message.role == "assistant"]
+        seen = max(replies, default=0)  # what stands after it has never been shown
+        old = [place for place in results(request.messages)[: -self.keep] if place < seen]
         if not old:
             return request
         messages = list(request.messages)

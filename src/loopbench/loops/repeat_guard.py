@@ -21,6 +21,7 @@ from loopbench.protocol import (
     render_value,
     run_sync,
 )
+from loopbench.protocol.digest import canonical_json
 
 WARNING = "Note: this call has now been made {times} times with the same arguments. Use what it gave, or do something else."
 
@@ -32,7 +33,7 @@ class RepeatGuard:
     loop: Loop
     """The guarded loop, as it is named on the command line: `loop=bare`, `loop="bare(max_steps=5)"`."""
     warn_at: int = 3
-    """From the so-manieth equal call on, its result ends in a warning."""
+    """From the so-manieth equal call on, its result carries a warning."""
     stop_at: int | None = None
     """The so-manieth equal call ends the run instead of being made; None only warns."""
 
@@ -67,7 +68,7 @@ class RepeatGuard:
         finally:  # cancelled from outside, or caught: either way nothing goes on running
             caught.cancel()
             running.cancel()
-            await asyncio.wait({running, caught})
+            await asyncio.gather(running, caught, return_exceptions=True)
         observer.note("repeated", tool_name=guarded.repeated, times=self.stop_at)
         reason = f"{guarded.repeated} was called {self.stop_at} times with the same arguments"
         return Outcome(None, StopReason.TERMINATED, guarded.made, None, {"reason": reason})
@@ -87,7 +88,7 @@ class GuardedToolbox(Toolbox):
         self._times = Counter[str]()
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        key = f"{call.name} {render_value(call.arguments)}"
+        key = f"{call.name} {_arguments(call)}"
         self._times[key] += 1
         times = self._times[key]
         if self._stop_at is not None and times >= self._stop_at:
@@ -98,8 +99,19 @@ class GuardedToolbox(Toolbox):
         seen = await self._tools_within.call(call, validate=validate)
         if times < self._warn_at:
             return seen
-        text = f"{seen.data}\n{WARNING.format(times=times)}"
-        return replace(seen, data=text, value=text if seen.ok else None)
+        note = WARNING.format(times=times)
+        if not seen.ok:
+            return replace(seen, data=f"{seen.data}\n{note}")
+        text = f"{note}\n{seen.data}"  # in front: a result may end in what later requests know it by
+        return replace(seen, data=text, value=text)
+
+
+def _arguments(call: ToolCall) -> str:
+    """The same text for equal arguments, in whatever order."""
+    try:
+        return canonical_json(call.arguments)
+    except (TypeError, ValueError, RecursionError):
+        return render_value(call.arguments)
 
 
 LOOP = RepeatGuard

@@ -19,6 +19,7 @@ from loopbench.protocol import (
     Text,
     ToolCall,
     ToolSpec,
+    refs,
     render_value,
 )
 
@@ -104,8 +105,8 @@ def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> boo
         return call is not None
     if kind == "decision.no_tool":
         return call is not None and first
-    if kind == "decision.repeated_call":
-        return call is not None and not first
+    if kind == "decision.repeated_call":  # a request to select shows no other results than those that its call came from
+        return call is not None and not first and (role == "decide" or any(refs(call.arguments)))
     return call is None and not first  # never_finish: there is a call to make again
 
 
@@ -156,7 +157,7 @@ def _spoil_text(kind: str, text: str) -> str:
         broken = text.translate(_NO_OPENING)
         return broken if broken != text else text[: len(text) // 2]
     if kind == "wire.truncated":
-        return text[: max(len(text) // 2, 1)]
+        return text[: len(text) // 2]
     if kind == "wire.fenced":
         return f"Sure, here is my reply:\n```\n{text}\n```\nLet me know how it goes."
     return f"{text}\n{text}"  # wire.duplicated

@@ -179,6 +179,8 @@ class Ask:
     """The honest answer would be "not determined", and this trial's model bluffs instead."""
     said: str = ""
     """The answer that the model stated last, as text."""
+    invented: Collection[str] = ()
+    """Planned calls in whose place the model last called a tool that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,7 @@ def decide(view: View, ask: Ask) -> Decision:
         if call is None:
             return answer(view, ask)
         if not view.shows_tool(call.name):
-            return Decision(planned.id, (_lacks_tool(planned), *answer(view, ask).options))
+            return Decision(ANSWER, (_lacks_tool(planned), *answer(view, ask).options))
         calls.append(call)
     moves = (Act(f"Next: {ready[0].goal.rstrip('.')}.", tuple(calls)), Act("", tuple(calls)))
     return Decision(ready[0].id, moves, tuple(planned.id for planned in ready))
@@ -275,9 +277,9 @@ def select(view: View, ask: Ask) -> Decision:
     named = {call.id for call in view.plan.calls if call.goal in view.text}
     wanted = [call for call in view.ready() if not named or call.id in named][: ask.max_calls]
     chosen = [(planned.id, call) for planned in wanted if (call := _chosen(planned, view, ask)) is not None]
-    point = wanted[0].id if wanted else ANSWER
     if not all(view.shows_tool(call.name) for _, call in chosen):
-        return Decision(point, (_lacks_tool(wanted[0]), Act("", ())))
+        return Decision(ANSWER, (_lacks_tool(wanted[0]), Act("", ())))
+    point = wanted[0].id if wanted else ANSWER
     return Decision(point, (Act("", tuple(call for _, call in chosen)),), tuple(name for name, _ in chosen))
 
 
@@ -301,6 +303,9 @@ def recover(view: View, ask: Ask) -> Decision:
     if failed is None or failed.fails or view.stuck:
         return Decision(ANSWER, (Recovery("skip", None, "Nothing is to be done about it."), Recovery("skip")))
     beyond = ask.failures.get(failed.id, 0) - ask.patience
+    if beyond < 0 and failed.id in ask.invented:  # the tool that failed never will work: the right one is another
+        meant = Recovery("alternative_tool", _form(failed, 0, view), "This is the tool that was meant.")
+        return Decision(failed.id, (meant, Recovery("retry")), (failed.id,))
     if beyond < 0:
         return Decision(failed.id, (Recovery("retry", _form(failed, 0, view), "It may work now."), Recovery("retry")), (failed.id,))
     if beyond < len(failed.alternatives):

@@ -53,13 +53,15 @@ class _Visits:
     failures: int = 0
     """Attempts after which the prompt showed that something came of them, and yet the point was not passed."""
     last: tuple[Request, Reply] | None = None
+    invented: bool = False
+    """The last reply called a tool that does not exist."""
     lapses: list[Disturbance] = field(default_factory=list)
     """Results that were overlooked here."""
 
     def failed(self) -> None:
         """The prompt showed that nothing good came of the last attempt."""
         self.failures += 1
-        if self.fault is not None:
+        if self.fault is not None and self.fault.strikes:  # a tool's fault that has not struck yet cannot be seen
             self.fault.seen = True
 
     def got_through(self) -> None:
@@ -143,7 +145,7 @@ class Scripted:
         codec = request.codec or NATIVE
         decision = self._decide(request, view, codec)
         point = Point(request.role.value, decision.point)
-        visits = self._visit(point, request)
+        visits = self._visit(point, request, bool(view.known))
         if request.role is Role.RECOVER:
             self._told_of_failure(decision.point, request.scope)
         attempt = visits.attempts
@@ -166,7 +168,8 @@ class Scripted:
             self._said = render_value(move.value)
         reply = Reply(reply.text, reply.calls, estimate_usage(tokens, reply), reply.finish_reason)
         visits.last = (request, reply)
-        if fault is None and isinstance(move, Act):
+        visits.invented = fault is not None and fault.kind == "decision.unknown_tool" and not fault.absorbed
+        if isinstance(move, Act) and (fault is None or fault.family != "wire" or fault.absorbed):
             self._arm(decision.calls, move, point, request, reply)
         return reply, delay_s
 
@@ -196,21 +199,27 @@ class Scripted:
         return view
 
     def _decide(self, request: Request, view: View, codec: Codec) -> Decision:
+        own = [
+            (point.call, visits)
+            for (point, scope), visits in self._visits.items()
+            if scope == request.scope and point.role in CALLING
+        ]
         failures = Counter[str]()
-        for (point, scope), visits in self._visits.items():
-            if visits.failures and scope == request.scope and point.role in CALLING:
-                failures[point.call] += visits.failures
+        for call, visits in own:
+            failures[call] += visits.failures
+        invented = {call for call, visits in own if visits.invented}
         profile = self.script.profile
-        return POLICY[request.role](view, Ask(codec.max_calls, failures, profile.patience, self._bluffs, self._said))
+        return POLICY[request.role](view, Ask(codec.max_calls, failures, profile.patience, self._bluffs, self._said, invented))
 
-    def _draw(self, point: Point) -> Disturbance | None:
+    def _draw(self, point: Point, any_known: bool = True) -> Disturbance | None:
         planned = self._planned.get(point.call)
-        return draw(self.script.profile, self.script.key, point, planned, point.call == self._first)
+        first = point.call == self._first or not (planned or any_known)  # an answer out of nothing has no call to repeat either
+        return draw(self.script.profile, self.script.key, point, planned, first)
 
-    def _visit(self, point: Point, request: Request) -> _Visits:
+    def _visit(self, point: Point, request: Request, any_known: bool = True) -> _Visits:
         visits = self._visits.get((point, request.scope))
         if visits is None:
-            fault = self._draw(point)
+            fault = self._draw(point, any_known)
             if fault is not None:
                 self.tunnel.disturbances.append(fault)
             visits = self._visits[point, request.scope] = _Visits(fault)
@@ -244,9 +253,12 @@ class Scripted:
         said = guess(view, self._bluffs)
         options = disturb(fault.kind, move, known, self.script.tools, said) if move is not None else ()
         changed, other = _render(codec, options)
-        if changed is None or changed == move:
+        if changed == move:
             return move, reply, 0.0
         self.tunnel.land(fault, request, True)
+        if changed is None:  # a format in which the mistake cannot be made
+            fault.absorbed = True
+            return move, reply, 0.0
         return changed, other, 0.0
 
     def _provider_fault(self, fault: Disturbance, request: Request) -> float:

@@ -42,6 +42,11 @@ def place_of(history: History, asked: Mapping[str, Any]) -> int | None:
     return None
 
 
+def is_system(item: Any) -> bool:
+    """Whether an item is a system message."""
+    return _message(item).role == "system"
+
+
 @dataclass(slots=True)
 class _Slot:
     """A message, and the results of its calls as they are found."""

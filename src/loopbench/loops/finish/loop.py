@@ -24,6 +24,7 @@ from loopbench.protocol import (
     StopReason,
     Toolbox,
     WireError,
+    render_value,
     run_sync,
 )
 from loopbench.protocol.tools import error_text
@@ -131,7 +132,6 @@ class Finish:
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         """Raises ValueError for a tool named `__finish__`."""
-        refuse_reserved(tools)
         output = JsonOutput.of(query.schema if self.typed_output else None)
         run = self.begin(output, tools, model, [entry("user", input_xml({"question": query.full_text}))], observer)
         error: Exception | None = None
@@ -153,7 +153,8 @@ class Finish:
         return Outcome(ending.value, ending.stop, run.counter, None, details)
 
     def begin(self, output: Output, tools: Toolbox, model: Model, history: History, observer: Observer = SILENT) -> Run:
-        """A run that is about to start; `history` follows the system message."""
+        """A run that is about to start; `history` follows the system message. Raises ValueError for a tool named `__finish__`."""
+        refuse_reserved(tools)
         system = [] if self.system_prompt is None else [entry("system", self.system_prompt)]
         run = Run(output, CurrentTools(tools), model, [*system, *history], observer)
         run.model_given, run.temperature, run.max_tokens = model, self.temperature, self.max_tokens
@@ -265,11 +266,14 @@ class Finish:
             results,
             run,
         )
+        given = [(result, render_value(result.output)) for result in results]
         returned = await call_hook(self.on_step, step)
         if returned is not None and returned is not step:
             raise HookFailed(TypeError(f"on_step must return the step or None, not {type(returned).__name__}"))
         if not all(isinstance(result, ToolResult) for result in step.tool_results):
             raise HookFailed(TypeError("step.tool_results must hold results; change their output"))
+        for result, text in given:
+            result.is_edited = render_value(result.output) != text
         results[:] = step.tool_results
         if step.finished:
             return Ending(StopReason.FINISHED, step.answer)

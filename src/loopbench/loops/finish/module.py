@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
@@ -27,7 +27,7 @@ from pydantic import BaseModel
 
 from loopbench.protocol import SILENT, Model, Observer, StopReason, Tool, Toolbox, run_sync
 
-from .history import History, entry, place_of
+from .history import History, entry, is_system, place_of
 from .hooks import HookFailed
 from .loop import Finish
 from .models import resolve_model
@@ -61,7 +61,7 @@ class _Call:
     branches: dict[str, int] = field(default_factory=dict)
     """Branches begun, by name."""
     running: set[asyncio.Task[Any]] = field(default_factory=set)
-    """Branches that a hook off the event loop waits for."""
+    """Tasks that branches run in."""
     is_over: bool = False
 
 
@@ -71,8 +71,9 @@ _CALL: ContextVar[_Call | None] = ContextVar("loopbench_finish_call", default=No
 class Module:
     """Subclass it, state the attributes, call an instance; one instance may run many calls at once.
 
-    `on_step(self, step)` and `on_stream(self, chunk)`, def or async def, are optional. Every option of Finish is an attribute
-    too. Raises ValueError when a class is made with a tool named `__finish__` or an option out of range.
+    `on_step(self, step)` and `on_stream(self, chunk)`, def or async def, are optional. The options of Finish are attributes
+    too, but for `typed_output`, which `final_output` stands for. Raises ValueError when a class is made with a tool named
+    `__finish__` or an option out of range, TypeError for an input or output that is no pydantic model.
     """
 
     model: ClassVar[Any] = None
@@ -99,6 +100,10 @@ class Module:
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
         _config_of(cls, None, None)
+        for name in ("initial_input", "final_output"):
+            given = getattr(cls, name)
+            if given is not None and not (isinstance(given, type) and issubclass(given, BaseModel)):
+                raise TypeError(f"{cls.__name__}.{name} must be a pydantic model, not {given!r}")
         refuse_reserved(_toolbox_of(cls))
 
     def __call__(self, **inputs: Any) -> Any:
@@ -134,8 +139,10 @@ class Module:
         """
         call = self._current("branch")
         if _in_event_loop():
-            return _branch(call, child, inputs)
-        running = asyncio.run_coroutine_threadsafe(_watched(call, _branch(call, child, inputs)), call.event_loop)
+            return _watched(call, child, inputs)
+        if call.is_over:  # cancelled while the hook was at work: its event loop may be closed
+            raise asyncio.CancelledError
+        running = asyncio.run_coroutine_threadsafe(_watched(call, child, inputs), call.event_loop)
         try:
             return running.result()
         except CancelledError:  # of concurrent.futures, which is an ordinary exception
@@ -243,26 +250,25 @@ def _inherited(run: Run) -> History:
     """A copy of the history without system message, and without the step whose calls have no results yet."""
     unfinished = place_of(run.history, run.asked) if run.asked is not None else None
     kept = (item for index, item in enumerate(run.history) if index != unfinished)
-    return copy.deepcopy([item for item in kept if not (isinstance(item, Mapping) and item.get("role") == "system")])
+    return copy.deepcopy([item for item in kept if not is_system(item)])
 
 
-async def _watched(call: _Call, branch: Coroutine[Any, Any, Any]) -> Any:
-    """A branch that a hook waits for in its own thread: it ends with the call, even where the hook cannot."""
+async def _watched(call: _Call, given: type[Module] | Module, inputs: Mapping[str, Any]) -> Any:
+    """A branch that ends with the call, whether or not the hook still waits for it."""
     if call.is_over:
-        branch.close()
         raise asyncio.CancelledError
     task = asyncio.current_task()
     assert task is not None
     call.running.add(task)
     try:
-        return await branch
+        return await _branch(call, given, inputs)
     finally:
         call.running.discard(task)
 
 
 async def _stop_branches(call: _Call) -> None:
     call.is_over = True
-    left: list[Awaitable[Any]] = list(call.running)
-    for task in list(call.running):
+    left = [task for task in call.running if task.get_loop() is call.event_loop]
+    for task in left:
         task.cancel()
     await asyncio.gather(*left, return_exceptions=True)

@@ -131,6 +131,7 @@ class ModelOutput:
 
     @classmethod
     def of(cls, model: type[BaseModel]) -> ModelOutput:
+        """Raises TypeError for a model that is no object, such as a RootModel of a list."""
         return cls(model, _schema_of(model))
 
     def validate(self, arguments: Mapping[str, Any]) -> Any:
@@ -149,12 +150,18 @@ class ModelOutput:
         return tree  # pydantic reads numbers, dates and the rest from text itself
 
     def snapshot(self, so_far: Mapping[str, Any], complete: Mapping[str, Any]) -> Any:
-        return Partial.of(self.model).read(so_far, complete)
+        return Partial.read(self.model, so_far, complete)
 
 
 @lru_cache(maxsize=256)
 def _schema_of(model: type[BaseModel]) -> Mapping[str, Any]:
-    return model.model_json_schema()
+    """With its properties at the top, where pydantic has a reference to `$defs` for a model that holds itself."""
+    schema = model.model_json_schema()
+    if "$ref" in schema:
+        schema = dict(resolved(schema, schema)) | {"$defs": schema["$defs"]}
+    if schema.get("type") != "object":
+        raise TypeError(f"{model.__name__} is no object, as the arguments of {FINISH} are: give it a field for its value")
+    return schema
 
 
 # --- texts to values, by schema ---

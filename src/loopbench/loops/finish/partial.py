@@ -8,13 +8,14 @@ from functools import lru_cache
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.errors import PydanticUserError
 from pydantic_core import from_json
 
 T = TypeVar("T", bound=BaseModel)
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*("|\\?\Z)', re.DOTALL)
+"""A string, with what ends it: a quote, or the end of the text."""
 _OPEN_NUMBER = re.compile(r"-?[0-9][0-9.eE+-]*$|-$")
 
 
@@ -23,7 +24,7 @@ def partial_json(text: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
 
     A number counts only once it cannot go on. None for what is no object.
     """
-    if '"' not in _STRING.sub("", text):  # not inside of a string
+    if all(ending == '"' for ending in _STRING.findall(text)):  # not inside of a string
         text = _OPEN_NUMBER.sub("", text)
     try:
         so_far, complete = (from_json(text, allow_partial=mode, allow_inf_nan=False) for mode in ("trailing-strings", True))
@@ -52,24 +53,29 @@ class Partial(Generic[T]):
             raise TypeError(f"Partial[T]: T must be a pydantic model, got {model!r}")
         return _partial_of(model)
 
+    @staticmethod
+    def read(model: type[BaseModel], so_far: Mapping[str, Any], complete: Mapping[str, Any]) -> PartialModel:
+        """What is known of a model: from an object with the string that is being written, and the same without it."""
+        return Partial.of(model)._read(so_far, complete)
+
 
 class PartialModel(BaseModel):
     """Base of all `Partial[T]`. Only what fits the field's type is taken: nothing here raises for what is still missing."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    adapters: ClassVar[Mapping[str, TypeAdapter[Any]]] = {}
+    # Underscores: no field of the user's can have such a name.
+    _adapters: ClassVar[Mapping[str, TypeAdapter[Any]]] = {}
     """By the argument's name, which is the field's alias where it has one."""
-    names: ClassVar[Mapping[str, str]] = {}
+    _names: ClassVar[Mapping[str, str]] = {}
     """Argument → field."""
 
     @classmethod
-    def read(cls, so_far: Mapping[str, Any], complete: Mapping[str, Any]) -> PartialModel:
-        """From an object with the string that is being written, and the same without it."""
+    def _read(cls, so_far: Mapping[str, Any], complete: Mapping[str, Any]) -> PartialModel:
         found = {}
-        for key, name in cls.names.items():
+        for key, name in cls._names.items():
             for source in (so_far, complete):
-                known, value = _fitting(cls.adapters[key], source[key], source is complete) if key in source else (False, None)
+                known, value = _fitting(cls._adapters[key], source[key], source is complete) if key in source else (False, None)
                 if known:
                     found[name] = value
                     break
@@ -81,7 +87,7 @@ def _fitting(adapter: TypeAdapter[Any], value: Any, is_complete: bool) -> tuple[
     try:
         made = adapter.validate_python(value)
         kept = is_complete or adapter.dump_python(made, by_alias=True, exclude_unset=True, warnings=False) == value
-    except (ValidationError, ValueError):
+    except Exception:  # a type of the user's may raise anything
         return False, None
     return kept, made if kept else None
 
@@ -97,13 +103,19 @@ def _made(model: type[BaseModel], inside: tuple[type[BaseModel], ...]) -> type[P
     names: dict[str, str] = {}
     for name, field in model.model_fields.items():
         annotation = _optional_inside(field.annotation, inside)
-        key = field.validation_alias if isinstance(field.validation_alias, str) else name
+        key = _argument_name(name, field.validation_alias)
         fields[name] = (annotation | None, Field(None, alias=key))
         adapters[key] = _adapter(annotation)
         names[key] = name
     made = create_model(f"Partial[{model.__name__}]", __base__=PartialModel, **fields)
-    made.adapters, made.names = adapters, names
+    made._adapters, made._names = adapters, names
     return made
+
+
+def _argument_name(name: str, alias: Any) -> str:
+    """As the model's JSON schema has it."""
+    first = alias.choices[0] if isinstance(alias, AliasChoices) else alias
+    return first if isinstance(first, str) else name
 
 
 def _adapter(annotation: Any) -> TypeAdapter[Any]:

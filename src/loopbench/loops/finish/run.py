@@ -65,8 +65,9 @@ class Run:
     def say(self, reply: Reply) -> None:
         """Put a reply into the history; one that says nothing is left out, as providers refuse it."""
         if reply.text or reply.calls:
-            self.asked = assistant_entry(reply)
-            self.history.append(self.asked)
+            said = assistant_entry(reply)
+            self.asked = said if reply.calls else None
+            self.history.append(said)
 
     def tell(self, text: str) -> None:
         self.history.append(entry("user", text))

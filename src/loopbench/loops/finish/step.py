@@ -26,6 +26,8 @@ class ToolResult:
     error: str | None = None
     """Name of the exception's class; None where the tool gave a result."""
     observed: Observation | None = field(default=None, repr=False)
+    is_edited: bool = field(default=False, repr=False)
+    """Whether a hook has changed the output in place, which its identity does not show."""
 
     @property
     def was_executed(self) -> bool:
@@ -36,7 +38,8 @@ class ToolResult:
     def text(self) -> str:
         """As the model sees it: text as it is, what JSON can say as JSON, else `str()` (row S3-40)."""
         seen = self.observed
-        if seen is not None and seen.ok and seen.value is self.output and self.output is not None:
+        is_as_given = seen is not None and seen.ok and seen.value is self.output and not self.is_edited
+        if seen is not None and is_as_given and self.output is not None:
             return seen.data
         return "null" if self.output is None else render_value(self.output)
 

@@ -59,7 +59,8 @@ class CurrentTools(Toolbox):
         known = self.get(added.name)
         if added.name == FINISH:
             raise ValueError(f"a tool may not be named {FINISH!r}: that name ends the run")
-        if known is not None and known is not added and known.function is not added.function:
+        # By equality: a method is a new object each time that it is named.
+        if known is not None and known is not added and known.function != added.function:
             raise ValueError(f"another tool is named {added.name!r} already; remove it first")
         self._tools.setdefault(added.name, added)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from typing import Any
 
 from pydantic import BaseModel
@@ -39,28 +40,32 @@ def model_xml(instance: BaseModel) -> str:
 
 
 def output_xml(arguments: Mapping[str, Any]) -> str:
-    """`<output>` with the values filled in. Raises TypeError for a name that is no text."""
+    """`<output>` with the values filled in."""
     lines = [line for name, value in arguments.items() for line in _element(name, "" if value is None else value)]
     return "\n".join(["<output>", *(INDENT + line for line in lines), "</output>"])
 
 
 def _element(name: str, value: Any, description: str = "") -> list[str]:
     """The lines of one element; none for None."""
-    if not isinstance(name, str):
-        raise TypeError(f"the name {name!r} is no text")
     if value is None:
         return []
+    if isinstance(value, Enum):
+        value = value.value
     opening = f"<{name}{_attribute(description)}>"
     described = _descriptions(value)
     if isinstance(value, BaseModel):
         value = _fields(value)
     if isinstance(value, Mapping):
-        parts = [line for key, item in value.items() for line in _element(key, item, described.get(key, ""))]
+        parts = [line for key, item in value.items() for line in _element(_name(key), item, described.get(key, ""))]
     elif isinstance(value, list | tuple | set | frozenset):
         parts = [line for item in value for line in _element("item", item)]
     else:
         return [f"{opening}{_escape(render_value(value))}</{name}>"]
     return [opening, *(INDENT + part for part in parts), f"</{name}>"]
+
+
+def _name(key: Any) -> str:
+    return render_value(key.value if isinstance(key, Enum) else key)
 
 
 def _fields(instance: BaseModel) -> dict[str, Any]:
@@ -121,7 +126,6 @@ def _shape(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
 
 # --- reading ---
 
-_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#(\d{1,7})|#x([0-9a-fA-F]{1,6}));")
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _ATTRIBUTES = r"""(?:\s(?:"[^"]*"|'[^']*'|[^<>"'/]|/(?!>))*)?"""
@@ -133,7 +137,7 @@ def read_output(text: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str
 
     Raises WireError where there is none.
     """
-    text = _CDATA.sub(lambda match: _escape(match[1]), text)
+    text = _without_cdata(text)
     try:
         found = _find(text, ["output"], 0, is_leaf=lambda _: False)
         if found is None:
@@ -143,6 +147,16 @@ def read_output(text: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str
     except RecursionError:
         raise WireError("the XML is nested too deep") from None
     return _FENCE.sub("", _unescaped(text[:start])).strip(), tree
+
+
+def _without_cdata(text: str) -> str:
+    """CDATA sections as escaped text; one that is never closed is text already."""
+    opening, closing = "<![CDATA[", "]]>"
+    made, position = [], 0
+    while (start := text.find(opening, position)) >= 0 and (end := text.find(closing, start)) >= 0:
+        made += [text[position:start], _escape(text[start + len(opening) : end])]
+        position = end + len(closing)
+    return "".join((*made, text[position:]))
 
 
 def _object(text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,7 +172,10 @@ def _object(text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> di
 
 
 def _value(text: str, schema: Any, shape: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[bool, Any]:
-    """Whether there is a value, and which: an empty element is "" for a text, None where that is allowed, else missing."""
+    """Whether there is a value, and which: an empty element is "" for a text, None where that is allowed, else missing.
+
+    White space belongs to a free text only.
+    """
     options = options_of(schema, root)
     if not text.strip() and any(option.get("type") == "null" for option in options):
         return True, None
@@ -170,8 +187,15 @@ def _value(text: str, schema: Any, shape: Mapping[str, Any], root: Mapping[str, 
         return True, [value for known, value in values if known]
     if shape.get("properties"):
         return True, _object(text, shape, root)
-    is_text = any(option.get("type") in ("string", None) for option in options)
-    return (True, _unescaped(text)) if is_text else (bool(text.strip()), _unescaped(text).strip())
+    value = _unescaped(text)
+    if any(_is_free_text(option) or value in option.get("enum", ()) for option in options):
+        return True, value
+    return bool(text.strip()), value.strip()
+
+
+def _is_free_text(shape: Mapping[str, Any]) -> bool:
+    is_bound = "enum" in shape or "const" in shape or shape.get("format") in ("date", "date-time", "time", "duration", "uuid")
+    return shape.get("type") in ("string", None) and not is_bound
 
 
 def _has_parts(shape: Mapping[str, Any]) -> bool:

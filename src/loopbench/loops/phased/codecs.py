@@ -207,10 +207,13 @@ class ContextsCodec:
         return Text(_text(data, "why", ""))
 
     def chosen(self, reply: Reply) -> tuple[str, ...]:
-        """The labels in the order of the results; unknown ones are left out. Raises WireError."""
+        """The labels in the order of the results; unknown ones are left out. Raises WireError, also where all are unknown."""
         self.parse(reply)
         wanted = read_object(reply.text)["contexts"]
-        return tuple(label for label, _ in self.contents if label in wanted)
+        known = tuple(label for label, _ in self.contents if label in wanted)
+        if wanted and not known:
+            raise WireError(f'"contexts" holds no label of a result; they are {", ".join(label for label, _ in self.contents)}')
+        return known
 
 
 def _last_word(text: str) -> str:

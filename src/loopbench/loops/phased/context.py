@@ -82,7 +82,7 @@ class ToolContextManager:
         if not _POINTER.fullmatch(pointer):
             raise KeyError(pointer)
         if self._directory is None:
-            return self._kept[pointer.partition("/")[0]][pointer]
+            return self._kept.get(pointer.partition("/")[0], {})[pointer]
         try:
             data = json.loads(self._file(pointer).read_text(encoding="ascii"))
         except FileNotFoundError:

@@ -38,6 +38,7 @@ async def unless_set(token: asyncio.Event | None, work: Coroutine[Any, Any, T]) 
         await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
+        watcher.result()  # a token that belongs to another event loop raises here, and is not set
         raise asyncio.CancelledError(TOKEN_SET)
     finally:
         await stop((task, watcher))
@@ -59,6 +60,7 @@ async def finish_together(
                 if task.done():
                     task.result()
             if any(watcher.done() for watcher in watchers):
+                watchers[0].result()  # as in `unless_set`
                 in_threads = [task for task in running if not task.done() and work[task]()]
                 await stop(task for task in running if task not in in_threads)
                 await _wait_at_most(grace_s, in_threads)
@@ -123,18 +125,26 @@ class GuardedModel:
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Raises as the model does; CancelledError once the token is set."""
         self._ending.checkpoint()
-        chunks = self._model.stream(request)
+        pieces: asyncio.Queue[Chunk | None] = asyncio.Queue()
+        reading = asyncio.create_task(_read(self._model.stream(request), pieces))
         try:
-            while (chunk := await unless_set(self._ending.token, _next(chunks))) is not None:
+            while (chunk := await unless_set(self._ending.token, pieces.get())) is not None:
                 yield chunk
+            await reading
         except BaseException as error:
             self._ending.end(error)
             raise
         finally:
-            close = getattr(chunks, "aclose", None)
-            if close is not None:
-                await close()
+            await stop((reading,))
 
 
-async def _next(chunks: AsyncIterator[Chunk]) -> Chunk | None:
-    return await anext(chunks, None)
+async def _read(chunks: AsyncIterator[Chunk], pieces: asyncio.Queue[Chunk | None]) -> None:
+    """Queue a stream's pieces, then None. In one task from end to end: a time limit inside the stream belongs to its task."""
+    try:
+        async for chunk in chunks:
+            pieces.put_nowait(chunk)
+    finally:
+        pieces.put_nowait(None)
+        close = getattr(chunks, "aclose", None)
+        if close is not None:
+            await close()

@@ -86,11 +86,7 @@ class ToolSelector:
 
     def _keep(self, task: Task, call: ToolCallStatus, output: str, query_id: str) -> None:
         call.output = output
-        try:
-            call.pointer = self.options.context_manager.save(call.tool, call.args, output, task.id, query_id)
-        except OSError as error:  # a full disk must not lose the result of a call that ran
-            logger.warning("the result of %s could not be kept: %s", call.tool, error)
-            self.options.observer.note("not_kept", tool=call.tool, task=task.id, error=str(error))
+        keep(self.options.context_manager, task, call, query_id, self.options.observer)
 
     def _abandoned(self, task: Task, calls: Iterable[ToolCallStatus]) -> None:
         """Trace the threads that outlive a cancelled task."""
@@ -146,6 +142,15 @@ class ToolExecutor(ToolSelector):
         return all(call.status is TaskStatus.COMPLETED for call in calls)
 
 
+def keep(contexts: ToolContextManager, task: Task, call: ToolCallStatus, query_id: str, observer: Observer) -> None:
+    """Save a call's output and note its pointer."""
+    try:
+        call.pointer = contexts.save(call.tool, call.args, call.output, task.id, query_id)
+    except OSError as error:  # a full disk must not lose the result of a call that ran
+        logger.warning("the result of %s could not be kept: %s", call.tool, error)
+        observer.note("not_kept", tool=call.tool, task=task.id, error=str(error))
+
+
 class announced:  # noqa: N801  (reads as a verb: `with announced(...)`)
     """A call that is IN_PROGRESS while the block runs, and gets exactly one last update, whatever ends the block (row B1-12)."""
 
@@ -156,6 +161,7 @@ class announced:  # noqa: N801  (reads as a verb: `with announced(...)`)
         self._callbacks = callbacks
 
     def __enter__(self) -> announced:
+        self._call.output = self._call.error = None  # of an earlier execution
         self(TaskStatus.IN_PROGRESS)
         return self
 

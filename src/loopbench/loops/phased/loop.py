@@ -22,7 +22,7 @@ _HOOK: dict[str, Any] = {"option": False}
 
 @dataclass(frozen=True, slots=True)
 class Phased:
-    """Phases around a tool executor. Raises ValueError for a limit that leaves nothing to do, or an unknown prompt."""
+    """Phases around a tool executor. Raises ValueError for a limit that leaves nothing to do, an unknown rule, layout or prompt."""
 
     max_rounds: int = 5
     """Most rounds of plan, execute and reflect."""
@@ -45,7 +45,7 @@ class Phased:
     prompts: Mapping[str, str] | None = field(default=None, repr=False, compare=False, metadata=_HOOK)
     """Texts that replace some of PROMPTS."""
     cancellation_token: asyncio.Event | None = field(default=None, repr=False, compare=False, metadata=_HOOK)
-    """Once it is set, the run ends without an answer."""
+    """Once it is set, the run ends without an answer. As any asyncio.Event it serves the runs of one event loop."""
     executor: Executor | None = field(default=None, repr=False, compare=False, metadata=_HOOK)
     """In the place of the layout's own; it brings its tools and its model, which the harness does not see."""
     select_model: Model | None = field(default=None, repr=False, compare=False, metadata=_HOOK)
@@ -60,6 +60,10 @@ class Phased:
             raise ValueError(f"max_tool_tasks must be at least 0 or None, not {self.max_tool_tasks}")
         if not self.cancel_grace_s >= 0:
             raise ValueError(f"cancel_grace_s must be at least 0, not {self.cancel_grace_s}")
+        if self.failed_dependency not in ("run", "skip", "fail"):
+            raise ValueError(f"failed_dependency must be run, skip or fail, not {self.failed_dependency!r}")
+        if self.tool_layout not in ("executor", "agent"):
+            raise ValueError(f"tool_layout must be executor or agent, not {self.tool_layout!r}")
         merged_prompts(self.prompts)
 
     @property

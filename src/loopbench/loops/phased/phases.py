@@ -39,7 +39,8 @@ from .codecs import (
     TextCodec,
 )
 from .context import ToolContextManager
-from .ending import Ending, GuardedModel, stop
+from .ending import Ending, GuardedModel, stop, unless_set
+from .executor import CANCELLED, keep
 from .prompts import (
     CONTEXTS_PROMPT,
     NO_DATA,
@@ -69,7 +70,7 @@ DEPENDENCY_FAILED = "dependency failed"
 
 
 class Executor(Protocol):
-    """What the phases need of an executor (row S1-34)."""
+    """What the phases need of an executor (row S1-34). The token is passed only where the run has one."""
 
     async def select_tools(self, task: Task, understanding: Understanding | None) -> list[ToolCallStatus]: ...
 
@@ -239,7 +240,9 @@ class PhasedRun:
         self._enter(Phase.ANSWER)
         contexts = await self._choose_contexts()
         data = "\n".join(filter(None, [*contexts, thoughts_text(self.progress.tasks)]))
-        text = sections(*self._asked(), ("Data", data or NO_DATA), ("Failures", self._failures(self.progress.tasks)))
+        if not data and not self._results:
+            data = NO_DATA
+        text = sections(*self._asked(), ("Data", data), ("Failures", self._failures(self.progress.tasks)))
         codec = ANSWER if self.given.query.schema is None else SchemaAnswerCodec.of(self.given.query.schema)
         notify(self.callbacks.on_answer_start)
         reply = await self._ask(codec, Phase.ANSWER, text, streamed=self._streams)
@@ -274,21 +277,25 @@ class PhasedRun:
             await (self._use_tools(task) if task.taskType is TaskType.USE_TOOLS else self._reason(task))
         except BaseException as error:  # what ends this task ends the run: no neighbour asks the model again meanwhile
             self.given.ending.end(error)
+            if not task.ended:
+                self._fail(task, CANCELLED if isinstance(error, asyncio.CancelledError) else f"{type(error).__name__}: {error}")
             raise
 
     async def _use_tools(self, task: Task) -> None:
-        given = self.given
+        given, token = self.given, self.given.ending.token
         try:
-            task.toolCalls = await given.executor.select_tools(task, self.progress.understanding)
+            # an executor of the user's own asks a model that knows of no token
+            task.toolCalls = await unless_set(token, given.executor.select_tools(task, self.progress.understanding))
         except WireError as error:
             self._fail(task, f"The choice of tools could not be read: {error}")
             return
         notify(self.callbacks.on_task_tool_calls_set, task.id, task.toolCalls)
         given.ending.checkpoint()
-        good = await given.executor.execute_tools(task, self.query_id, self.callbacks, given.ending.token)
+        asked = (token,) if token is not None else ()  # the document's own signature has none
+        good = await given.executor.execute_tools(task, self.query_id, self.callbacks, *asked)
         for call in completed(task):
             if call.pointer is None:  # an executor of the user's own need not keep results
-                call.pointer = given.contexts.save(call.tool, call.args, call.output, task.id, self.query_id)
+                keep(given.contexts, task, call, self.query_id, given.observer)
         self._set(task, TaskStatus.COMPLETED if good else TaskStatus.FAILED)
 
     async def _reason(self, task: Task) -> None:
@@ -377,10 +384,10 @@ class PhasedRun:
         return [call for task in self.progress.tasks for call in completed(task)]
 
     def _whole(self, call: ToolCallStatus) -> str:
-        """A result from where it is kept; an executor's own store, or a full disk, may leave it with the call only."""
+        """A result from where it is kept; an executor's own store, or a disk that fails, may leave it with the call only."""
         try:
             return self.given.contexts.load([call.pointer or ""])[0].result
-        except KeyError:
+        except (KeyError, OSError, ValueError):  # unknown; unreadable; damaged
             return call.output or ""
 
     # --- asking and telling ---

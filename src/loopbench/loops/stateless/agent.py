@@ -6,7 +6,7 @@ import copy
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import dspy
 
@@ -14,6 +14,7 @@ from loopbench.protocol import SILENT, BudgetExceeded, ContextOverflow, Model, M
 
 from .formatter import ResponseFormatter
 from .history import final_response, render_results
+from .options import check_choice, check_least
 from .reasoner import AgentReasoner, Question, turns_of
 from .recovery import ErrorRecoveryModule
 from .registry import Description, as_tool_registry
@@ -66,8 +67,13 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox. The options are those of `Stateless`.
 
         `recovery_strategies`: see `ErrorRecoveryModule`. `model`: None is the model that DSPy is configured with.
+        Raises ValueError for an option out of its range.
         """
         super().__init__()
+        check_choice("finish_with_tools", finish_with_tools, get_args(FinishWithTools))
+        check_choice("history_as", history_as, get_args(HistoryAs))
+        check_least("told_max_iterations", told_max_iterations, 1)
+        check_least("max_recovery_rounds", max_recovery_rounds, 0)
         self.tool_registry = as_tool_registry(tool_registry)
         self.enable_error_recovery = enable_error_recovery
         self.response_style = response_style
@@ -197,38 +203,41 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         stops = not output.should_continue
         if stops and not (calls and self.finish_with_tools != "stop"):
             text = output.final_response or self._generate_final_response(state)
-            return ActionDecision(
+            decision = ActionDecision(
                 action_type=ActionType.FINAL_RESPONSE,
                 reasoning=output.continuation_reasoning,
                 confidence=output.confidence,
                 should_continue=False,
                 tool_suggestions=calls or None,
-                final_response=await self._formatted(text, state, output.confidence, caller),
             )
+            return await self._formatted(decision, text, state, output.confidence, caller)
         if not calls:
             return ActionDecision(
                 action_type=ActionType.TOOL_EXECUTION, reasoning=NO_TOOLS_REASONING, confidence=0.5, tool_suggestions=[]
             )
         ends = stops and self.finish_with_tools == "run_first"
-        last_words = None
-        if ends and output.final_response:
-            last_words = await self._formatted(output.final_response, state, output.confidence, caller)
-        return ActionDecision(
+        decision = ActionDecision(
             action_type=ActionType.TOOL_EXECUTION,
             reasoning=output.overall_reasoning,
             confidence=output.confidence,
             tool_suggestions=calls,
             parallel_safe=output.parallel_safe,
-            final_response=last_words,
             should_continue=not ends,
             suggested_next_action=output.suggested_next_action,
         )
+        if ends and output.final_response:
+            return await self._formatted(decision, output.final_response, state, output.confidence, caller)
+        return decision
 
-    async def _formatted(self, text: str, state: ConversationState, confidence: float, caller: Caller) -> str:
-        if self.response_formatter is None:
-            return text
-        formatted: str = await self.response_formatter.format(text, state.user_query, state, confidence, caller)
-        return formatted
+    async def _formatted(
+        self, decision: ActionDecision, text: str, state: ConversationState, confidence: float, caller: Caller
+    ) -> ActionDecision:
+        """The decision with its final response put into style."""
+        parts = [text]
+        if self.response_formatter is not None:
+            parts = await self.response_formatter.parts(text, state.user_query, state, confidence, caller)
+        decision.final_response = "\n\n".join(parts)
+        return decision.answering(parts[0])
 
     # --- recovery ---
 
@@ -257,14 +266,14 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
             return await self._decide(state, caller)
         summary = self._summarize_errors([results[place] for place in failed])
         text = self._generate_error_aware_response(state, summary)
-        return ActionDecision(
+        decision = ActionDecision(
             action_type=ActionType.FINAL_RESPONSE,
             reasoning=f"Unable to recover from errors: {summary}",
             confidence=0.5,
             should_continue=False,
-            final_response=await self._formatted(text, state, 0.5, caller),
             is_recovery=True,
         )
+        return await self._formatted(decision, text, state, 0.5, caller)
 
     async def _strategy_for(self, error: ToolResult, state: ConversationState, caller: Caller) -> ErrorRecoveryStrategy | None:
         """What to do about one error; None where nothing can be done. A planner that fails helps nobody (row B0-33)."""

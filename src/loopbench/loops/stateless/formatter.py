@@ -35,7 +35,13 @@ class ResponseFormatter(dspy.Module):  # type: ignore[misc]  # DSPy ships no typ
     async def format(
         self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None, caller: Caller
     ) -> str:
-        """Raises WireError for an unreadable reply, ModelError where there is none."""
+        """The response with its points and its confidence, as far as there are any. Raises as `parts` does."""
+        return "\n\n".join(await self.parts(raw_response, user_query, state, confidence, caller))
+
+    async def parts(
+        self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None, caller: Caller
+    ) -> list[str]:
+        """The response, then what stands under it. Raises WireError for an unreadable reply, ModelError where there is none."""
         shown = {
             "raw_response": raw_response,
             "user_query": user_query,
@@ -52,7 +58,7 @@ class ResponseFormatter(dspy.Module):  # type: ignore[misc]  # DSPy ships no typ
             parts.append("\n".join(["Key Points:", *(f"• {point}" for point in points)]))
         if self.include_confidence and confidence is not None:
             parts.append(f"Confidence: {confidence:.0%}")
-        return "\n\n".join(parts)
+        return parts
 
     def _extract_key_results(self, history: Sequence[ConversationEntry]) -> list[dict[str, Any]]:
         """What tools gave, and what summaries say of what they gave."""

@@ -11,6 +11,7 @@ import dspy
 
 from loopbench.protocol import Model, WireError, render_value, run_sync
 
+from .options import check_least
 from .signatures import Caller, SummarizeEntries, summary_codec
 from .state import ConversationEntry, ConversationState, ToolResult, is_plain_json
 
@@ -102,12 +103,12 @@ class ConversationManager:
         summarizer: Any = None,
         model: Model | None = None,
     ) -> None:
-        """`max_history_length`: most entries, None for any number. `history`: the list to keep, a state's say.
+        """`max_history_length`: entries beyond which the older half is summarised, None for any number. `history`: the list to
+        keep, a state's say. `summarizer`: predictor, None for a new one. `model`: None is the model that DSPy is configured with.
 
-        `summarizer`: predictor, None for a new one. `model`: None is the model that DSPy is configured with.
+        Raises ValueError for `max_history_length` < 1.
         """
-        if max_history_length is not None and max_history_length < 1:
-            raise ValueError(f"max_history_length must be at least 1 or None, not {max_history_length}")
+        check_least("max_history_length", max_history_length, 1)
         self.max_history_length = max_history_length
         self.history = [] if history is None else history
         self.user_query = user_query

@@ -16,6 +16,7 @@ from loopbench.protocol.digest import canonical_json
 
 from .agent import FinishWithTools, HistoryAs, ManualAgentLoop
 from .manager import Activity, ActivityManager, ExecutionMode
+from .options import check_choice, check_least, check_seconds
 from .registry import ToolboxRegistry
 
 _AGENT_OPTIONS = (
@@ -84,14 +85,10 @@ class Stateless:
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}, not {getattr(self, name)!r}")
+            check_choice(name, getattr(self, name), choices)
         for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be at least {least}, not {value}")
-        if self.tool_timeout_s is not None and not self.tool_timeout_s > 0:
-            raise ValueError(f"tool_timeout_s must be more than 0 s, or None, not {self.tool_timeout_s}")
+            check_least(name, getattr(self, name), least)
+        check_seconds("tool_timeout_s", self.tool_timeout_s)
         if self.program is not None:
             self._check_program(self.program)
 
@@ -160,16 +157,19 @@ def _raise_cause(ended: Activity) -> NoReturn:
 
 def _outcome(ended: Activity, query: Query) -> Outcome:
     state = ended.state
-    answer = None if ended.stop in _WITHOUT_ANSWER else ended.final_response
+    text = None if ended.stop in _WITHOUT_ANSWER else ended.final_response
+    answer = text if ended.answer is None else ended.answer
+    confidence = state.last_confidence if ended.stop is StopReason.FINISHED else None
     details: dict[str, Any] = {
         "status": ended.status,
+        "final_response": text,
         "total_tool_calls": state.total_tool_calls,
         "tools_used": list(state.tools_used),
         "state": state,
     }
     if ended.cause is not None:
         details["error"] = str(ended.cause)
-    return Outcome(_typed(answer, query.schema), ended.stop, state.iteration_count, state.last_confidence, details)
+    return Outcome(_typed(answer, query.schema), ended.stop, state.iteration_count, confidence, details)
 
 
 def _typed(answer: str | None, schema: Mapping[str, Any] | None) -> Any:

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from loopbench.protocol import (
     SILENT,
@@ -28,6 +28,7 @@ from loopbench.protocol import ToolCall as Call
 from loopbench.protocol.tools import error_text
 
 from .history import ConversationManager, final_response, stored_value, summarize_results
+from .options import check_choice, check_least, check_seconds
 from .registry import ToolboxRegistry, as_tool_registry
 from .state import ActionDecision, ActionType, ConversationEntry, ConversationState, ErrorKind, ToolCall, ToolResult
 
@@ -40,7 +41,7 @@ NOT_RUN = "run ended before execution"
 
 
 class Agent(Protocol):
-    """Whatever decides; `aget_next_action`, where there is one, is taken instead."""
+    """Whatever decides; `aget_next_action`, where there is one, is taken instead, unless `get_next_action` overrides it."""
 
     def get_next_action(self, state: ConversationState) -> ActionDecision: ...
 
@@ -55,6 +56,8 @@ class Activity:
     state: ConversationState
     cause: Exception | None = None
     """What kept the agent from deciding."""
+    answer: str | None = None
+    """The final response without points and confidence under it, where the agent stated one."""
 
 
 _STOPS: dict[ErrorKind, StopReason] = {
@@ -68,7 +71,7 @@ _STOPS: dict[ErrorKind, StopReason] = {
 class ActivityManager:
     """External controller with full execution control. One manager may run many activities at once.
 
-    Its methods are seams: those that take part in a run may be overridden by plain functions or by coroutines.
+    Its methods are seams: those that execute tools, and the hooks, may be overridden by plain functions or by coroutines.
     """
 
     priority_order: tuple[str, ...] = ("search", "calculate", "analyze")
@@ -87,7 +90,16 @@ class ActivityManager:
         tool_timeout_s: float | None = 30.0,
         observer: Observer = SILENT,
     ) -> None:
-        """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox. The options are those of `Stateless`."""
+        """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox. The options are those of `Stateless`.
+
+        A registry's functions run under the limits of a default Toolbox: a longer result is cut. Give a Toolbox for other limits.
+        Raises ValueError for an option out of its range.
+        """
+        check_choice("execution_mode", execution_mode, get_args(ExecutionMode))
+        check_least("max_iterations", max_iterations, 1)
+        check_least("max_history_length", max_history_length, 1)
+        check_least("max_empty_decisions", max_empty_decisions, 1)
+        check_seconds("tool_timeout_s", tool_timeout_s)
         self.agent_loop = agent_loop
         self.tool_registry = as_tool_registry(tool_registry)
         self.max_iterations = max_iterations
@@ -115,7 +127,12 @@ class ActivityManager:
     async def acontinue_activity(self, state: ConversationState) -> dict[str, Any]:
         """Carry on from a state, one read back from JSON say (row S0-68)."""
         ended = await self.carry_on(state)
-        return self._create_activity_result(state.activity_id, ended.state, ended.final_response, status=ended.status)
+        if ended.cause is not None:  # the result says no more than that something went wrong
+            trace = ended.cause if ended.stop is StopReason.CRASHED else None
+            logger.warning("activity %s: %s: %s", state.activity_id, ended.stop, ended.cause, exc_info=trace)
+        made = self._create_activity_result(state.activity_id, ended.state, ended.final_response, status=ended.status)
+        result: dict[str, Any] = await _settled(made)
+        return result
 
     def new_state(self, user_query: str, activity_id: str | None = None) -> ConversationState:
         """The state that an activity begins with."""
@@ -129,10 +146,11 @@ class ActivityManager:
     async def carry_on(self, state: ConversationState) -> Activity:
         """The loop. The state changes as it runs, and is that of the end when it has ended."""
         limit = self.max_iterations if state.max_iterations is None else state.max_iterations
+        state.max_iterations = limit  # what holds is what the model is told (row B0-12)
         while state.iteration_count < limit:
             state.iteration_count += 1
             action = await self._next_action(state)
-            self._log_action(state.activity_id, state.iteration_count, action)
+            await _settled(self._log_action(state.activity_id, state.iteration_count, action))
             state.last_confidence = action.confidence
             if action.history_summary is not None:
                 state.history_summary = action.history_summary
@@ -144,14 +162,15 @@ class ActivityManager:
             if ended is not None:
                 return ended
             if await _settled(self._should_terminate(state, action)):
-                text = self._generate_termination_response(state)
+                text = await _settled(self._generate_termination_response(state))
                 return Activity("terminated", text, StopReason.TERMINATED, state)
-        return Activity("max_iterations", self._generate_timeout_response(state), StopReason.MAX_STEPS, state)
+        text = await _settled(self._generate_timeout_response(state))
+        return Activity("max_iterations", text, StopReason.MAX_STEPS, state)
 
     async def _next_action(self, state: ConversationState) -> ActionDecision:
-        ask: Any = getattr(self.agent_loop, "aget_next_action", None)
-        if ask is not None:
-            decision: ActionDecision = await ask(state)
+        if _decides_async(self.agent_loop):
+            ask: Any = self.agent_loop
+            decision: ActionDecision = await ask.aget_next_action(state)
             return decision
         return await asyncio.to_thread(self.agent_loop.get_next_action, state)
 
@@ -162,7 +181,7 @@ class ActivityManager:
         if action.action_type is ActionType.FINAL_RESPONSE:
             await self._record_not_run(state, action)
             stop = StopReason.RECOVERY_FAILED if action.is_recovery else StopReason.FINISHED
-            return Activity("completed", self._text_of(state, action), stop, state)
+            return Activity("completed", await self._text_of(state, action), stop, state, answer=action.answer)
         if action.should_continue:
             return None
         stop = _STOPS[action.error_kind or "internal"]
@@ -174,13 +193,17 @@ class ActivityManager:
         else:
             await self._note_empty(state, action)
         if not action.should_continue:
-            return Activity("completed", self._text_of(state, action), StopReason.FINISHED, state)
+            return Activity("completed", await self._text_of(state, action), StopReason.FINISHED, state, answer=action.answer)
         if self.max_empty_decisions is not None and state.empty_decisions >= self.max_empty_decisions:
-            return Activity("terminated", self._generate_final_response(state), StopReason.ERROR_VALVE, state)
+            text = await _settled(self._generate_final_response(state))
+            return Activity("terminated", text, StopReason.ERROR_VALVE, state)
         return None
 
-    def _text_of(self, state: ConversationState, action: ActionDecision) -> str:
-        return action.final_response if action.final_response is not None else self._generate_final_response(state)
+    async def _text_of(self, state: ConversationState, action: ActionDecision) -> str:
+        if action.final_response is not None:
+            return action.final_response
+        text: str = await _settled(self._generate_final_response(state))
+        return text
 
     async def _execute_decision(self, state: ConversationState, action: ActionDecision, calls: list[ToolCall]) -> None:
         """Run the calls and bring the state up to date (rows S0-46, B0-8, B0-22, B0-36)."""
@@ -226,10 +249,15 @@ class ActivityManager:
         results: list[ToolResult],
         errors: list[str],
     ) -> None:
-        await self.conversation(state).aadd_entry(_entry(state, action, calls, results, errors))
+        """Keep the entry, and the history short: not once the run has ended, nor for an agent that brings no summarizer."""
+        entry = _entry(state, action, calls, results, errors)
+        if action.should_continue and hasattr(self.agent_loop, "entry_summarizer"):
+            await self.conversation(state).aadd_entry(entry)
+        else:
+            state.conversation_history.append(entry)
 
     def conversation(self, state: ConversationState) -> ConversationManager:
-        """The manager of a state's history; the agent's own summarizer and model serve it."""
+        """The manager of a state's history; the agent's own summarizer and model serve it, where it has them."""
         return ConversationManager(
             self.max_history_length,
             history=state.conversation_history,
@@ -288,14 +316,14 @@ class ActivityManager:
                 continue
             result = results[place] = await self._checked(call)
             if call.tool_name == "search" and result["status"] == "success":
-                found = found or self._search_satisfied(result)
+                found = found or await _settled(self._search_satisfied(result))
         return [results[place] for place in range(len(tool_calls))]
 
     async def _checked(self, call: ToolCall) -> ToolResult:
         """One call, if it is valid. What the hooks raise is an error of the call (row S0-52)."""
         try:
             if not await _settled(self._validate_tool_call(call)):
-                self._log_validation_failure(call)
+                await _settled(self._log_validation_failure(call))
                 return _failure(call, "the call was refused by validation", "ValidationError")
             result: ToolResult = await _settled(self._execute_single_tool(call))
         except BudgetExceeded:
@@ -355,29 +383,29 @@ class ActivityManager:
         """Whether a call may run."""
         return True
 
-    def _log_validation_failure(self, tool_call: ToolCall) -> None:
+    def _log_validation_failure(self, tool_call: ToolCall) -> Any:
         logger.warning("call of %s refused by validation", tool_call.tool_name)
 
-    def _log_action(self, activity_id: str | None, iteration: int, action: ActionDecision) -> None:
+    def _log_action(self, activity_id: str | None, iteration: int, action: ActionDecision) -> Any:
         logger.debug("activity %s, iteration %d: %s, %s", activity_id, iteration, action.action_type, action.reasoning)
 
-    def _search_satisfied(self, result: ToolResult) -> bool:
+    def _search_satisfied(self, result: ToolResult) -> Any:
         """Whether a search's result says that something was found (row B0-25)."""
         text = str(result.get("result", "")).lower()
         return "found" in text and not _NOT_FOUND.search(text)
 
-    def _generate_final_response(self, state: ConversationState) -> str:
+    def _generate_final_response(self, state: ConversationState) -> Any:
         return final_response(state)
 
-    def _generate_termination_response(self, state: ConversationState) -> str:
+    def _generate_termination_response(self, state: ConversationState) -> Any:
         return "The activity was ended before the request was complete."
 
-    def _generate_timeout_response(self, state: ConversationState) -> str:
+    def _generate_timeout_response(self, state: ConversationState) -> Any:
         return f"The request is not complete: the limit of {state.iteration_count} iterations is reached."
 
     def _create_activity_result(
         self, activity_id: str | None, state: ConversationState, final_response: str | None, status: str = "completed"
-    ) -> dict[str, Any]:
+    ) -> Any:
         return {
             "final_response": final_response,
             "iterations": state.iteration_count,
@@ -389,6 +417,16 @@ class ActivityManager:
 
 
 _NOT_FOUND = re.compile(r"\bnot found\b|\b(?:no|0)\b[^.\n]{0,200}\bfound\b")
+
+
+def _decides_async(agent: Agent) -> bool:
+    """Whether `aget_next_action` is the agent's own word: what overrides `get_next_action` below it must not be passed over."""
+    for own in (getattr(agent, "__dict__", {}), *(vars(kind) for kind in type(agent).__mro__)):
+        if "aget_next_action" in own:
+            return True
+        if "get_next_action" in own:
+            return False
+    return False
 
 
 async def _settled(value: Any) -> Any:

@@ -169,7 +169,8 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
             )
         except WireError as error:
             logger.warning("the history's end stands for it, its summary cannot be read: %s", error)
-            return history[-MOST_CHARS:], None
+            tail = history[-MOST_CHARS:]
+            return (tail if stored is None else _under(stored, tail)), None
         summary = HistorySummary(summary=said["summary"], key_points=said["key_points"], last_iteration=0)
         return _under(summary, history[-RECENT_CHARS:]), summary
 

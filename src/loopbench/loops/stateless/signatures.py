@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
@@ -103,7 +104,20 @@ def one_line(text: str) -> str:
 # --- codecs ---
 
 
-class DecideCodec(SignatureCodec):
+class CheckedCodec(SignatureCodec):
+    """A codec that refuses some of what its signature's types admit."""
+
+    @abstractmethod
+    def check(self, fields: Fields) -> None:
+        """Raises WireError. DSPy's own call of a predictor reads a reply without the codec: then this is asked afterwards."""
+
+    def read(self, reply: Reply) -> Fields:
+        fields = super().read(reply)
+        self.check(fields)
+        return fields
+
+
+class DecideCodec(CheckedCodec):
     """reasoning, then one ReasoningOutput. An empty Act goes on without a tool.
 
     Cannot say: an answer that is no text or has no confidence, arguments that JSON does not give back as they were or that nest
@@ -154,14 +168,12 @@ class DecideCodec(SignatureCodec):
             return Act(output.overall_reasoning, tuple(Call(call.tool_name, call.parameters) for call in output.calls))
         return Answer(output.continuation_reasoning, output.final_response, output.confidence)
 
-    def read(self, reply: Reply) -> Fields:
-        fields = super().read(reply)
+    def check(self, fields: Fields) -> None:
         calls = fields["reasoning_output"].calls
         if len(calls) > self.max_calls:
             raise WireError(f"reasoning_output: at most {self.max_calls} tool_calls can be made at once, not {len(calls)}")
         if not all(is_plain_json(call.parameters) for call in calls):
             raise WireError("reasoning_output: parameters must be plain JSON: finite numbers, valid text, no more than 60 levels")
-        return fields
 
 
 def _all_plain(calls: tuple[Call, ...]) -> bool:
@@ -179,7 +191,7 @@ def _first_problem(error: ValidationError) -> str:
     return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
 
 
-class RecoverCodec(SignatureCodec):
+class RecoverCodec(CheckedCodec):
     """reasoning, then one ErrorRecoveryStrategy; a retry names its tool in `alternative_tool` too.
 
     Cannot say: arguments as for DecideCodec.
@@ -209,11 +221,9 @@ class RecoverCodec(SignatureCodec):
         call = None if said.alternative_tool is None else Call(said.alternative_tool, said.retry_with_params or {})
         return Recovery(said.strategy_type if said.can_recover else "fail", call, said.details)
 
-    def read(self, reply: Reply) -> Fields:
-        fields = super().read(reply)
+    def check(self, fields: Fields) -> None:
         if not is_plain_json(fields["recovery_strategy"].retry_with_params):
             raise WireError("recovery_strategy: retry_with_params must be plain JSON, of no more than 60 levels")
-        return fields
 
 
 class ValidateCodec(SignatureCodec):
@@ -318,10 +328,17 @@ class Caller:
     async def ask(self, predictor: Any, codec: SignatureCodec, **fields: str | int) -> Fields:
         """The output fields of one call. Raises WireError for an unreadable reply, ModelError where there is none."""
         given: Mapping[str, Any] = fields
-        if not isinstance(self.model, ThroughPredictor):
+        by_dspy = isinstance(self.model, ThroughPredictor)
+        if not by_dspy:
             given = {name: str(value) for name, value in fields.items()}  # shown alike, and faster
-        asked = await ask_fields(predictor, given, codec=codec, model=self.model)
+        try:
+            asked = await ask_fields(predictor, given, codec=codec, model=self.model)
+        except WireError:
+            self.count(None)  # a reply all the same, but nobody says what it took
+            raise
         self.count(asked.usage)
+        if by_dspy and isinstance(codec, CheckedCodec):
+            codec.check(asked.fields)
         return asked.fields
 
     def count(self, usage: Usage | None) -> None:

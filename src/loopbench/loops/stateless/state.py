@@ -110,6 +110,17 @@ class ActionDecision(BaseModel):
     """A summary made for this decision, to be kept in the state (row B0-19)."""
 
     _cause: Exception | None = PrivateAttr(default=None)
+    _answer: str | None = PrivateAttr(default=None)
+
+    @property
+    def answer(self) -> str | None:
+        """The final response without points and confidence under it; no part of the JSON."""
+        return self.final_response if self._answer is None else self._answer
+
+    def answering(self, text: str) -> ActionDecision:
+        """This decision, with the answer that its final response states."""
+        self._answer = text
+        return self
 
     @property
     def cause(self) -> Exception | None:
