@@ -48,6 +48,7 @@ def test_any_text_is_json_or_a_value_error(text: str) -> None:
     [
         ("NaN", "NaN is not JSON"),
         ("[-Infinity]", "-Infinity is not JSON"),
+        ("1e999", "1e999 is out of range"),
         ("{", "line 1"),
         ("", "line 1"),
         ("[" * 100_000, "too deep"),

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from loopbench.protocol import Act, Answer, Inexpressible, Move, NativeCall, Reply, Role, ToolCall, WireError
+from loopbench.protocol import Act, Answer, Inexpressible, Move, Reply, Role, ToolCall, WireError
+from loopbench.protocol.wire import from_json, native_call, to_json
 
 OBSERVATIONS = (
     'After each call you see an observation: {"status": "success" or "error", "data": "...", "tool_name": "..."}.\nTools:'
@@ -48,7 +49,7 @@ To end with your answer: {{"final_answer": "the answer"}}
             answer = _answer(move)
             made = {"thought": answer.thought} if answer.thought else {}
             made["final_answer"] = answer.value
-        return Reply(_to_json(made))
+        return Reply(to_json(made))
 
     def parse(self, reply: Reply) -> Move:
         return self.read(reply)[0]
@@ -92,7 +93,7 @@ Answer: the answer
     def render(self, move: Move) -> Reply:
         if isinstance(move, Act):
             call = _only_call(move)
-            fields = {"Thought": move.thought, "Tool": call.name, "Arguments": _to_json(call.arguments)}
+            fields = {"Thought": move.thought, "Tool": call.name, "Arguments": to_json(call.arguments)}
         else:
             answer = _answer(move)
             if not isinstance(answer.value, str):
@@ -122,8 +123,8 @@ Answer: the answer
             raise BadMove("No Tool: line")
         text = fields.get("Arguments", "")
         try:
-            arguments = json.loads(text, parse_constant=_no_constant) if text else None
-        except (ValueError, RecursionError) as error:
+            arguments = from_json(text) if text else None
+        except ValueError as error:
             raise BadMove(f"Arguments: no JSON - {error}", tool_name) from None
         return Act(thought, (ToolCall(tool_name, _arguments(arguments, tool_name)),)), ""
 
@@ -148,7 +149,7 @@ You solve tasks step by step with tools, one call at a time. Reply with your ans
     def render(self, move: Move) -> Reply:
         if isinstance(move, Act):
             call = _only_call(move)
-            return Reply(move.thought, (NativeCall("call_0", call.name, _to_json(call.arguments)),), None, "tool_calls")
+            return Reply(move.thought, (native_call(call),), None, "tool_calls")
         answer = _answer(move)
         if answer.thought or not isinstance(answer.value, str) or not answer.value:
             raise Inexpressible("an answer with a thought, or that is no text")
@@ -169,8 +170,8 @@ You solve tasks step by step with tools, one call at a time. Reply with your ans
         if not call.name:
             raise BadMove("No tool name specified")
         try:
-            arguments = json.loads(call.arguments, parse_constant=_no_constant) if call.arguments else None
-        except (ValueError, RecursionError) as error:
+            arguments = from_json(call.arguments) if call.arguments else None
+        except ValueError as error:
             raise BadMove(f"Invalid JSON in the arguments - {error}", call.name) from None
         return Act(reply.text, (ToolCall(call.name, _arguments(arguments, call.name), call.id),)), ""
 
@@ -206,26 +207,11 @@ def _arguments(value: Any, tool_name: str) -> Mapping[str, Any]:
     return value
 
 
-def _to_json(value: Any) -> str:
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        same = json.loads(text) == value
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Inexpressible(f"no JSON: {error}") from None
-    if not same:
-        raise Inexpressible("a value that JSON does not give back as it was")
-    return text
-
-
 def _read_object(text: str) -> dict[str, Any]:
     try:
-        data = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        data = from_json(text)
+    except ValueError as error:
         raise WireError(f"Invalid JSON response from LLM - {error}") from None
     if not isinstance(data, dict):
         raise WireError("Reply must be a JSON object")
     return data
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")

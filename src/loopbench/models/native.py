@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from loopbench.protocol import Act, Answer, Inexpressible, Move, NativeCall, Reply, Role, ToolCall, WireError
+from loopbench.protocol.wire import from_json, native_call
 
 
 class NativeCodec:
@@ -19,7 +18,7 @@ class NativeCodec:
 
     def render(self, move: Move) -> Reply:
         if isinstance(move, Act) and move.calls:
-            return Reply(move.thought, tuple(_native(index, call) for index, call in enumerate(move.calls)), None, "tool_calls")
+            return Reply(move.thought, tuple(native_call(call, place) for place, call in enumerate(move.calls)), None, "tool_calls")
         if isinstance(move, Answer) and isinstance(move.value, str) and not move.thought and move.confidence is None:
             return Reply(move.value)
         raise Inexpressible(f"a {type(move).__name__} that is neither calls nor a plain text")
@@ -30,21 +29,10 @@ class NativeCodec:
         return Act(reply.text, tuple(_call(call) for call in reply.calls))
 
 
-def _native(index: int, call: ToolCall) -> NativeCall:
-    try:
-        text = json.dumps(call.arguments, ensure_ascii=False, allow_nan=False)
-        same = json.loads(text) == call.arguments
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Inexpressible(f"arguments: {error}") from None
-    if not same:
-        raise Inexpressible("arguments that JSON does not give back as they were")
-    return NativeCall(f"call_{index}", call.name, text)
-
-
 def _call(call: NativeCall) -> ToolCall:
     try:
-        arguments = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError) as error:
+        arguments = from_json(call.arguments or "{}")
+    except ValueError as error:
         raise WireError(f"The arguments of {call.name} are no JSON: {error}") from None
     if not isinstance(arguments, dict):
         raise WireError(f"The arguments of {call.name} must be a JSON object")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from .chat import NativeCall
@@ -23,17 +24,30 @@ def to_json(value: Any) -> str:
 
 
 def from_json(text: str) -> Any:
-    """Raises ValueError for text that is no JSON, NaN and what is nested too deep included; the message says where."""
+    """Raises ValueError, which says why, for text that is no JSON: NaN, numbers too large, what is nested too deep."""
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return _DECODER.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 
 
 def native_call(call: ToolCall, place: int = 0) -> NativeCall:
     """A call in a provider's form. `place`: 0-based, among the reply's calls. Raises Inexpressible as `to_json` does."""
-    return NativeCall(f"call_{place}", call.name, to_json(dict(call.arguments)))
+    try:
+        return NativeCall(f"call_{place}", call.name, to_json(dict(call.arguments)))
+    except Inexpressible as error:
+        raise Inexpressible(f"arguments: {error}") from None
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is out of range")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)

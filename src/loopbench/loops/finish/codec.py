@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from loopbench.protocol import Act, Answer, Inexpressible, Move, NativeCall, Reply, Role, ToolCall, WireError
+from loopbench.protocol.wire import from_json, native_call, to_json
 
 from .output import FINISH, WRAPPED, InvalidOutput, JsonOutput, Output, converted
 from .xml_output import output_xml, read_output
@@ -34,26 +33,12 @@ def read_calls(reply: Reply) -> list[ReadCall]:
 
 def _read_call(native: NativeCall) -> ReadCall:
     try:
-        arguments = _JSON.decode(native.arguments or "{}")
-    except (ValueError, RecursionError) as error:
+        arguments = from_json(native.arguments or "{}")
+    except ValueError as error:
         return ReadCall(ToolCall(native.name, {}, native.id), f"the arguments of '{native.name}' are not valid JSON: {error}")
     if not isinstance(arguments, dict):
         return ReadCall(ToolCall(native.name, {}, native.id), f"the arguments of '{native.name}' must be a JSON object")
     return ReadCall(ToolCall(native.name, arguments, native.id))
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(f"{text} is out of range")
-    return value
-
-
-_JSON = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +61,7 @@ class FinishCodec:
             calls = list(move.calls)
         else:
             raise Inexpressible(f"a {type(move).__name__} that is neither calls nor an answer")
-        made = tuple(NativeCall(f"call_{index}", call.name, _json(call.arguments)) for index, call in enumerate(calls))
+        made = tuple(native_call(call, place) for place, call in enumerate(calls))
         return Reply(move.thought, made, None, "tool_calls")
 
     def parse(self, reply: Reply) -> Move:
@@ -99,7 +84,7 @@ def arguments_of(move: Answer, output: Output) -> Mapping[str, Any]:
     arguments = {WRAPPED: move.value} if is_wrapped(output) else move.value
     if not isinstance(arguments, Mapping):
         raise Inexpressible("an answer that is no object")
-    _json(arguments)
+    to_json(dict(arguments))
     try:
         output.validate(arguments)
     except InvalidOutput as error:
@@ -119,17 +104,6 @@ def value_of(arguments: Mapping[str, Any], output: Output) -> Any:
 def is_wrapped(output: Output) -> bool:
     """Whether the answer is the one argument `answer`, not the arguments."""
     return isinstance(output, JsonOutput) and output.is_wrapped
-
-
-def _json(arguments: Mapping[str, Any]) -> str:
-    try:
-        text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
-        same = _JSON.decode(text) == arguments
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Inexpressible(f"arguments: {error}") from None
-    if not same:
-        raise Inexpressible("arguments that JSON does not give back as they were")
-    return text
 
 
 @dataclass(frozen=True, slots=True)

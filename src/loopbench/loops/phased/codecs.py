@@ -25,6 +25,7 @@ from loopbench.protocol import (
     WireError,
 )
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.wire import from_json, native_call, to_json
 
 from .state import Reflection
 
@@ -312,7 +313,7 @@ class SelectCodec:
             raise _other(move)
         if not move.calls:
             return _checked(self, move, Reply(NO_CALL))
-        calls = tuple(NativeCall(f"call_{index}", call.name, _to_json(call.arguments)) for index, call in enumerate(move.calls))
+        calls = tuple(native_call(call, place) for place, call in enumerate(move.calls))
         return _checked(self, move, Reply(move.thought, calls, None, "tool_calls"))
 
     def parse(self, reply: Reply) -> Act | Text:
@@ -325,8 +326,8 @@ class SelectCodec:
 
 def _call(call: NativeCall) -> ToolCall:
     try:
-        arguments = json.loads(call.arguments or "{}", parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        arguments = from_json(call.arguments or "{}")
+    except ValueError as error:
         raise WireError(f"The arguments of {call.name} are no JSON: {error}") from None
     if not isinstance(arguments, dict):
         raise WireError(f"The arguments of {call.name} must be a JSON object")
@@ -348,16 +349,12 @@ ANSWER = TextAnswerCodec()
 def read_object(text: str) -> dict[str, Any]:
     """Raises WireError for anything but one JSON object."""
     try:
-        data = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        data = from_json(text)
+    except ValueError as error:
         raise WireError(f"The reply is no JSON: {error}") from None
     if not isinstance(data, dict):
         raise WireError("The reply must be one JSON object")
     return data
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _text(data: Mapping[str, Any], key: str, default: str | None = None) -> str:
@@ -376,15 +373,8 @@ def _texts(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(items)
 
 
-def _to_json(value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Inexpressible(f"no JSON: {error}") from None
-
-
 def _said(codec: Codec, move: Move, data: Mapping[str, Any]) -> Reply:
-    return _checked(codec, move, Reply(_to_json(data)))
+    return _checked(codec, move, Reply(to_json(data)))
 
 
 def _checked(codec: Codec, move: Move, reply: Reply) -> Reply:
