@@ -56,7 +56,9 @@ def test_a_list_that_is_too_short_says_so() -> None:
 
 
 def test_a_move_that_the_format_cannot_say_is_named() -> None:
-    with pytest.raises(ValueError, match=r"item 1, Text\(text='hello'\), cannot be said in the format bare.json"):
+    with pytest.raises(
+        ValueError, match=r"item 1 cannot be said in the format bare.json, which lacks: a Text. It is Text\(text='hello'\)"
+    ):
         run_sync(Bare().run(Query("2 + 3?"), TOOLS, Listed(Text("hello"))))
 
 

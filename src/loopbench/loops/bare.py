@@ -118,6 +118,9 @@ class Bare:
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)
 
+    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
+        return run_sync(self.run(query, tools, model))
+
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         codec = FORMATS[self.decision_format]
         offered = tools.specs if self.decision_format == "native" else ()

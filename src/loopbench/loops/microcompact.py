@@ -8,7 +8,6 @@ from typing import Self
 
 from loopbench.protocol import (
     SILENT,
-    Capabilities,
     Chunk,
     Loop,
     Message,
@@ -20,6 +19,7 @@ from loopbench.protocol import (
     Request,
     StopReason,
     Toolbox,
+    WrappedModel,
     run_sync,
 )
 
@@ -60,20 +60,12 @@ class Microcompact:
         return await self.loop.run(query, tools, CompactingModel(model, self.keep), observer)
 
 
-class CompactingModel:
+class CompactingModel(WrappedModel):
     """A model that is shown requests without their older results."""
 
     def __init__(self, model: Model, keep: int) -> None:
-        self.model = model
+        super().__init__(model)
         self.keep = keep
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self.model.capabilities
 
     async def complete(self, request: Request) -> Reply:
         return await self.model.complete(self._short(request))

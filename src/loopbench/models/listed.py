@@ -53,4 +53,6 @@ class Listed:
             return codec.render(move)
         except Inexpressible as error:
             count = len(self.requests)
-            raise ValueError(f"item {count}, {move}, cannot be said in the format {codec.name}: it can say {error}") from None
+            raise ValueError(
+                f"item {count} cannot be said in the format {codec.name}, which lacks: {error}. It is {move}"
+            ) from None

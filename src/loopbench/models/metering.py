@@ -9,7 +9,6 @@ from typing import Protocol
 
 from loopbench.protocol import (
     BudgetExceeded,
-    Capabilities,
     Chunk,
     Model,
     ModelError,
@@ -20,6 +19,7 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
     Usage,
+    WrappedModel,
     render_value,
 )
 from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
@@ -114,28 +114,20 @@ class Listener(Protocol):
         """One call of a tool as the loop saw it."""
 
 
-class MeteredModel:
+class MeteredModel(WrappedModel):
     """A model that counts, keeps to the budget and tells the listener."""
 
     def __init__(self, model: Model, meter: Meter, listener: Listener, tunnel: Tunnel | None = None) -> None:
-        self.model = model
+        super().__init__(model)
         self.meter = meter
         self.listener = listener
         self.tunnel = tunnel
         self._in_flight: dict[object, float] = {}
 
     @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
     def waiting_s(self) -> float:
         """How long the oldest request in flight has been waiting for its reply; 0 where there is none."""
         return time.perf_counter() - min(self._in_flight.values()) if self._in_flight else 0.0
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self.model.capabilities
 
     async def complete(self, request: Request) -> Reply:
         """Raises BudgetExceeded before the call that would go beyond; otherwise as the model does."""

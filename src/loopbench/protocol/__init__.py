@@ -10,6 +10,7 @@ from .model import (
     ProviderError,
     Request,
     Sampling,
+    WrappedModel,
 )
 from .moves import (
     STEP_ROLES,
@@ -76,6 +77,7 @@ __all__ = [
     "Usage",
     "Verdict",
     "WireError",
+    "WrappedModel",
     "plan_from_json",
     "plan_to_json",
     "refs",

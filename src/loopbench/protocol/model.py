@@ -84,6 +84,27 @@ class Model(Protocol):
         """The same reply in pieces; the last chunk holds it whole. Raises ModelError."""
 
 
+class WrappedModel:
+    """A model that passes everything on to another; override what is to be different."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.model.capabilities
+
+    async def complete(self, request: Request) -> Reply:
+        return await self.model.complete(request)
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        return self.model.stream(request)
+
+
 class ModelError(Exception):
     """A request that got no reply."""
 

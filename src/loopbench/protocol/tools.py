@@ -9,18 +9,18 @@ The module itself needs the standard library only; pydantic is loaded when the f
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import copy
 import dataclasses
 import functools
 import inspect
 import json
 import re
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from .threads import in_thread
 
 if TYPE_CHECKING:
     from .schema import Arguments
@@ -161,6 +161,10 @@ class Toolbox:
         self.time_limit_s = time_limit_s
         self.max_chars = max_chars
 
+    def __deepcopy__(self, memo: object) -> Self:
+        """The same toolbox: optimizers copy programs, and a tool must go on acting on the world it was given."""
+        return self
+
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
 
@@ -253,7 +257,7 @@ class Toolbox:
         """Run the function itself; raises what it raises, TimeoutError at the time limit."""
         limit = tool.time_limit_s if tool.time_limit_s is not None else self.time_limit_s
         if tool.blocking and not tool.is_async:
-            return await _limited(_in_thread(tool.function, args, kwargs), limit)
+            return await _limited(in_thread(tool.function, *args, **kwargs), limit)
         value = tool.function(*args, **kwargs)
         if inspect.isawaitable(value):
             value = await _limited(value, limit)
@@ -282,36 +286,6 @@ async def _limited(awaitable: Awaitable[Any], limit_s: float | None) -> Any:
         if clock.expired():
             raise TimeoutError(f"no result within {limit_s:g} s") from error
         raise
-
-
-async def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Like asyncio.to_thread, but on a daemon thread of its own: a hung tool blocks neither other tools nor exit."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def deliver(value: Any, error: BaseException | None) -> None:
-        if not done.done():
-            done.set_result((value, error))
-        elif inspect.iscoroutine(value):
-            value.close()  # too late: nobody will await it
-
-    def work() -> None:
-        try:
-            outcome: tuple[Any, BaseException | None] = (context.run(function, *args, **kwargs), None)
-        except BaseException as error:  # carried to the caller, who sorts it
-            outcome = (None, error)
-        try:
-            loop.call_soon_threadsafe(deliver, *outcome)
-        except RuntimeError:  # the caller gave up and its event loop has closed
-            if inspect.iscoroutine(outcome[0]):
-                outcome[0].close()
-
-    threading.Thread(target=work, name=f"tool-{getattr(function, '__name__', 'call')}", daemon=True).start()
-    value, error = await done
-    if error is not None:
-        raise error
-    return await value if inspect.isawaitable(value) else value  # a plain function may wrap an async one
 
 
 def underlying(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -36,6 +36,7 @@ from loopbench.protocol import (
     Request,
     Tool,
     ToolCall,
+    WrappedModel,
 )
 from loopbench.protocol.tools import cap, error_text
 
@@ -230,21 +231,13 @@ class Seen:
             await asyncio.get_running_loop().create_future()
 
 
-class SeenModel:
+class SeenModel(WrappedModel):
     """A model whose every request is seen."""
 
     def __init__(self, model: Model, seen: Seen, gate: Gate = open_gate) -> None:
-        self.model = model
+        super().__init__(model)
         self.seen = seen
         self.gate = gate
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self.model.capabilities
 
     async def complete(self, request: Request) -> Reply:
         """Raises what the gate and the model raise."""

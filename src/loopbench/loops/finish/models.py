@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_fixed
 
-from loopbench.protocol import Capabilities, Chunk, Model, ProviderError, Reply, Request
+from loopbench.protocol import Chunk, Model, ProviderError, Reply, Request, WrappedModel
 
 TRANSIENT = frozenset({"rate_limit", "server", "timeout", "connection"})
 """Kinds of failure that another attempt may not meet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retrying:
+class Retrying(WrappedModel):
     """A model that is asked up to `num_retries` + 1 times."""
 
-    model: Model
-    num_retries: int
-    retry_delay: float
-    """Seconds between attempts."""
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self.model.capabilities
+    def __init__(self, model: Model, num_retries: int, retry_delay: float) -> None:
+        """`retry_delay`: seconds between attempts."""
+        super().__init__(model)
+        self.num_retries = num_retries
+        self.retry_delay = retry_delay
 
     async def complete(self, request: Request) -> Reply:
         """Raises the last attempt's error."""

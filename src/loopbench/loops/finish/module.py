@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -47,6 +48,15 @@ class UnfinishedError(Exception):
         names = ", ".join(call.name for call in unfinished.tool_calls) or "no tool"
         super().__init__(f"ended after calling {names}, without __finish__")
         self.unfinished = unfinished
+
+
+def _refuse_misspelt(cls: type[Module]) -> None:
+    """Raises TypeError for an attribute that is nearly an option: without it `max_step = 5` would make a single turn."""
+    known = [name for name in vars(Module) if not name.startswith("_")] + ["on_step", "on_stream"]
+    for name in vars(cls):
+        near = difflib.get_close_matches(name, known, 1, cutoff=0.85)
+        if near and name not in known:
+            raise TypeError(f"{cls.__name__}.{name}: did you mean {near[0]!r}?")
 
 
 @dataclass(slots=True)
@@ -99,6 +109,7 @@ class Module:
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
+        _refuse_misspelt(cls)
         _config_of(cls, None, None)
         for name in ("initial_input", "final_output"):
             given = getattr(cls, name)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from loopbench.protocol import Capabilities, Chunk, Model, Reply, Request
+from loopbench.protocol import Chunk, Model, Reply, Request, WrappedModel
 
 T = TypeVar("T")
 
@@ -94,27 +94,19 @@ class Ending:
             raise self.cause
 
 
-class GuardedModel:
+class GuardedModel(WrappedModel):
     """A model that takes no further request once the run is over: no task makes one more call while its neighbours end."""
 
     def __init__(self, model: Model, ending: Ending) -> None:
-        self._model = model
+        super().__init__(model)
         self._ending = ending
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._model.capabilities
 
     async def complete(self, request: Request) -> Reply:
         """Raises as the model does; CancelledError once the token is set."""
 
         async def ask() -> Reply:
             self._ending.checkpoint()  # here: a neighbour may end the run after this task is made and before it starts
-            return await self._model.complete(request)
+            return await self.model.complete(request)
 
         try:
             return await unless_set(self._ending.token, ask())
@@ -126,7 +118,7 @@ class GuardedModel:
         """Raises as the model does; CancelledError once the token is set."""
         self._ending.checkpoint()
         pieces: asyncio.Queue[Chunk | None] = asyncio.Queue()
-        reading = asyncio.create_task(_read(self._model.stream(request), pieces))
+        reading = asyncio.create_task(_read(self.model.stream(request), pieces))
         try:
             while (chunk := await unless_set(self._ending.token, pieces.get())) is not None:
                 yield chunk
