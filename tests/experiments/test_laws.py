@@ -6,6 +6,7 @@ import asyncio
 import random
 import re
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -428,6 +429,35 @@ class Orphaning(Own):
         return Changed(model, lambda request: replace(request, messages=(*request.messages, orphan)))
 
 
+class Twice(Own):
+    """Makes every call again, to be sure."""
+
+    def tools(self, tools: Toolbox) -> Toolbox:
+        class Again(Within):
+            async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+                seen = await super().call(call, validate=validate)
+                return await super().call(call, validate=validate) if seen.ok else seen
+
+        return Again(tools)
+
+
+class Sleepy(Own):
+    """Sleeps without letting anybody else have a turn."""
+
+    def tools(self, tools: Toolbox) -> Toolbox:
+        class Slow(Within):
+            async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+                if call.arguments == SLOW_CALL:
+                    time.sleep(0.15)
+                return await super().call(call, validate=validate)
+
+        return Slow(tools)
+
+
+SLOW_CALL = {"a": 17, "b": 25}
+"""Of the one task that the law looks at, and few others: this loop is to be slow, and the test is not."""
+
+
 BROKEN: tuple[tuple[str, type[Own], str], ...] = (
     ("contract", Nameless, "name is ''"),
     ("step limit", Generous, "tool steps were run; at most 1"),
@@ -438,6 +468,8 @@ BROKEN: tuple[tuple[str, type[Own], str], ...] = (
     ("tool errors", Terse, "the frobnicator is jammed"),
     ("finishing", Busybody, "add was called after the model had answered"),
     ("finishing", Mumbler, "the answer is ''; 8 is right"),
+    ("once", Twice, "add 2 times instead of 1 was run"),
+    ("waiting", Sleepy, "stood still for 0.1. s in each of 3 runs"),
     ("cancellation", Deaf, "returned an Outcome with stop max_steps"),
     ("cancellation", Stubborn, "did not end within"),
     ("cancellation", Litterer, "1 asyncio tasks are still running"),

@@ -220,13 +220,13 @@ def check_loop(
     from . import render
 
     spec = parse_spec(name)
-    found = laws.check_loop(make_loop(spec))
+    found = laws.check_loop(make_loop(spec), None if as_json else render.finding)
     broken = any(finding.status == "failed" for finding in found)
     if as_json:
         made = {"loop": str(spec), "ok": not broken, "laws": [finding.as_dict() for finding in found]}
         print(json.dumps(made, ensure_ascii=True))
     else:
-        render.findings(str(spec), found)
+        render.findings_in_all(str(spec), found)
     raise typer.Exit(FAILED if broken else DONE)
 
 

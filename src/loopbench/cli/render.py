@@ -117,18 +117,21 @@ def catalogue(entries: Sequence[Entry]) -> None:
 _MARKS = {"ok": ("ok", "green"), "failed": ("FAILED", "bold red"), "not applicable": ("not applicable", "yellow")}
 
 
-def findings(name: str, found: Sequence[Finding]) -> None:
-    """A line for each law, and one for what was found where it does not hold."""
+def finding(found: Finding) -> None:
+    """A line for a law, and one for what was found where it does not hold."""
     console = out()
-    says = {law.name: law.says for law in LAWS}
-    for finding in found:
-        mark, style = _MARKS[finding.status]
-        console.print(Text.assemble((f"{mark:<15}", style), f"{finding.law:<17}", (says[finding.law], "dim")), soft_wrap=True)
-        if finding.detail:
-            console.print(Text(f"{'':15}{plain(finding.detail)}"), soft_wrap=True)
+    says = next(law.says for law in LAWS if law.name == found.law)
+    mark, style = _MARKS[found.status]
+    console.print(Text.assemble((f"{mark:<15}", style), f"{found.law:<17}", (says, "dim")), soft_wrap=True)
+    if found.detail:
+        console.print(Text(f"{'':15}{plain(found.detail)}"), soft_wrap=True)
+
+
+def findings_in_all(name: str, found: Sequence[Finding]) -> None:
+    """The last line of a check."""
     failed = sum(finding.status == "failed" for finding in found)
     total = f"{failed} of {len(found)} laws do not hold" if failed else "every law holds"
-    console.print(Text(f"{name}: {total}", style="bold"), soft_wrap=True)
+    out().print(Text(f"{name}: {total}", style="bold"), soft_wrap=True)
 
 
 def scaffold(made: Scaffold) -> None:

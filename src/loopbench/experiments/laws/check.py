@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from loopbench.protocol import Loop, run_sync
 
 from . import course, endings, interruption, wire
@@ -15,6 +17,8 @@ LAWS: tuple[Law, ...] = (
     Law("no state", "a run leaves nothing behind for the next or the one beside it", course.no_state),
     Law("tool errors", "what a tool's exception says reaches the model", course.tool_errors),
     Law("finishing", "a clean run is right, stops as finished, and calls nothing after the answer", course.finishing),
+    Law("once", "each call that the model decides on is made once", course.once),
+    Law("waiting", "the event loop never stands still while a run waits", interruption.never_blocks),
     Law("cancellation", "CancelledError leaves run at once, and nothing is left running", interruption.cancellation),
     Law("gold", "the expected answer is in no request", course.gold),
     Law("codecs", "what a codec says it reads back, and any reply is a move or a WireError", wire.codecs),
@@ -27,9 +31,14 @@ LAWS: tuple[Law, ...] = (
 )
 
 
-def check_loop(loop: Loop) -> tuple[Finding, ...]:
-    """Hold every law against a loop, in the order of LAWS; needs no network, and takes seconds."""
-    return tuple(_held_against(loop, law) for law in LAWS)
+def check_loop(loop: Loop, heard: Callable[[Finding], None] | None = None) -> tuple[Finding, ...]:
+    """Hold every law against a loop, in the order of LAWS; needs no network, and takes seconds. `heard`: told of each finding."""
+    found = []
+    for law in LAWS:
+        found.append(_held_against(loop, law))
+        if heard is not None:
+            heard(found[-1])
+    return tuple(found)
 
 
 def _held_against(loop: Loop, law: Law) -> Finding:

@@ -245,6 +245,20 @@ async def finishing(loop: Loop) -> None:
         require(not late, f"task {task.id!r}: {', '.join(late)} was called after the model had answered; nothing may be")
 
 
+async def once(loop: Loop) -> None:
+    """Each call that the model decides on is made once.
+
+    A second refund is the worst of all surprises, and no answer shows it.
+    """
+    for task in (ONE_CALL, CHAIN, SCHEMA):
+        played = await play(limited(loop), await scripted(task))
+        assert task.plan is not None
+        made = Counter(call.name for call in played.seen.calls) - Counter(call.name for call in played.seen.after_answer)
+        planned = Counter(call.tool for call in task.plan.calls)
+        counted = ", ".join(f"{name} {made[name]} times instead of {planned[name]}" for name in made - planned)
+        require(made <= planned, f"task {task.id!r}: the model decided on each call once, and {counted} was run")
+
+
 def _is_right(answer: Any, expected: Any) -> bool:
     """Equal as a value, or as the JSON text of it."""
     if answer == expected:

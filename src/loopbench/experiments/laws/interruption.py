@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -38,7 +39,7 @@ from .bench import (
     start,
 )
 from .course import limited
-from .law import NotApplicable, require
+from .law import Broken, NotApplicable, require
 
 Kind = Literal["model", "tool"]
 Place = tuple[Kind, int]
@@ -50,6 +51,47 @@ async def _places(loop: Loop, scene: Scene) -> list[Place]:
     assert clean.outcome  # Broken, where there is none
     seen = clean.seen
     return [("model", k + 1) for k in range(len(seen.requests))] + [("tool", k + 1) for k in range(len(seen.calls))]
+
+
+# --- others at the same time ---
+
+STALL_S = 0.1
+"""Seconds for which a run may keep the event loop from everybody else without working."""
+STALLED_RUNS = 3
+
+
+async def never_blocks(loop: Loop) -> None:
+    """The event loop never stands still while a run waits for something.
+
+    `time.sleep` or a synchronous HTTP client inside a loop stops every other run of the process. Only idle time counts, and only
+    what happens in each of several runs: a busy machine is not the loop's doing.
+    """
+    stalls = []
+    for _ in range(STALLED_RUNS):
+        stalls.append(await _longest_stall(loop))
+        if stalls[-1] < STALL_S:
+            return
+    raise Broken(f"the event loop stood still for {min(stalls):.2f} s in each of {STALLED_RUNS} runs; await, or use a thread")
+
+
+async def _longest_stall(loop: Loop) -> float:
+    """Seconds without a turn for others and without work, at most, in one clean run."""
+    longest = 0.0
+
+    async def watch() -> None:
+        nonlocal longest
+        while True:
+            started, worked = time.perf_counter(), time.process_time()
+            await asyncio.sleep(0)
+            waited = time.perf_counter() - started
+            longest = max(longest, waited - (time.process_time() - worked))
+
+    watcher = asyncio.create_task(watch())
+    try:
+        await play(limited(loop), await scripted(CHAIN))
+    finally:
+        await stop(watcher, GRACE_S)
+    return longest
 
 
 # --- budget and provider ---
