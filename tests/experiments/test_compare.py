@@ -178,10 +178,10 @@ def test_a_trial_is_found_by_its_name(breeze, name):
     ("name", "said"),
     [
         ("nope", "no trial 'nope'; a trial is ARM/TASK/REPEAT, such as bare/clean/arithmetic-0001/0"),
-        ("", "no trial"),
+        ("", "matches 72 trials"),
         ("arithmetic-0007", "matches 6 trials: .*…"),
         ("bare/clean", "matches 12 trials"),
-        ("bare/clean/arithmetic-000", "no trial"),
+        ("bare/clean/arithmetic-000", "matches 9 trials"),
     ],
 )
 def test_a_name_that_fits_none_or_several_is_refused(breeze, name, said):

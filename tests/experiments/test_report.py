@@ -7,6 +7,7 @@ import io
 import json
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from loopbench.experiments.report import counts, interval, notes, p_value, plain, tables, to_csv, to_markdown
+from loopbench.experiments.report import counts, interval, notes, p_value, plain, tables, to_csv, to_markdown, verdicts
 from loopbench.metrics.comparison import ArmInfo, Comparison, compare
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.statistics import Interval
@@ -190,6 +191,26 @@ def test_tables_show_arms_troubles_and_pairs(compared):
     assert happened.rows[0][1:5] == ("finished 40", "tool.x 40", "40 of 40", "0")
     assert [row[:3] for row in primary.rows] == [("a", "b", "accuracy")]
     assert {row[2] for row in secondary.rows} == {"steps", "lm_calls", "tokens"}
+
+
+def test_a_verdict_names_the_most_accurate_arm_and_how_sure_that_is(compared):
+    comparison = compared(["a", "b"], n=40)
+    (line,) = verdicts(comparison)
+    best = max(comparison.arms, key=lambda arm: arm.summary.accuracy.value)
+    assert line.startswith(f"Highest accuracy: {best.info.arm}, {interval(best.summary.accuracy, 3)}; ")
+    (pair,) = [pair for pair in comparison.pairs if pair.family == "primary"]
+    words = {"undecided": "undecided against", "equivalent": "equivalent to"}.get(pair.verdict.word, "better than")
+    assert line.endswith(f"{words} {'b' if best.info.arm == 'a' else 'a'}")
+
+
+def test_without_pairs_or_in_an_invalid_run_there_is_no_verdict(compared):
+    assert verdicts(compared(["a"])) == []
+    assert verdicts(replace(compared(["a", "b"], n=40), invalid=True)) == []
+
+
+def test_pairs_on_other_metrics_are_shown_on_request(compared):
+    titles = [table.title for table in tables(compared(["a", "b"], n=40), secondary=False)]
+    assert titles == ["Arms", "What happened", "Accuracy, a minus b"]
 
 
 def test_one_arm_has_no_pairs(compared):

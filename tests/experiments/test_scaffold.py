@@ -112,3 +112,20 @@ def test_nothing_is_overwritten_and_then_nothing_is_written(tmp_path, present):
 def test_a_directory_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is no directory"):
         new_loop("mine", tmp_path / "nowhere")
+
+
+def test_in_the_package_of_the_designs_it_goes_by_its_name(tmp_path):
+    package = tmp_path / "loopbench" / "loops"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package.parent / "__init__.py").touch()
+    made = new_loop("mine", package)
+    assert made.target == "mine"
+    assert made.loop.read_text().endswith("\n\nLOOP = MineLoop\n")
+    assert "--loop 'mine(max_steps=5)'" in made.loop.read_text()
+
+
+def test_the_name_of_a_built_in_loop_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="a built-in loop is named 'bare'; choose another name"):
+        new_loop("bare", tmp_path)
+    assert not list(tmp_path.iterdir())

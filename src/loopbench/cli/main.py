@@ -33,6 +33,7 @@ app.add_typer(check, name="check")
 new = typer.Typer(help="Write the beginnings of a design of your own.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(new, name="new")
 
+AllMetrics = Annotated[bool, typer.Option("--all-metrics", help="Print the pairs on steps, calls and tokens too.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Run = Annotated[Path, typer.Argument(help="Run directory, its name under runs/, or `latest`.", show_default=False)]
@@ -52,11 +53,17 @@ def _root(
 
 @app.command()
 def compare(
-    loop: Annotated[list[str] | None, typer.Option(help="Loop, `name` or `name(option=value)`; again for each.")] = None,
+    loop: Annotated[
+        list[str] | None, typer.Option(help="Loop, `name` or `name(option=value)`; again for each [default: the five designs].")
+    ] = None,
     suite: Annotated[str | None, typer.Option(help="Task suite [default: arithmetic].")] = None,
     data: Annotated[Path | None, typer.Option(help="File of a suite that imports one.")] = None,
-    profile: Annotated[list[str] | None, typer.Option(help="Fault profile, name or TOML file; again for each.")] = None,
-    model: Annotated[list[str] | None, typer.Option(help="`scripted`, or a real one such as openai/gpt-4o-mini.")] = None,
+    profile: Annotated[
+        list[str] | None, typer.Option(help="Fault profile, name or TOML file; again for each [default: clean].")
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="`scripted`, or a real one such as openai/gpt-4o-mini [default: scripted].")
+    ] = None,
     base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible server of a real model.")] = None,
     tasks: Annotated[int | None, typer.Option(help="Only the first so many tasks.")] = None,
     repeats: Annotated[int | None, typer.Option(help="Trials per arm and task [default: 1].")] = None,
@@ -130,6 +137,7 @@ def report(
     run: Run,
     runs: Runs = None,
     as_json: Json = False,
+    all_metrics: AllMetrics = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the arms as CSV.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
 ) -> None:
@@ -145,7 +153,7 @@ def report(
     elif as_markdown:
         print(to_markdown(found.folder.name, found.comparison), end="")
     else:
-        _print_results(found, as_json=as_json)
+        _print_results(found, as_json=as_json, all_metrics=all_metrics)
     raise typer.Exit(INVALID if found.comparison.invalid else DONE)
 
 
@@ -169,16 +177,18 @@ def show(
     found = results(folder)
     if trial is None:
         missed = [record for record in found.records if record.status != "excluded" and record.accuracy < 1]
+        missed.sort(key=lambda record: (record.arm, record.task, record.repeat))
         if as_json:
             print(json.dumps([record.to_json() for record in missed], ensure_ascii=True))
         else:
             render.failures(missed)
         return
-    trace = read_trace(folder, find_record(found, trial))
+    record = find_record(found, trial)
+    trace = read_trace(folder, record)
     if as_json:
         print(json.dumps(trace, ensure_ascii=True))
     else:
-        render.trace(trace, full=full)
+        render.trace(trace, record.faults, full=full)
 
 
 class Listed(StrEnum):
@@ -302,13 +312,13 @@ def _track(experiment: Experiment, found: Results) -> None:
         render.say(f"MLflow: {tracked.ui}")
 
 
-def _print_results(found: Results, *, as_json: bool) -> None:
+def _print_results(found: Results, *, as_json: bool, all_metrics: bool = False) -> None:
     from . import render
 
     if as_json:
         print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
     else:
-        render.results(found)
+        render.results(found, all_metrics=all_metrics)
 
 
 def _folder(run: Path, runs: Path | None) -> Path:

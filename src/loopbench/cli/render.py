@@ -18,13 +18,13 @@ from loopbench.experiments.catalogue import Entry
 from loopbench.experiments.compare import Results
 from loopbench.experiments.laws import LAWS, Finding
 from loopbench.experiments.report import Table as Lines
-from loopbench.experiments.report import notes, plain, tables
+from loopbench.experiments.report import notes, plain, tables, verdicts
 from loopbench.experiments.scaffold import Scaffold
 from loopbench.experiments.show import blocks
-from loopbench.metrics.record import Record
+from loopbench.metrics.record import FaultRecord, Record
 
-WIDE = 200
-"""Columns of a table that goes to a file or a pipe."""
+WIDE = 10_000
+"""Columns where output goes to a file or a pipe: nothing is cut or wrapped there."""
 
 
 def out() -> Console:
@@ -37,12 +37,16 @@ def say(line: str) -> None:
     print(plain(line), file=sys.stderr)
 
 
-def results(found: Results) -> None:
-    """The tables of a run, and what to keep in mind."""
+def results(found: Results, *, all_metrics: bool = False) -> None:
+    """The tables of a run, its verdicts, and what to keep in mind."""
     console = out()
     console.print(Text(plain(found.title), style="bold"))
-    for table in tables(found.comparison):
+    for table in tables(found.comparison, secondary=all_metrics):
         (_grid if _narrowest(table) <= console.width else _stack)(table, console)
+    for verdict in verdicts(found.comparison):
+        console.print(Text(plain(verdict), style="bold"))
+    if found.comparison.pairs and not all_metrics:
+        console.print(Text("Pairs on steps, calls and tokens: loopbench report --all-metrics", style="dim"))
     for note in notes(found.comparison):
         console.print(Text(plain(note), style="yellow" if note.startswith("Warning") else "dim"))
 
@@ -50,7 +54,8 @@ def results(found: Results) -> None:
 def _narrowest(table: Lines) -> int:
     """Columns of a terminal that a table needs: cells of counts may wrap at spaces, others may not."""
     cells = [[column, *(row[i] for row in table.rows)] for i, column in enumerate(table.columns)]
-    return sum(max(map(len, column if column[0] not in WRAPPED else " ".join(column).split())) + 2 for column in cells)
+    widths = [max(map(len, column if column[0] not in WRAPPED else " ".join(column).split())) for column in cells]
+    return sum(widths) + 3 * len(widths) + 1  # a space on either side, and a line between
 
 
 WRAPPED = ("stops", "errors")
@@ -95,9 +100,13 @@ _STYLES = {
 }
 
 
-def trace(found: Mapping[str, Any], *, full: bool) -> None:
-    """One trial, piece by piece."""
+def trace(found: Mapping[str, Any], faults: Sequence[FaultRecord], *, full: bool) -> None:
+    """One trial: its faults and what became of them, then piece by piece."""
     console = out()
+    for fault in faults:
+        became = "absorbed" if fault.absorbed else "recovered" if fault.recovered else "not recovered"
+        fate = f"landed, {became}" if fault.landed else "did not land"
+        console.print(Text(plain(f"fault {fault.kind} at {fault.point}: {fate}"), style=_STYLES["fault"]))
     for block in blocks(found, full=full):
         style = _STYLES.get(block.kind, "")
         console.print(Text(plain(f"── {block.label} "), style=style))

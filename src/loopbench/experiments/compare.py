@@ -310,7 +310,7 @@ def find_record(found: Results, trial: str) -> Record:
     names = {f"{r.arm}/{r.task}/{r.repeat}": r for r in found.records}
     if trial in names:
         return names[trial]
-    matching = [name for name in names if f"/{trial}/" in f"/{name}/"]
+    matching = [name for name in names if f"/{trial}/" in f"/{name}/"] or [name for name in names if trial in name]
     if len(matching) == 1:
         return names[matching[0]]
     if not matching:

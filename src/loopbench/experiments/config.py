@@ -36,7 +36,13 @@ class CompareConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    loops: Annotated[tuple[str, ...], Field(min_length=1)] = ("bare", "react_extract")
+    loops: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        "bare",
+        "finish",
+        "phased",
+        "react_extract",
+        "stateless",
+    )
     """Loop designs, `name` or `name(option=value)`."""
     suite: str = "arithmetic"
     """Task suite, `name` or `name(option=value)`."""

@@ -29,13 +29,41 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def tables(comparison: Comparison) -> tuple[Table, ...]:
-    """Arms, what went wrong in them, and pairs on the primary metric."""
+def tables(comparison: Comparison, *, secondary: bool = True) -> tuple[Table, ...]:
+    """Arms, what went wrong in them, pairs on accuracy, and where `secondary`, pairs on the other metrics."""
     made = [_arms(comparison.arms), _troubles(comparison.arms)]
     if comparison.pairs:
         made.append(_pairs([pair for pair in comparison.pairs if pair.family == "primary"], "Accuracy, a minus b"))
-        made.append(_pairs(_telling(comparison.pairs), "Other metrics, a minus b (secondary; lower is better)"))
+        made.append(
+            _pairs(_telling(comparison.pairs) if secondary else (), "Other metrics, a minus b (secondary; lower is better)")
+        )
     return tuple(table for table in made if table.rows)
+
+
+def verdicts(comparison: Comparison) -> list[str]:
+    """A line for each group of arms that are compared with one another: the most accurate one, and how sure that is."""
+    accuracy = {arm.info.arm: arm.summary.accuracy for arm in comparison.arms if arm.summary.accuracy is not None}
+    against: dict[str, dict[str, str]] = {name: {} for name in accuracy}
+    for pair in comparison.pairs if not comparison.invalid else ():
+        if pair.family == "primary":
+            against[pair.a][pair.b] = pair.verdict.word
+            against[pair.b][pair.a] = _TURNED.get(pair.verdict.word, pair.verdict.word)
+    said: list[str] = []
+    told: set[str] = set()
+    for first, others in against.items():
+        group = (first, *others)
+        if first in told or not others:
+            continue
+        told.update(group)
+        best = max(group, key=lambda name: accuracy[name].value)
+        found = [(words, [name for name in group if against[best].get(name) == word]) for word, words in _WORDS.items()]
+        rest = "; ".join(f"{words} {', '.join(names)}" for words, names in found if names)
+        said.append(f"Highest accuracy: {best}, {interval(accuracy[best], 3)}; {rest}")
+    return said
+
+
+_TURNED = {"better": "worse", "worse": "better"}
+_WORDS = {"better": "better than", "equivalent": "equivalent to", "undecided": "undecided against", "worse": "worse than"}
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -180,7 +208,7 @@ def to_markdown(title: str, comparison: Comparison) -> str:
     for table in tables(comparison):
         lines = [f"### {table.title}", "", _line(table.columns), _line(["---"] * len(table.columns))]
         parts.append("\n".join([*lines, *(_line([_cell(cell) for cell in row]) for row in table.rows)]))
-    parts.append("\n".join(f"- {_cell(note)}" for note in notes(comparison)))
+    parts.append("\n".join(f"- {_cell(note)}" for note in (*verdicts(comparison), *notes(comparison))))
     return "\n\n".join(parts) + "\n"
 
 

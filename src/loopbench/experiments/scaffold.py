@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from .registry import builtin_names
+
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 TEST = '''\
@@ -52,15 +54,19 @@ def new_loop(name: str, folder: Path) -> Scaffold:
         if path.exists():
             raise ValueError(f"{path} is there already; nothing was written")
     root, packages = _packages(folder.resolve())
+    if not packages and name in builtin_names("loop"):
+        raise ValueError(f"a built-in loop is named {name!r}; choose another name")
     if not packages and _is_taken(name):
         raise ValueError(f"a module named {name!r} is installed already and would be found first; choose another name")
     module = ".".join([*packages, name])
     design = _class_name(name)
     template = resources.files("loopbench.experiments").joinpath("template_loop.py").read_text(encoding="utf-8")
-    text = template.replace("template_loop:TemplateLoop", f"{module}:{design}")
-    _write(loop, text.replace("template_loop", name).replace("TemplateLoop", design))
+    is_built_in = packages == ["loopbench", "loops"]  # these go by their names alone
+    text = template.replace("template_loop:TemplateLoop", name if is_built_in else f"{module}:{design}")
+    text = text.replace("template_loop", name).replace("TemplateLoop", design)
+    _write(loop, f"{text}\n\nLOOP = {design}\n" if is_built_in else text)
     _write(test, TEST.format(name=name, module=module, design=design))
-    return Scaffold(loop, test, root, f"{module}:{design}")
+    return Scaffold(loop, test, root, name if is_built_in else f"{module}:{design}")
 
 
 def _class_name(name: str) -> str:
