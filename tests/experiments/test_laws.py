@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.laws import LAWS, Finding, check_loop
 from loopbench.experiments.laws.course import illegal
+from loopbench.experiments.laws.interruption import never_blocks
+from loopbench.experiments.laws.law import Broken
 from loopbench.experiments.laws.moves import any_move, any_reply
 from loopbench.experiments.registry import builtin_names, find, make_loop, options_of, parse_spec
 from loopbench.experiments.template_loop import JsonCodec, TemplateLoop
@@ -46,6 +48,7 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
     WireError,
+    run_sync,
 )
 
 
@@ -447,15 +450,10 @@ class Sleepy(Own):
     def tools(self, tools: Toolbox) -> Toolbox:
         class Slow(Within):
             async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-                if call.arguments == SLOW_CALL:
-                    time.sleep(0.15)
+                time.sleep(0.15)
                 return await super().call(call, validate=validate)
 
         return Slow(tools)
-
-
-SLOW_CALL = {"a": 17, "b": 25}
-"""Of the one task that the law looks at, and few others: this loop is to be slow, and the test is not."""
 
 
 BROKEN: tuple[tuple[str, type[Own], str], ...] = (
@@ -469,7 +467,6 @@ BROKEN: tuple[tuple[str, type[Own], str], ...] = (
     ("finishing", Busybody, "add was called after the model had answered"),
     ("finishing", Mumbler, "the answer is ''; 8 is right"),
     ("once", Twice, "add 2 times instead of 1 was run"),
-    ("waiting", Sleepy, "stood still for 0.1. s in each of 3 runs"),
     ("cancellation", Deaf, "returned an Outcome with stop max_steps"),
     ("cancellation", Stubborn, "did not end within"),
     ("cancellation", Litterer, "1 asyncio tasks are still running"),
@@ -503,8 +500,14 @@ def test_a_run_without_end_is_given_up():
     assert "never readable: the run made more than 200 calls; it must end by itself" in broken["step limit"]
 
 
+def test_a_loop_that_blocks_is_told_so():
+    """By that law alone: the other laws would take this loop minutes."""
+    with pytest.raises(Broken, match=r"stood still for 0\.\d\d s in each of 3 runs; await, or use a thread"):
+        run_sync(never_blocks(Sleepy()))
+
+
 def test_every_law_can_fail():
-    assert {law for law, _, _ in BROKEN} == {law.name for law in LAWS}
+    assert {law for law, _, _ in BROKEN} | {"waiting"} == {law.name for law in LAWS}
 
 
 def test_the_template_that_these_loops_are_made_of_breaks_none():

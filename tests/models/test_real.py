@@ -51,6 +51,8 @@ from loopbench.protocol import (
 
 SECRET = "sk-test-SECRET-0123456789"
 NAME = "openai/test-model"
+LOOPS = ("bare", "react_extract")
+"""What the server of these tests speaks."""
 HELLO = Request((Message("user", "hello"),))
 
 
@@ -716,7 +718,8 @@ class Silent:
 
 def run(tmp_path: Path, server: Server, **changes: Any) -> list[Record]:
     """A comparison through the Python API; gives its records."""
-    values = {"models": (NAME,), "base_url": server.url, "tasks": TASKS, "runs": tmp_path / "runs", "mlflow": False} | changes
+    values: dict[str, Any] = {"loops": LOOPS, "models": (NAME,), "base_url": server.url, "tasks": TASKS, "mlflow": False}
+    values |= {"runs": tmp_path / "runs"} | changes
     experiment = compare.prepare(CompareConfig(**values))
     compare.run(experiment, Silent())
     return read_records(experiment.folder)
@@ -726,7 +729,7 @@ def test_both_loops_solve_tasks_over_http(tmp_path, solver: Solver):
     with serving(solver) as server:
         records = run(tmp_path, server)
         asked = len(server.heard)
-    assert len(records) == 2 * TASKS
+    assert len(records) == len(LOOPS) * TASKS
     assert {record.status for record in records} == {"scored"}
     assert [record.accuracy for record in records] == [1.0] * len(records)
     assert {record.stop for record in records} == {"finished"}
