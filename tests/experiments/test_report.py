@@ -11,7 +11,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -128,6 +128,8 @@ PAGE = {"h2", "h3", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
 
 
 @settings(max_examples=60)
+@example(["#\n"], "", "")
+@example(["1.\n", "-\n"], "", "")
 @given(NAMES, ANY, ANY)
 def test_markdown_shows_any_text_literally_in_its_own_cell(compared, names, text, title):
     made = to_markdown(title, compared(names, text))

@@ -208,7 +208,7 @@ def to_markdown(title: str, comparison: Comparison) -> str:
     for table in tables(comparison):
         lines = [f"### {table.title}", "", _line(table.columns), _line(["---"] * len(table.columns))]
         parts.append("\n".join([*lines, *(_line([_cell(cell) for cell in row]) for row in table.rows)]))
-    parts.append("\n".join(f"- {_cell(note)}" for note in (*verdicts(comparison), *notes(comparison))))
+    parts.append("\n".join(f"- {_item(note)}" for note in (*verdicts(comparison), *notes(comparison))))
     return "\n\n".join(parts) + "\n"
 
 
@@ -220,6 +220,11 @@ def _cell(text: str) -> str:
     """Markdown and HTML marks taken literally."""
     escaped = " ".join(plain(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\|`*_~\[\]])", r"\\\1", escaped)
+
+
+def _item(text: str) -> str:
+    """An item of a list, whose first characters begin no heading, rule or list of their own."""
+    return re.sub(r"^(\d{0,9})([#+=.)-])", r"\1\\\2", _cell(text))
 
 
 def to_csv(comparison: Comparison) -> str:
