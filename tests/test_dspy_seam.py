@@ -143,7 +143,7 @@ def prompts(draw: st.DrawFn) -> tuple[Any, list[dict[str, Any]], dict[str, Any]]
 
 
 @given(prompt=prompts())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 def test_messages_are_those_of_chat_adapter_byte_for_byte(prompt: Any) -> None:
     signature, demos, inputs = prompt
     assert FORMAT.format(signature, demos, inputs) == PLAIN.format(signature, demos, inputs)
@@ -181,7 +181,7 @@ def outcome(adapter: Any, signature: Any, completion: str) -> Any:
 @given(case=completions())
 @example(case=(ReactStep, "  [[ ## next_thought ## ]] indented\n[[ ## next_tool_name ## ]]\nn\n[[ ## next_tool_args ## ]]\n{}"))
 @example(case=(ReactStep, sections(next_thought="t", next_tool_name="n", next_tool_args='{"a": 1} and more')))
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=100)
 def test_completions_are_read_as_by_chat_adapter_errors_included(case: tuple[Any, str]) -> None:
     assert repr(outcome(FORMAT, *case)) == repr(outcome(PLAIN, *case))  # by repr: NaN is no equal of itself
 

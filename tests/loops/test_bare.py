@@ -179,7 +179,7 @@ def tools_that_give(result: Any) -> tuple[Tool, ...]:
 
 
 @given(loop=CONFIGS, replies=st.lists(REPLIES, max_size=7), result=RESULTS)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 def test_X_21_G_9_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
     loop: Bare, replies: list[Any], result: Any, kit: Any
 ) -> None:

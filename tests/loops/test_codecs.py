@@ -144,7 +144,7 @@ def comes_back(codec: Codec, move: Move) -> bool:
 
 
 @given(move=MOVES)
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=100)
 def test_law_render_raises_inexpressible_or_the_move_comes_back(move: Move) -> None:
     for codec in CODECS:
         comes_back(codec, move)
@@ -276,7 +276,7 @@ REPLIES = st.one_of(
 @example("9" * 5_000)
 @example("\n".join(f"[[ ## {name} ## ]]\n{'[' * 5_000}" for name in REACT.signature.output_fields))
 @example("\n".join(f"[[ ## {name} ## ]]\n{'-' * 100_000}1" for name in EXTRACT_NUMBER.signature.output_fields))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_X_6_any_text_is_a_move_or_a_wire_error(text: str) -> None:
     for codec in CODECS:
         match parsed(codec, text):

@@ -174,7 +174,7 @@ def assert_legal(messages: tuple[Message, ...]) -> None:
     schema=st.sampled_from([None, VERDICT, {"type": "number"}, {}]),
     tool_choice=st.booleans(),
 )
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_X_21_X_2_G_9_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
     loop: Finish, replies: list[Any], result: Any, schema: Any, tool_choice: bool, kit: Any
 ) -> None:

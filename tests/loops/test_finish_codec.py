@@ -157,7 +157,7 @@ def comes_back(codec: Codec, move: Move) -> bool:
 
 
 @given(move=MOVES)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 def test_law_finish_render_raises_inexpressible_or_the_move_comes_back(move: Move) -> None:
     for codec in CODECS:
         comes_back(codec, move)
@@ -250,7 +250,7 @@ MARKUP = st.lists(TAGS | WORDS, max_size=12).map("".join)
 @example(text="<output><price>" + "9" * 5000 + "</price></output>", calls=[])
 @example(text="<output><any>" + "[" * 5000 + "</any></output>", calls=[])
 @example(text="<output><name>&#0;&#xD800;&#9999999;&bogus;</name></output>", calls=[])
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 def test_X_6_finish_any_reply_is_a_move_or_a_wire_error(text: str, calls: list[tuple[str, str]]) -> None:
     reply = Reply(text, tuple(NativeCall("", name, arguments) for name, arguments in calls))
     for codec in CODECS:
@@ -541,7 +541,7 @@ def test_S3_46_nothing_half_written_passes_for_a_value_and_the_end_is_the_whole(
 
 
 @given(value=st.dictionaries(st.sampled_from([*MIXED, "x"]), JSON, max_size=4), cut=st.integers(0, 200))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 def test_S3_46_no_validation_error_arises_while_partial(value: dict[str, Any], cut: int) -> None:
     text = json.dumps(value)[: cut + 1]
     for model in (Mixed, City):

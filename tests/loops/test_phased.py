@@ -246,7 +246,7 @@ def giving(result: Any) -> Callable[..., Any]:
 
 
 @given(loop=CONFIGS, said=SAYINGS, result=RESULTS)
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_X_6_X_21_G_9_phased_any_replies_and_any_tool_end_in_an_outcome_within_the_limits(
     loop: Phased, said: dict[str, Any], result: Any
 ) -> None:

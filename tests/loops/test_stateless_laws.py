@@ -138,7 +138,7 @@ def comes_back(codec: Codec, move: Move) -> bool:
 
 
 @given(move=MOVES)
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=100)
 def test_law_render_raises_inexpressible_or_the_move_comes_back(move: Move) -> None:
     for codec in CODECS:
         comes_back(codec, move)
@@ -230,7 +230,7 @@ def with_parameters(text: str) -> str:
 @example(with_parameters('{"a": "\\ud800"}'))
 @example(with_parameters(f'{{"a": {"9" * 4_000}}}'))
 @example(with_parameters("[1]"))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_X_6_any_text_is_a_move_or_a_wire_error(text: str) -> None:
     for codec in CODECS:
         move = parsed(codec, text)
@@ -326,7 +326,7 @@ RESULTS = st.one_of(
 
 
 @given(loop=CONFIGS, data=st.data(), result=RESULTS)
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=100)
 def test_X_21_G_9_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
     loop: Stateless, data: st.DataObject, result: Any, kit: Any
 ) -> None:
