@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextvars
+import copy
 import dataclasses
 import datetime
 import decimal
@@ -206,6 +207,15 @@ def test_cancellation_leaves(way: str, parallel: bool) -> None:
     box = Toolbox([WAYS[way](asyncio.CancelledError())])
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(box.call_all([ToolCall("tool", {})] * 2, parallel=parallel))
+
+
+def test_a_copied_program_keeps_acting_on_the_same_world() -> None:
+    """Teleprompters copy programs deeply; a tool's owner must not be copied with them."""
+    done: list[int] = []
+    program = {"tools": Toolbox([Tool.from_function(done.append, name="do", blocking=False)])}
+    run_sync(copy.deepcopy(program)["tools"].call(ToolCall("do", {"object": 1})))
+    run_sync(program["tools"].call(ToolCall("do", {"object": 2})))
+    assert done == [1, 2]
 
 
 @pytest.mark.parametrize("way", WAYS)
