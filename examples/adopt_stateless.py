@@ -1,6 +1,6 @@
 """The stateless loop in a product: an agent decides, the product's own manager executes, with rules that no prompt can talk away.
 
-Runs offline: `Listed` gives the listed moves. With a real model, put `DspyModel(dspy.LM("provider/model"))` in its place.
+`Listed` makes the listed moves, offline; `loopbench.open_model("openai/gpt-4o-mini")` is a Model too.
 """
 
 from typing import Any

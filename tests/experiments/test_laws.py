@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.laws import LAWS, Finding, check_loop
+from loopbench.experiments.laws.check import NOT_CHECKED
 from loopbench.experiments.laws.course import illegal
-from loopbench.experiments.laws.interruption import never_blocks
-from loopbench.experiments.laws.law import Broken
 from loopbench.experiments.laws.moves import any_move, any_reply
 from loopbench.experiments.registry import builtin_names, find, make_loop, options_of, parse_spec
 from loopbench.experiments.template_loop import JsonCodec, TemplateLoop
@@ -48,7 +47,6 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
     WireError,
-    run_sync,
 )
 
 
@@ -500,10 +498,11 @@ def test_a_run_without_end_is_given_up():
     assert "never readable: the run made more than 200 calls; it must end by itself" in broken["step limit"]
 
 
-def test_a_loop_that_blocks_is_told_so():
-    """By that law alone: the other laws would take this loop minutes."""
-    with pytest.raises(Broken, match=r"stood still for 0\.\d\d s in each of 3 runs; await, or use a thread"):
-        run_sync(never_blocks(Sleepy()))
+def test_a_loop_that_blocks_is_told_so_and_is_checked_no_further():
+    _, second, *others = check_loop(Sleepy())
+    assert (second.law, second.status) == ("waiting", "failed")
+    assert re.search(r"stood still for 0\.\d\d s in each of 3 runs; await, or use a thread", second.detail)
+    assert {(finding.status, finding.detail) for finding in others} == {("not applicable", NOT_CHECKED)}
 
 
 def test_every_law_can_fail():

@@ -46,7 +46,8 @@ def results(found: Results, *, all_metrics: bool = False) -> None:
     for verdict in verdicts(found.comparison):
         console.print(Text(plain(verdict), style="bold"))
     if found.comparison.pairs and not all_metrics:
-        console.print(Text("Pairs on steps, calls and tokens: loopbench report --all-metrics", style="dim"))
+        more = f"loopbench report {shlex.quote(str(found.folder))} --all-metrics"
+        console.print(Text(plain(f"Pairs on steps, calls and tokens: {more}"), style="dim"), soft_wrap=True)
     for note in notes(found.comparison):
         console.print(Text(plain(note), style="yellow" if note.startswith("Warning") else "dim"))
 

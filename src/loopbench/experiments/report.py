@@ -57,11 +57,16 @@ def verdicts(comparison: Comparison) -> list[str]:
         told.update(group)
         best = max(group, key=lambda name: accuracy[name].value)
         found = [(words, [name for name in group if against[best].get(name) == word]) for word, words in _WORDS.items()]
-        rest = "; ".join(f"{words} {', '.join(names)}" for words, names in found if names)
+        rest = "; ".join(f"{words} {_few(names)}" for words, names in found if names)
         said.append(f"Highest accuracy: {best}, {interval(accuracy[best], 3)}; {rest}")
     return said
 
 
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} others" if len(names) > MOST_NAMES else "")
+
+
+MOST_NAMES = 6
 _TURNED = {"better": "worse", "worse": "better"}
 _WORDS = {"better": "better than", "equivalent": "equivalent to", "undecided": "undecided against", "worse": "worse than"}
 

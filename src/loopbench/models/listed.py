@@ -16,8 +16,8 @@ class Listed:
 
         model = Listed(Act("Add them.", (ToolCall("add", {"a": 2, "b": 3}),)), Answer("That is it.", "5"))
 
-    `requests` holds what it was asked. Raises LookupError when asked more often than there are items, ValueError for a move that
-    the request's format cannot say.
+    What no format should say, an invalid answer for one, is listed as a Reply. `requests` holds what it was asked. Raises
+    LookupError when asked more often than there are items, ValueError for a move that the request's format cannot say.
     """
 
     def __init__(self, *items: Move | Reply | ModelError, capabilities: Capabilities | None = None) -> None:

@@ -58,6 +58,7 @@ async def _places(loop: Loop, scene: Scene) -> list[Place]:
 STALL_S = 0.1
 """Seconds for which a run may keep the event loop from everybody else without working."""
 STALLED_RUNS = 3
+STOOD_STILL = "the event loop stood still"
 
 
 async def never_blocks(loop: Loop) -> None:
@@ -71,7 +72,7 @@ async def never_blocks(loop: Loop) -> None:
         stalls.append(await _longest_stall(loop))
         if stalls[-1] < STALL_S:
             return
-    raise Broken(f"the event loop stood still for {min(stalls):.2f} s in each of {STALLED_RUNS} runs; await, or use a thread")
+    raise Broken(f"{STOOD_STILL} for {min(stalls):.2f} s in each of {STALLED_RUNS} runs; await, or use a thread")
 
 
 async def _longest_stall(loop: Loop) -> float:
