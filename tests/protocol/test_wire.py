@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.protocol import Inexpressible, NativeCall, ToolCall
-from loopbench.protocol.wire import from_json, native_call, to_json
+from loopbench.protocol import Inexpressible, NativeCall, ToolCall, WireError
+from loopbench.protocol.wire import from_json, native_call, read_call, to_json
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=6),
@@ -57,6 +57,16 @@ def test_any_text_is_json_or_a_value_error(text: str) -> None:
 def test_what_is_no_json_says_why(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         from_json(text)
+
+
+@given(st.text(max_size=20))
+def test_any_arguments_are_an_object_or_a_wire_error(arguments: str) -> None:
+    try:
+        call = read_call(NativeCall("1", "add", arguments))
+    except WireError:
+        return
+    assert (call.name, call.call_id) == ("add", "1")
+    assert read_call(native_call(call)) == call
 
 
 def test_a_call_in_a_provider_s_form() -> None:

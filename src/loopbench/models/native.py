@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from loopbench.protocol import Act, Answer, Inexpressible, Move, NativeCall, Reply, Role, ToolCall, WireError
-from loopbench.protocol.wire import from_json, native_call
+from loopbench.protocol import Act, Answer, Inexpressible, Move, Reply, Role
+from loopbench.protocol.wire import native_call, read_call
 
 
 class NativeCodec:
@@ -26,17 +26,7 @@ class NativeCodec:
     def parse(self, reply: Reply) -> Move:
         if not reply.calls:
             return Answer("", reply.text)
-        return Act(reply.text, tuple(_call(call) for call in reply.calls))
-
-
-def _call(call: NativeCall) -> ToolCall:
-    try:
-        arguments = from_json(call.arguments or "{}")
-    except ValueError as error:
-        raise WireError(f"The arguments of {call.name} are no JSON: {error}") from None
-    if not isinstance(arguments, dict):
-        raise WireError(f"The arguments of {call.name} must be a JSON object")
-    return ToolCall(call.name, arguments, call.id)
+        return Act(reply.text, tuple(read_call(call) for call in reply.calls))
 
 
 NATIVE = NativeCodec()

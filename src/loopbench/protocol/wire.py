@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from .chat import NativeCall
-from .moves import Inexpressible
+from .moves import Inexpressible, WireError
 from .tools import ToolCall
 
 
@@ -37,6 +37,17 @@ def native_call(call: ToolCall, place: int = 0) -> NativeCall:
         return NativeCall(f"call_{place}", call.name, to_json(dict(call.arguments)))
     except Inexpressible as error:
         raise Inexpressible(f"arguments: {error}") from None
+
+
+def read_call(call: NativeCall) -> ToolCall:
+    """Raises WireError for arguments that are no JSON object; none at all are an empty one."""
+    try:
+        arguments = from_json(call.arguments or "{}")
+    except ValueError as error:
+        raise WireError(f"The arguments of {call.name} are no JSON: {error}") from None
+    if not isinstance(arguments, dict):
+        raise WireError(f"The arguments of {call.name} must be a JSON object")
+    return ToolCall(call.name, arguments, call.id)
 
 
 def _no_constant(name: str) -> Any:

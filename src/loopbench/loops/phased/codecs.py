@@ -13,19 +13,17 @@ from loopbench.protocol import (
     Codec,
     Inexpressible,
     Move,
-    NativeCall,
     PlanTask,
     Reply,
     Role,
     Tasks,
     Text,
-    ToolCall,
     Understanding,
     Verdict,
     WireError,
 )
 from loopbench.protocol.digest import canonical_json
-from loopbench.protocol.wire import from_json, native_call, to_json
+from loopbench.protocol.wire import from_json, native_call, read_call, to_json
 
 from .state import Reflection
 
@@ -321,17 +319,7 @@ class SelectCodec:
             return Act("", ()) if reply.text.strip() in ("", NO_CALL) else Text(reply.text)
         if len(reply.calls) > self.max_calls:
             raise WireError(f"{len(reply.calls)} calls at once: at most {self.max_calls}")
-        return Act(reply.text, tuple(_call(call) for call in reply.calls))
-
-
-def _call(call: NativeCall) -> ToolCall:
-    try:
-        arguments = from_json(call.arguments or "{}")
-    except ValueError as error:
-        raise WireError(f"The arguments of {call.name} are no JSON: {error}") from None
-    if not isinstance(arguments, dict):
-        raise WireError(f"The arguments of {call.name} must be a JSON object")
-    return ToolCall(call.name, arguments, call.id)
+        return Act(reply.text, tuple(read_call(call) for call in reply.calls))
 
 
 UNDERSTAND = UnderstandCodec()
