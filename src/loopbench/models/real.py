@@ -22,8 +22,6 @@ PATIENCE_S = 30.0
 ATTEMPTS = 4
 FIRST_PAUSE_S = 0.5
 """Before the second attempt; twice as long before each further one."""
-TRANSIENT = frozenset({"rate_limit", "server", "timeout", "connection"})
-"""Kinds of failure that another attempt may not meet."""
 LOCAL_KEY = "none"
 """What a server of one's own is sent where no key is set: clients refuse to send nothing."""
 
@@ -72,7 +70,7 @@ class RealModel:
 
 
 def _is_transient(error: BaseException) -> bool:
-    return isinstance(error, ProviderError) and error.kind in TRANSIENT
+    return isinstance(error, ProviderError) and error.is_transient
 
 
 def _pause_s(state: RetryCallState) -> float:

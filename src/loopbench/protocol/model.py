@@ -131,6 +131,11 @@ class ProviderError(ModelError):
         self.retry_after_s = retry_after_s
         self.injected = injected
 
+    @property
+    def is_transient(self) -> bool:
+        """Whether another attempt may not meet it."""
+        return self.kind in ("rate_limit", "server", "timeout", "connection")
+
 
 class ContextOverflow(ModelError):
     """The request is longer than the model's context."""

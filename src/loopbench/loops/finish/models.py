@@ -9,9 +9,6 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait
 
 from loopbench.protocol import Chunk, Model, ProviderError, Reply, Request, WrappedModel
 
-TRANSIENT = frozenset({"rate_limit", "server", "timeout", "connection"})
-"""Kinds of failure that another attempt may not meet."""
-
 
 class Retrying(WrappedModel):
     """A model that is asked up to `num_retries` + 1 times."""
@@ -43,7 +40,7 @@ class Retrying(WrappedModel):
     @property
     def _attempts(self) -> AsyncRetrying:
         return AsyncRetrying(
-            retry=retry_if_exception(lambda error: isinstance(error, ProviderError) and error.kind in TRANSIENT),
+            retry=retry_if_exception(lambda error: isinstance(error, ProviderError) and error.is_transient),
             stop=stop_after_attempt(self.num_retries + 1),
             wait=wait_fixed(self.retry_delay),
             reraise=True,
