@@ -83,13 +83,13 @@ def test_under_clean_every_plan_ends_right_in_as_few_calls_as_it_takes(bench, co
     assert render_value(run_sync(wind.run(codec=codec))) == wind.expected
     assert len(wind.ear.exchanges) == 1 + (bench.depth(plan) if codec is None else len(plan.calls))
     assert len(wind.ear.tool_calls) == len(plan.calls)
-    assert wind.scripted.unknown == ()
+    assert wind.scripted.tunnel.unknown == ()
     assert wind.tunnel.disturbances == []
     assert wind.tunnel.simulated_s == 0
 
 
 PROFILES = {name: name for name in built_in_profiles()} | {
-    "everything": Profile(name="everything", rates=dict.fromkeys(FAULT_KINDS, 0.04), forget=0.5, latency_s=0.1),
+    "everything": Profile(name="everything", rates=dict.fromkeys(FAULT_KINDS, 0.035), forget=0.5, latency_s=0.1),
     "broken-tools": Profile(
         name="broken-tools",
         rates={"tool.raises": 0.4, "tool.flaky": 0.2, "tool.garbage": 0.2},
@@ -204,7 +204,7 @@ from loopbench.loops.bare import CODEC
 from loopbench.models.profiles import FAULT_KINDS, Profile
 
 shared = runpy.run_path(sys.argv[1])
-profile = Profile(name="everything", rates=dict.fromkeys(FAULT_KINDS, 0.04), forget=0.5)
+profile = Profile(name="everything", rates=dict.fromkeys(FAULT_KINDS, 0.035), forget=0.5)
 winds = [shared["Bench"](shared["chain"](4), profile, repeat=repeat) for repeat in range(60)]
 
 async def main():
@@ -685,9 +685,9 @@ def test_what_is_unknown_is_told_by_the_last_request_for_a_decision_or_the_answe
     wind = bench.Bench(bench.chain(2))
     results = wind.results()
     run_sync(wind.model.complete(wind.request(*results.values())))
-    assert wind.scripted.unknown == ()
+    assert wind.scripted.tunnel.unknown == ()
     run_sync(wind.model.complete(Request((Message("user", "Draft: 12"),), role=Role.FORMAT)))
-    assert wind.scripted.unknown == ()
+    assert wind.scripted.tunnel.unknown == ()
     run_sync(wind.model.complete(wind.request(results["c1"], role=Role.ANSWER)))
     assert wind.scripted.unknown == ("c2",)
 

@@ -248,7 +248,7 @@ class _Run:
                 stop=self.outcome.stop.value,
                 abstained=abstained,
                 faults=faults,
-                planned_call_unknown=self.scripted is not None and bool(self.scripted.unknown),
+                planned_call_unknown=self.tunnel is not None and bool(self.tunnel.unknown),
             ),
             abstained=abstained,
             confidence=_confidence(self.outcome.confidence),

@@ -37,11 +37,15 @@ from .streaming import pieces
 from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
 
-_STATUS: Mapping[str, tuple[ProviderTrouble, int, str]] = {
+PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {
     "provider.rate_limit": ("rate_limit", 429, "rate limit reached"),
     "provider.server": ("server", 500, "internal server error"),
     "provider.timeout": ("timeout", 504, "the provider did not answer in time"),
+    "provider.dropped": ("connection", None, "the connection broke before the reply"),
+    "provider.cut": ("connection", None, "the connection broke in the middle of the reply"),
+    "provider.garbled": ("server", None, "the provider's answer is no JSON"),
 }
+"""Kind of fault → the trouble that it is, its HTTP status where the provider gives one, and words for it."""
 
 
 @dataclass(slots=True)
@@ -105,8 +109,7 @@ class Scripted:
         self.tunnel = tunnel or Tunnel()
         abilities = script.profile.abilities
         self.capabilities = Capabilities(tool_choice=abilities.tool_choice, context_tokens=abilities.context_tokens)
-        self.unknown: tuple[str, ...] = tuple(call.id for call in script.plan.calls)
-        """Planned calls whose results the last prompt did not show that asked for a decision or the answer."""
+        self.tunnel.unknown = tuple(call.id for call in script.plan.calls)
         self._visits: dict[tuple[Point, str], _Visits] = {}
         self._bluffs = unit(*script.key, "bluff") < script.profile.bluff  # a trait of the trial's model, the same for every loop
         self._said = ""
@@ -120,9 +123,13 @@ class Scripted:
     async def complete(self, request: Request) -> Reply:
         """Raises ContextOverflow and ProviderError as the profile has it."""
         self.tunnel.asked(request.scope)
-        await self.tunnel.spend(self.script.profile.latency_s)
-        reply, delay_s = self._reply(request)
-        await self.tunnel.spend(delay_s)
+        before, seconds = self.tunnel.book(), self.script.profile.latency_s
+        try:
+            reply, delay_s = self._reply(request)
+            seconds += delay_s
+        finally:
+            self.tunnel.note(request, before, seconds)
+            await self.tunnel.spend(seconds)
         return reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
@@ -193,7 +200,7 @@ class Scripted:
         offered = [tool.name for tool in request.tools]
         view = read(self.script.plan, self.script.oracle, self.tunnel.ledger, "\n".join(parts), offered)
         if request.role in _STATE_THE_ANSWER:
-            self.unknown = tuple(call.id for call in view.unknown)
+            self.tunnel.unknown = tuple(call.id for call in view.unknown)
             if not shows_text(view.text, self.script.question):
                 return replace(view, stuck=True)
         return view
@@ -267,8 +274,8 @@ class Scripted:
         if fault.kind == "provider.slow":
             fault.recovered = True
             return self.script.profile.slow_s
-        kind, status, text = _STATUS[fault.kind]
-        raise ProviderError(f"{status}: {text}", kind, status=status, injected=True)
+        kind, status, text = PROVIDER_FAULTS[fault.kind]
+        raise ProviderError(text if status is None else f"{status}: {text}", kind, status=status, injected=True)
 
     def _forgotten(self, view: View, point: Point, attempt: int) -> Collection[str]:
         rate = self.script.profile.forget

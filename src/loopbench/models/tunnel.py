@@ -3,16 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 from loopbench.protocol import Request
 
-from .faults import Disturbance
+from .faults import Clearing, Disturbance, Point
 from .receipts import Ledger, Truth
 
 _SCOPE: ContextVar[str] = ContextVar("loopbench_scope", default="")
 """Scope of the running task's last request. No tool call says whose it is, but a branch calls its tools where it asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultState:
+    """One disturbance as a reply left it: what the model's side of the tunnel knows of it."""
+
+    number: int
+    """0-based, in the order in which the trial's disturbances came up."""
+    kind: str
+    role: str
+    call: str
+    """Role and call are the point."""
+    clearing: Clearing
+    attempts: int
+    landed: bool
+    absorbed: bool
+    recovered: bool
+    seen: bool
+    armed: tuple[str, ...]
+    """CALL digests of the calls that it strikes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What one reply did to its trial, beside being given: enough to do it again without the model."""
+
+    seconds: float = 0.0
+    """Simulated."""
+    struck: str | None = None
+    """Kind of the fault that the reply suffered."""
+    unknown: tuple[str, ...] = ()
+    faults: tuple[FaultState, ...] = ()
+    """Those that came up or changed."""
 
 
 class Tunnel:
@@ -25,8 +59,12 @@ class Tunnel:
         self.ledger = Ledger()
         self.disturbances: list[Disturbance] = []
         self.simulated_s = 0.0
+        self.unknown: tuple[str, ...] = ()
+        """Planned calls whose results the last prompt did not show that asked for a decision or the answer."""
+        self._effects: dict[str, Effects] = {}
         self._armed: dict[str, list[tuple[str, Disturbance]]] = {}
         self._struck: dict[int, str] = {}
+        self._repeated: dict[int, Disturbance] = {}
 
     async def spend(self, seconds: float) -> None:
         """Let simulated time pass."""
@@ -70,11 +108,62 @@ class Tunnel:
         fault.landed = True
         fault.landed_at = len(self.ledger.issued)
         if request is not None:
-            self._struck[id(request)] = fault.kind
+            self.mark_struck(request, fault.kind)
 
     def struck(self, request: Request) -> str | None:
         """The kind of fault that a request's reply suffered, if any; asked once."""
         return self._struck.pop(id(request), None)
+
+    def book(self) -> list[FaultState]:
+        """All disturbances as they stand."""
+        armed: dict[int, list[str]] = {}
+        for call, waiting in self._armed.items():
+            for _, fault in waiting:
+                armed.setdefault(id(fault), []).append(call)
+        return [
+            FaultState(
+                number, fault.kind, fault.point.role, fault.point.call, fault.clearing, fault.attempts,
+                fault.landed and fault.family != "tool",  # a tool's lands where the tool runs
+                fault.absorbed, fault.recovered, fault.seen, tuple(armed.get(id(fault), ())),
+            )
+            for number, fault in enumerate(self.disturbances)
+        ]  # fmt: skip
+
+    def note(self, request: Request, before: Sequence[FaultState], seconds: float) -> None:
+        """A reply has been made that found the book as `before`: its effects wait to be asked for, under its scope."""
+        after = self.book()
+        changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
+        self._effects[request.scope] = Effects(seconds, self._struck.get(id(request)), self.unknown, changed)
+
+    def take_effects(self, scope: str) -> Effects | None:
+        """Those of the scope's last reply; asked once."""
+        return self._effects.pop(scope, None)
+
+    async def repeat(self, request: Request, effects: Effects) -> None:
+        """Do to this trial what a recorded reply did to its own."""
+        self.asked(request.scope)
+        self.unknown = effects.unknown
+        for state in effects.faults:
+            self._repeat_fault(state)
+        self.mark_struck(request, effects.struck)
+        await self.spend(effects.seconds)
+
+    def _repeat_fault(self, state: FaultState) -> None:
+        known = self._repeated.get(state.number)
+        if known is None:
+            known = Disturbance(state.kind, Point(state.role, state.call), state.clearing, state.attempts)
+            self._repeated[state.number] = known
+            self.disturbances.append(known)
+        if state.landed and not known.landed:
+            known.landed, known.landed_at = True, len(self.ledger.issued)
+        known.absorbed, known.recovered, known.seen = state.absorbed, state.recovered, state.seen
+        for call in state.armed:
+            self.arm(call, known)
+
+    def mark_struck(self, request: Request, kind: str | None) -> None:
+        """The request's reply suffered a fault of this kind."""
+        if kind is not None:
+            self._struck[id(request)] = kind
 
     def settle(self, oracle: Mapping[str, Truth]) -> None:
         """At the trial's end: note which disturbed calls later gave their true result, and put the faults in one order.

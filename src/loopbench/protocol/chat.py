@@ -52,21 +52,27 @@ class Usage:
     estimated: bool = False
     """True when no provider counted: an offline estimate."""
     cost_usd: float | None = None
-    """US dollars; None where no price is known."""
+    """US dollars billed; None where no price is known."""
+    nominal_usd: float | None = None
+    """What it would have cost had nothing come from a cache, the provider's or a recording; None where no price is known."""
 
     @property
     def total_tokens(self) -> int:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
             self.estimated or other.estimated,
-            sum(costs) if costs else None,
+            _added(self.cost_usd, other.cost_usd),
+            _added(self.nominal_usd, other.nominal_usd),
         )
+
+
+def _added(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else one + other
 
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
@@ -80,6 +86,8 @@ class Reply:
     calls: tuple[NativeCall, ...] = ()
     usage: Usage | None = None
     finish_reason: FinishReason = "stop"
+    failed_attempts: tuple[str, ...] = ()
+    """Kinds of provider failures that were overcome by asking again, in order: see `ProviderError.kind`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,13 +123,18 @@ class ProviderError(ModelError):
         status: int | None = None,
         retry_after_s: float | None = None,
         injected: bool = False,
+        failed_attempts: tuple[str, ...] = (),
     ) -> None:
-        """`injected`: a fault profile made it up; it is the treatment, not an infrastructure failure."""
+        """`injected`: a fault profile made it up; it is the treatment, not an infrastructure failure.
+
+        `failed_attempts`: kinds of the failures before this one, in order, where it was tried again.
+        """
         super().__init__(message)
         self.kind = kind
         self.status = status
         self.retry_after_s = retry_after_s
         self.injected = injected
+        self.failed_attempts = failed_attempts
 
     @property
     def is_transient(self) -> bool:
