@@ -83,7 +83,7 @@ def test_under_clean_every_plan_ends_right_in_as_few_calls_as_it_takes(bench, co
     assert render_value(run_sync(wind.run(codec=codec))) == wind.expected
     assert len(wind.ear.exchanges) == 1 + (bench.depth(plan) if codec is None else len(plan.calls))
     assert len(wind.ear.tool_calls) == len(plan.calls)
-    assert wind.scripted.tunnel.unknown == ()
+    assert wind.tunnel.unknown == ()
     assert wind.tunnel.disturbances == []
     assert wind.tunnel.simulated_s == 0
 
@@ -195,7 +195,7 @@ def test_a_loop_that_cuts_receipts_away_never_gets_an_answer(bench, codec: Codec
 
     run_sync(run())
     assert [call.arguments for call, _, _ in wind.ear.tool_calls] == [{"a": 1, "b": 1}] * 8
-    assert wind.scripted.unknown == ("c1", "c2", "c3")
+    assert wind.tunnel.unknown == ("c1", "c2", "c3")
 
 
 _PROCESS = """
@@ -685,11 +685,11 @@ def test_what_is_unknown_is_told_by_the_last_request_for_a_decision_or_the_answe
     wind = bench.Bench(bench.chain(2))
     results = wind.results()
     run_sync(wind.model.complete(wind.request(*results.values())))
-    assert wind.scripted.tunnel.unknown == ()
+    assert wind.tunnel.unknown == ()
     run_sync(wind.model.complete(Request((Message("user", "Draft: 12"),), role=Role.FORMAT)))
-    assert wind.scripted.tunnel.unknown == ()
+    assert wind.tunnel.unknown == ()
     run_sync(wind.model.complete(wind.request(results["c1"], role=Role.ANSWER)))
-    assert wind.scripted.unknown == ("c2",)
+    assert wind.tunnel.unknown == ("c2",)
 
 
 @pytest.mark.parametrize("role", list(Role))

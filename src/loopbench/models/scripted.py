@@ -123,12 +123,15 @@ class Scripted:
     async def complete(self, request: Request) -> Reply:
         """Raises ContextOverflow and ProviderError as the profile has it."""
         self.tunnel.asked(request.scope)
-        before, seconds = self.tunnel.book(), self.script.profile.latency_s
+        before, seconds, injected = self.tunnel.book(), self.script.profile.latency_s, False
         try:
             reply, delay_s = self._reply(request)
             seconds += delay_s
+        except ProviderError as error:
+            injected = error.injected
+            raise
         finally:
-            self.tunnel.note(request, before, seconds)
+            self.tunnel.note(request, before, seconds, injected)
             await self.tunnel.spend(seconds)
         return reply
 

@@ -44,6 +44,8 @@ class Effects:
     """Simulated."""
     struck: str | None = None
     """Kind of the fault that the reply suffered."""
+    injected: bool = False
+    """In the place of a reply came a failure that is the treatment, no infrastructure's."""
     unknown: tuple[str, ...] = ()
     faults: tuple[FaultState, ...] = ()
     """Those that came up or changed."""
@@ -129,11 +131,11 @@ class Tunnel:
             for number, fault in enumerate(self.disturbances)
         ]  # fmt: skip
 
-    def note(self, request: Request, before: Sequence[FaultState], seconds: float) -> None:
+    def note(self, request: Request, before: Sequence[FaultState], seconds: float, injected: bool) -> None:
         """A reply has been made that found the book as `before`: its effects wait to be asked for, under its scope."""
         after = self.book()
         changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
-        self._effects[request.scope] = Effects(seconds, self._struck.get(id(request)), self.unknown, changed)
+        self._effects[request.scope] = Effects(seconds, self._struck.get(id(request)), injected, self.unknown, changed)
 
     def take_effects(self, scope: str) -> Effects | None:
         """Those of the scope's last reply; asked once."""
