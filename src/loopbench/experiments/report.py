@@ -86,6 +86,10 @@ def notes(comparison: Comparison) -> list[str]:
         for what, reasons in (("crashed", found.crashes), ("errored", found.errored_reasons), ("excluded", found.exclusions)):
             if reasons:
                 said.append(f"{arm.info.arm}, {what}: {_reasons(reasons)}")
+        if found.retries:
+            said.append(f"{arm.info.arm}, asked again after: {counts(found.retries)}")
+    if any(arm.summary.nominal_usd is not None for arm in comparison.arms):
+        said.append("USD is what was billed; USD uncached what it would be had nothing come from a cache or a recording.")
     if any(arm.info.model == "scripted" for arm in comparison.arms):
         said.append(
             "The model is scripted: intervals speak of tasks and fault draws, not of any real model; tokens are estimates "
@@ -105,7 +109,7 @@ def _reasons(found: Mapping[str, int]) -> str:
 
 
 def _arms(arms: Sequence[Arm]) -> Table:
-    columns = ("arm", "scored", "errored", "excluded", "accuracy", "steps", "LM calls", "tokens", "seconds", "USD")
+    columns = ("arm", "scored", "errored", "excluded", "accuracy", "steps", "LM calls", "tokens", "seconds", "USD", "USD uncached")
     rows = []
     for arm in arms:
         found = arm.summary
@@ -121,6 +125,7 @@ def _arms(arms: Sequence[Arm]) -> Table:
                 interval(found.tokens, 0),
                 interval(found.seconds, 2),
                 interval(found.cost_usd, 4),
+                interval(found.nominal_usd, 4),
             )
         )
     known = [index for index in range(len(columns)) if any(row[index] != "–" for row in rows)]
@@ -149,7 +154,7 @@ def _troubles(arms: Sequence[Arm]) -> Table:
 
 def _pairs(pairs: Sequence[Pair], title: str) -> Table:
     columns = ("a", "b", "metric", "difference", "tasks", "p", "p (Holm)", "verdict")
-    digits = {"accuracy": 3, "steps": 2, "lm_calls": 2, "tokens": 0, "seconds": 2, "cost_usd": 5}
+    digits = {"accuracy": 3, "steps": 2, "lm_calls": 2, "tokens": 0, "seconds": 2, "cost_usd": 5, "nominal_usd": 5}
     rows = tuple(
         (
             pair.a,

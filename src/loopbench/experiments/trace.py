@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loopbench.models.tokens import estimate_input
@@ -47,6 +47,7 @@ class Recorder(Observer):
         self.tool_calls = 0
         self.usage = Usage()
         self.errors = Counter[str]()
+        self.retries = Counter[str]()
         self.provider_failure: ProviderError | None = None
         """Of a real provider, where the last request met one."""
         self.tools: Toolbox | None = None
@@ -123,6 +124,7 @@ class Recorder(Observer):
 
     def _replied(self, event: dict[str, Any], request: Request, reply: Reply) -> None:
         self.provider_failure = None
+        self._asked_again(event, reply.failed_attempts)
         usage = reply.usage or Usage()
         self.usage += usage
         self.steps += request.role in STEP_ROLES
@@ -163,11 +165,17 @@ class Recorder(Observer):
         kind = "context_overflow" if isinstance(error, ContextOverflow) else "provider"
         if isinstance(error, ProviderError):
             kind = f"provider.{error.kind}"
+            self._asked_again(event, error.failed_attempts)
             if not error.injected:
                 self.provider_failure = error
         self.errors[kind] += 1
         event["error"] = {"kind": kind, "message": str(error)}
         self._note_move(request, kind)
+
+    def _asked_again(self, event: dict[str, Any], failed: Sequence[str]) -> None:
+        if failed:
+            self.retries.update(failed)
+            event["failed_attempts"] = list(failed)
 
     def _note_move(self, request: Request, what: Any) -> None:
         self._digested.append((_AT_ONCE if request.scope else _IN_TURN, request.role.value, request.scope, what))

@@ -389,6 +389,7 @@ def arm_metrics(summary: ArmSummary) -> dict[str, float | None]:
     made["false_success"] = summary.false_success
     made |= {f"faults.{name}": count for name, count in asdict(summary.faults).items()}
     made |= {f"errors.{kind}": count for kind, count in summary.errors.items()}
+    made |= {f"retries.{kind}": count for kind, count in summary.retries.items()}
     return made | {f"stops.{reason}": count for reason, count in summary.stops.items()}
 
 
@@ -472,7 +473,8 @@ _COLUMNS = pa.schema(
         "task": pa.string(), "repeat": pa.int64(), "seed": pa.int64(), "attempt": pa.int64(), "status": pa.string(),
         "reason": pa.string(), "stop": pa.string(), "accuracy": pa.float64(), "steps": pa.int64(), "lm_calls": pa.int64(),
         "tool_calls": pa.int64(), "input_tokens": pa.int64(), "output_tokens": pa.int64(), "tokens": pa.int64(),
-        "cost_usd": pa.float64(), "seconds": pa.float64(), "errors": pa.string(), "faults": pa.string(),
+        "cost_usd": pa.float64(), "nominal_usd": pa.float64(), "seconds": pa.float64(), "retries": pa.string(),
+        "errors": pa.string(), "faults": pa.string(),
         "faults_landed": pa.int64(), "faults_absorbed": pa.int64(), "faults_recovered": pa.int64(), "false_success": pa.bool_(),
         "abstained": pa.bool_(), "confidence": pa.float64(), "cluster": pa.string(), "answer": pa.string(),
     }
@@ -480,7 +482,7 @@ _COLUMNS = pa.schema(
 
 
 def trials_table(records: Sequence[Record]) -> pa.Table:
-    """One row per trial, sorted by task and repeat; errors and faults as JSON, the answer as text, accuracy only where scored."""
+    """One row per trial, sorted by task and repeat; mappings as JSON, the answer as text, accuracy only where scored."""
     return pa.Table.from_pylist([_row(record) for record in sorted(records, key=lambda r: r.key)], _COLUMNS)
 
 
@@ -490,6 +492,7 @@ def _row(record: Record) -> dict[str, Any]:
     return row | {
         "reason": _clean(record.reason, MOST_PARAM),
         "accuracy": record.accuracy if record.status == "scored" else None,
+        "retries": canonical_json(record.retries),
         "errors": canonical_json(record.errors),
         "faults": canonical_json([asdict(fault) for fault in record.faults]),
         "faults_landed": len(landed),

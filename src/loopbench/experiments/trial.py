@@ -240,6 +240,8 @@ class _Run:
             cached_tokens=recorder.usage.cached_tokens,
             tokens_estimated=recorder.usage.estimated,
             cost_usd=recorder.usage.cost_usd,
+            nominal_usd=recorder.usage.nominal_usd,
+            retries=dict(sorted(recorder.retries.items())),
             errors=dict(sorted(recorder.errors.items())),
             faults=faults,
             false_success=not errored

@@ -75,6 +75,7 @@ class Arm:
         return made | {
             "stops": dict(summary.stops),
             "errors": dict(summary.errors),
+            "retries": dict(summary.retries),
             "faults": asdict(summary.faults),
             "recovery": _interval(summary.recovery),
             "false_success": {"count": summary.false_success, "rate": _interval(summary.false_success_rate)},

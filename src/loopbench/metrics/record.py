@@ -62,6 +62,11 @@ class Record:
     cached_tokens: int = 0
     tokens_estimated: bool = False
     cost_usd: float | None = None
+    """US dollars billed; None where no price is known."""
+    nominal_usd: float | None = None
+    """What it would have cost had nothing come from a cache, the provider's or a recording."""
+    retries: Mapping[str, int] = field(default_factory=dict)
+    """Provider failures that were overcome, or tried to be, by asking again, by kind."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """Errors by kind: `wire`, `tool.<type>`, `provider.<kind>`, …"""
     faults: tuple[FaultRecord, ...] = ()

@@ -21,6 +21,7 @@ METRICS: Mapping[str, Callable[[Record], float | None]] = {
     "lm_calls": lambda record: record.lm_calls,
     "tokens": lambda record: record.tokens,
     "cost_usd": lambda record: record.cost_usd,
+    "nominal_usd": lambda record: record.nominal_usd,
     "seconds": lambda record: record.seconds,
 }
 """Metric → its value for a scored trial; None where it is not known. More accuracy is better, of all else less."""
@@ -45,7 +46,10 @@ class FaultCounts:
 
 @dataclass(frozen=True, slots=True)
 class ArmSummary:
-    """What one arm gave. Only scored trials enter counts of stops, errors and faults, and means; None: nothing is known."""
+    """What one arm gave. Only scored trials enter counts of stops, errors and faults, and means; None: nothing is known.
+
+    Retries are counted over all trials: they are the provider's doing.
+    """
 
     trials: int
     scored: int
@@ -58,12 +62,16 @@ class ArmSummary:
     lm_calls: Interval | None
     tokens: Interval | None
     cost_usd: Interval | None
-    """US dollars per trial, over the tasks whose price is known."""
+    """US dollars billed per trial, over the tasks whose price is known."""
+    nominal_usd: Interval | None
+    """The same as if nothing had come from a cache, the provider's or a recording."""
     seconds: Interval | None
     stops: Mapping[str, int]
     """Stop reason → trials."""
     errors: Mapping[str, int]
     """Kind of error → occurrences."""
+    retries: Mapping[str, int]
+    """Kind of provider failure → how often it was asked again after one."""
     faults: FaultCounts
     recovery: Interval | None
     """recovered / (landed - absorbed)."""
@@ -128,9 +136,11 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         lm_calls=means["lm_calls"],
         tokens=means["tokens"],
         cost_usd=means["cost_usd"],
+        nominal_usd=means["nominal_usd"],
         seconds=means["seconds"],
         stops=_counted(Counter(record.stop for record in scored if record.stop is not None)),
         errors=_counted(sum((Counter(record.errors) for record in scored), Counter())),
+        retries=_counted(sum((Counter(record.retries) for record in records), Counter())),
         faults=faults,
         recovery=event_rate(faults.recovered, faults.landed - faults.absorbed, alpha),
         false_success=sum(record.false_success for record in scored),

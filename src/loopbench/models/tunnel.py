@@ -65,7 +65,7 @@ class Tunnel:
         """Planned calls whose results the last prompt did not show that asked for a decision or the answer."""
         self._effects: dict[str, Effects] = {}
         self._armed: dict[str, list[tuple[str, Disturbance]]] = {}
-        self._struck: dict[int, str] = {}
+        self._struck: dict[str, str] = {}
         self._repeated: dict[int, Disturbance] = {}
 
     async def spend(self, seconds: float) -> None:
@@ -114,7 +114,7 @@ class Tunnel:
 
     def struck(self, request: Request) -> str | None:
         """The kind of fault that a request's reply suffered, if any; asked once."""
-        return self._struck.pop(id(request), None)
+        return self._struck.pop(request.scope, None)
 
     def book(self) -> list[FaultState]:
         """All disturbances as they stand."""
@@ -135,7 +135,11 @@ class Tunnel:
         """A reply has been made that found the book as `before`: its effects wait to be asked for, under its scope."""
         after = self.book()
         changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
-        self._effects[request.scope] = Effects(seconds, self._struck.get(id(request)), injected, self.unknown, changed)
+        self._effects[request.scope] = Effects(seconds, self._struck.get(request.scope), injected, self.unknown, changed)
+
+    def last_effects(self, scope: str) -> Effects | None:
+        """Those of the scope's last reply; they stay."""
+        return self._effects.get(scope)
 
     def take_effects(self, scope: str) -> Effects | None:
         """Those of the scope's last reply; asked once."""
@@ -165,7 +169,7 @@ class Tunnel:
     def mark_struck(self, request: Request, kind: str | None) -> None:
         """The request's reply suffered a fault of this kind."""
         if kind is not None:
-            self._struck[id(request)] = kind
+            self._struck[request.scope] = kind
 
     def settle(self, oracle: Mapping[str, Truth]) -> None:
         """At the trial's end: note which disturbed calls later gave their true result, and put the faults in one order.
