@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -16,6 +16,8 @@ from .registry import nearest
 Positive = Annotated[int, Field(ge=1)]
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
+Capability = Literal["native_tools", "tool_choice", "response_schema", "streaming", "parallel_calls"]
+CassetteModeName = Literal["record", "replay", "replay-or-record", "refresh"]
 MOST_SHOWN = 80
 """Characters of a bad value that an error shows."""
 
@@ -29,6 +31,32 @@ class BudgetConfig(BaseModel):
     tokens: Positive | None = None
     dollars: Limit | None = None
     seconds: Limit | None = None
+
+
+class ProviderConfig(BaseModel):
+    """How real models are asked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    call_timeout_s: Limit = 60.0
+    """Seconds for one attempt at a reply; never more than half of a trial's time."""
+    attempts: Annotated[int, Field(ge=1, le=20)] = 4
+    """Attempts at one reply, where a provider's failure may pass."""
+    requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
+    prices: Path | None = None
+    """TOML file of prices, over those that DSPy ships: US dollars per million tokens."""
+    without: tuple[Capability, ...] = ()
+    """What the model cannot do, whatever its provider says."""
+    context_tokens: Positive | None = None
+    """Longest request in tokens."""
+    probe: bool = False
+    """Find out what the model can do by asking it, before the run."""
+    temperature: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] | None = None
+    """Sampling; left out: the provider's own. What a loop asks for wins."""
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_tokens: Positive | None = None
+    seed: int | None = None
 
 
 class CompareConfig(BaseModel):
@@ -54,6 +82,14 @@ class CompareConfig(BaseModel):
     """`scripted`, or a real model such as openai/gpt-4o-mini."""
     base_url: str | None = None
     """OpenAI-compatible server of a real model."""
+    provider: ProviderConfig = ProviderConfig()
+    """How real models are asked."""
+    over_http: bool = False
+    """Ask the scripted model through a server of its own on loopback, as a real one is asked."""
+    cassette: Path | None = None
+    """Folder of a recording."""
+    cassette_mode: CassetteModeName | None = None
+    """What is done with it: record, replay (where left out), replay-or-record or refresh."""
     tasks: Positive | None = None
     """Only the first so many tasks."""
     repeats: Positive = 1
@@ -92,12 +128,35 @@ class CompareConfig(BaseModel):
             raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice")
         return names
 
+    @property
+    def real_models(self) -> tuple[str, ...]:
+        """All but the scripted one."""
+        return tuple(name for name in self.models if name != "scripted")
+
     @model_validator(mode="after")
-    def _real_models_have_no_faults(self) -> Self:
-        real = [name for name in self.models if name != "scripted"]
+    def _models_fit(self) -> Self:
+        real = self.real_models
         if real and self.profiles != ("clean",):
             raise ValueError(f"fault profiles need the scripted model; {real[0]} runs under 'clean' only")
+        if self.over_http and len(real) == len(self.models):
+            raise ValueError("over_http is for the scripted model; a real one is asked over HTTP anyway")
+        if self.over_http and self.replays:
+            raise ValueError("over_http asks a model, and replaying a recording asks none; leave one of them out")
+        if not real and (self.base_url is not None or self.provider != ProviderConfig()):
+            what = "base_url" if self.base_url is not None else "provider"
+            raise ValueError(f"{what} is for real models; name one, such as openai/gpt-4o-mini")
         return self
+
+    @model_validator(mode="after")
+    def _cassette_is_there(self) -> Self:
+        if self.cassette is None and self.cassette_mode is not None:
+            raise ValueError(f"cassette_mode {self.cassette_mode!r} needs a folder: cassette")
+        return self
+
+    @property
+    def replays(self) -> bool:
+        """Nothing is asked: all comes from a recording."""
+        return self.cassette is not None and self.cassette_mode in (None, "replay")
 
     def public(self) -> dict[str, Any]:
         """As JSON, without what may be secret: user and password of an address."""
@@ -117,7 +176,7 @@ def load_config(file: Path | None, flags: dict[str, Any]) -> CompareConfig:
         except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, a number or nesting beyond what Python reads
             raise ValueError(f"{file}: no valid TOML: {error}") from None
     given = {name: value for name, value in flags.items() if value not in (None, ())}
-    for name in ("budget", "trial_budget"):
+    for name in ("budget", "trial_budget", "provider"):
         if name in given and isinstance(data.get(name), dict):
             given[name] = data[name] | given[name]
     return config_from(data | given, "command line" if file is None else str(file), flags=tuple(given))
@@ -136,12 +195,15 @@ def config_from(data: dict[str, Any], source: str, *, flags: Collection[str] = (
         if path and path[0] in flags:
             source = "command line"
         if first["type"] == "extra_forbidden":
-            model = BudgetConfig if len(path) > 1 else CompareConfig
+            model = _SECTIONS.get(path[0], CompareConfig) if len(path) > 1 else CompareConfig
             raise ValueError(f"{source}: unknown field {'.'.join(path)!r}; {nearest(path[-1], model.model_fields)}") from None
         message = first["msg"].removeprefix("Value error, ")
         where = f"{'.'.join(path)}: " if path else ""
         got = f", got {_short(first['input'])}" if path else ""
         raise ValueError(f"{source}: {where}{message}{got}") from None
+
+
+_SECTIONS: dict[str, type[BaseModel]] = {"budget": BudgetConfig, "trial_budget": BudgetConfig, "provider": ProviderConfig}
 
 
 def _short(value: Any) -> str:
