@@ -334,7 +334,7 @@ def test_everything_that_can_be_named_is_listed(loopbench, what):
     expected = {
         "loops": {"bare", "react_extract"},
         "suites": {"arithmetic", "gsm8k"},
-        "profiles": {"clean", "flaky-format", "flaky-tools", "forgetful", "stubborn", "provider-trouble"},
+        "profiles": {"bad-network", "clean", "flaky-format", "flaky-tools", "forgetful", "stubborn", "provider-trouble"},
         "metrics": {"accuracy", "steps", "exact", "numeric"},
         "models": {"scripted"},
     }[what]

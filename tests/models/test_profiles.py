@@ -15,7 +15,7 @@ from loopbench.metrics.summary import count_faults
 from loopbench.models.profiles import FAULT_KINDS, Clears, Profile, built_in_profiles, load_profile
 from loopbench.protocol import run_sync
 
-BUILT_IN = ("clean", "flaky-format", "flaky-tools", "forgetful", "provider-trouble", "stubborn")
+BUILT_IN = ("bad-network", "clean", "flaky-format", "flaky-tools", "forgetful", "provider-trouble", "stubborn")
 LOOPS = ("bare", "react_extract")
 
 
