@@ -5,13 +5,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
+READY_REAL := $(VENV)/.ready-real
 
-.PHONY: help compare test test-slow lint types fast bench clean
+.PHONY: help compare test test-slow test-real lint types fast bench clean
 
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
 	@echo "make test       lint, types, tests"
 	@echo "make test-slow  the simulations that take minutes"
+	@echo "make test-real  the same client against a real inference server, which is compiled first: minutes"
 	@echo "make bench      speed beside a hand-written loop and dspy.ReAct"
 	@echo "make clean      remove the environment and what runs left behind"
 
@@ -33,6 +35,9 @@ fast: $(READY_DEV)
 test-slow: $(READY_DEV)
 	$(BIN)/pytest -n auto -q -m slow
 
+test-real: $(READY_REAL)
+	$(BIN)/pytest -q -m real tests/real
+
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 
@@ -46,6 +51,10 @@ $(READY): pyproject.toml constraints.txt | $(VENV)/bin/python
 $(READY_DEV): pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $(READY) $@
+
+$(READY_REAL): pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev,real]'
+	touch $(READY) $(READY_DEV) $@
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis runs build src/*.egg-info

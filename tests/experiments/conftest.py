@@ -11,6 +11,7 @@ import pytest
 
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.experiments.answering import Answering
 from loopbench.experiments.registry import Spec
 from loopbench.experiments.schedule import Arm, Trial
 from loopbench.experiments.trial import Done, Setting, run_trial
@@ -92,7 +93,7 @@ def run_one(
     model = next(iter(models)) if models else "scripted"
     arm = Arm("arm", Spec("loop", {}), loop, model, load_profile(profile))
     trial = Trial(arm, suite.tasks[0], 0, 0, attempt)
-    return asyncio.run(run_trial(trial, Setting(suite, models or {}, **setting)))
+    return asyncio.run(run_trial(trial, Setting(suite, Answering(models or {}), **setting)))
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ import pytest
 
 from loopbench.datasets.task import Suite
 from loopbench.experiments import compare, journal
-from loopbench.experiments.compare import MOST_ATTEMPTS, Experiment, prepare, reopen, results, run
+from loopbench.experiments.compare import MOST_ATTEMPTS, Allowed, Experiment, prepare, reopen, results, run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import TRIALS, Journal, RunError, read_records
 from loopbench.experiments.registry import Spec
@@ -137,7 +137,7 @@ def test_cancellation_keeps_what_was_finished(configured):
     experiment, progress = prepare(configured(suite="arithmetic(size=200)")), Count()
 
     async def go() -> None:
-        setting = Setting(experiment.suite, {})
+        setting = Setting(experiment.suite)
         with Journal(experiment.folder) as opened:
             running = asyncio.create_task(run_trials(experiment.missing(), setting, opened, progress, 8))
             while len(progress.records) < 20:
@@ -182,7 +182,7 @@ def test_what_ended_is_on_the_disk_within_a_second_though_no_other_trial_ends(ti
 
     started: list[int] = []
     with Journal(tmp_path) as opened:
-        asyncio.run(run_trials(trials_of(suite, written(slow_after_the_first)), Setting(suite, {}), opened, Count(), 2))
+        asyncio.run(run_trials(trials_of(suite, written(slow_after_the_first)), Setting(suite), opened, Count(), 2))
     assert seen == [["quick"]]
 
 
@@ -213,7 +213,7 @@ def test_a_loop_that_swallows_cancellation_does_not_keep_the_run_from_ending(tin
 
     suite, began = tiny(), time.monotonic()
     with Journal(tmp_path) as opened:
-        asyncio.run(run_trials(trials_of(suite, written(immortal)), Setting(suite, {}, 0.1), opened, Count(), 2))
+        asyncio.run(run_trials(trials_of(suite, written(immortal)), Setting(suite, timeout_s=0.1), opened, Count(), 2))
     assert time.monotonic() - began < 5
     assert [record.stop for record in read_records(tmp_path)] == ["timeout"]
 
@@ -322,7 +322,7 @@ def test_an_option_of_any_kind_survives_the_manifest(configured, tmp_path, monke
     assert experiment.manifest["arms"][0]["options"] == {"rate": "Infinity", "tags": ["a", "b"], "when": "2020-01-01"}
     with pytest.raises(RunError, match="--allow own_options:Mine"):
         reopen(experiment.folder)
-    run(reopen(experiment.folder, allowed=["own_options:Mine"]), Count())
+    run(reopen(experiment.folder, Allowed(code=["own_options:Mine"])), Count())
     assert results(experiment.folder).comparison.arms[0].summary.stops == {"crashed": 2}
 
 

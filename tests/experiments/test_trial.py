@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from loopbench.datasets.task import StatelessEnvironment, Suite
 from loopbench.experiments import trial as trial_module
+from loopbench.experiments.answering import Answering
 from loopbench.experiments.registry import Spec
 from loopbench.experiments.schedule import Arm, Trial
 from loopbench.experiments.trial import Done, NotRun, Setting, run_trial
@@ -319,7 +320,7 @@ def test_what_a_loop_leaves_running_gets_no_more_replies(tiny, written):
     async def go() -> None:
         arm = Arm("arm", Spec("loop", {}), written(run), "fake", load_profile("clean"))
         suite = tiny()
-        sound(await run_trial(Trial(arm, suite.tasks[0], 0, 0), Setting(suite, {"fake": model})))
+        sound(await run_trial(Trial(arm, suite.tasks[0], 0, 0), Setting(suite, Answering({"fake": model}))))
         await asyncio.sleep(0.05)
         before = model.asked
         await asyncio.sleep(0.05)
@@ -341,7 +342,7 @@ def test_cancellation_from_outside_passes_and_the_loop_is_told(tiny, written):
     async def go() -> None:
         arm = Arm("arm", Spec("loop", {}), written(run), "scripted", load_profile("clean"))
         suite = tiny()
-        running = asyncio.create_task(run_trial(Trial(arm, suite.tasks[0], 0, 0), Setting(suite, {})))
+        running = asyncio.create_task(run_trial(Trial(arm, suite.tasks[0], 0, 0), Setting(suite)))
         await asyncio.sleep(0.05)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):

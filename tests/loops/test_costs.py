@@ -68,7 +68,7 @@ def solved(design: str, task: Task) -> Record:
     spec = parse_spec(design)
     suite = Suite("chains", "1", (task,), lambda _: StatelessEnvironment((Tool.from_function(add, blocking=False),)))
     arm = Arm(design, spec, make_loop(spec, 8), "scripted", load_profile("clean"))
-    record = run_sync(run_trial(Trial(arm, task, 0, 0), Setting(suite, {}))).record
+    record = run_sync(run_trial(Trial(arm, task, 0, 0), Setting(suite))).record
     assert (record.accuracy, record.stop) == (1, "finished")
     return record
 

@@ -80,7 +80,7 @@ def traced(design: str, scenario: Scenario) -> dict[str, Any]:
     suite = Suite("golden", "1", (task,), lambda _: StatelessEnvironment(TOOLS))
     spec = Spec(design, {})
     arm = Arm(design, spec, make_loop(spec, scenario.tool_steps), "scripted", scenario.profile)
-    trace: dict[str, Any] = json.loads(run_sync(run_trial(Trial(arm, task, 0, 0), Setting(suite, {}))).trace)
+    trace: dict[str, Any] = json.loads(run_sync(run_trial(Trial(arm, task, 0, 0), Setting(suite))).trace)
     return trace
 
 

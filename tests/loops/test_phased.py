@@ -1327,7 +1327,7 @@ def test_in_the_tunnel_a_clean_run_is_right_and_asks_as_often_as_its_design_says
     task = BenchTask("t", Query("How much is it?"), 7, plan=script)
     suite = Suite("s", "1", (task,), lambda _: StatelessEnvironment(tuple(box())))
     loop = Phased(**options).with_step_limit(8)
-    setting = Setting(suite, {})
+    setting = Setting(suite)
     done = run_sync(
         run_trial(Trial(Arm("phased/clean", parse_spec("phased"), loop, "scripted", load_profile("clean")), task, 0, 0), setting)
     )

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.experiments.answering import Answering
 from loopbench.experiments.registry import Spec
 from loopbench.experiments.schedule import Arm, Trial
 from loopbench.experiments.trial import NotRun, Setting, run_trial
@@ -201,9 +202,9 @@ def trial_of(loop: Any) -> tuple[Trial, Suite]:
 @pytest.mark.parametrize("streams", [True, False])
 def test_swallowing_the_end_of_a_budget_does_not_help(streams: bool) -> None:
     trial, suite = trial_of(Greedy(streams))
-    free = run_sync(run_trial(trial, Setting(suite, {"echo": Echo()}))).record
+    free = run_sync(run_trial(trial, Setting(suite, Answering({"echo": Echo()})))).record
     assert (free.stop, free.lm_calls, free.accuracy) == ("finished", 10, 1)
-    record = run_sync(run_trial(trial, Setting(suite, {"echo": Echo()}, trial_budget=Budget(calls=3)))).record
+    record = run_sync(run_trial(trial, Setting(suite, Answering({"echo": Echo()}), trial_budget=Budget(calls=3)))).record
     assert (record.stop, record.lm_calls, record.accuracy, record.status) == ("budget", 3, 0, "scored")
     assert "budget of 3 model calls" in record.reason
 
@@ -212,7 +213,7 @@ def test_the_end_of_the_run_s_budget_leaves_the_trial_for_later() -> None:
     trial, suite = trial_of(Greedy())
     whole = Meter(Budget(calls=4))
     with pytest.raises(NotRun, match="budget of 4 model calls"):
-        run_sync(run_trial(trial, Setting(suite, {"echo": Echo()}, meter=whole)))
+        run_sync(run_trial(trial, Setting(suite, Answering({"echo": Echo()}), meter=whole)))
     assert whole.calls == 4
 
 

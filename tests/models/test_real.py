@@ -24,13 +24,14 @@ from hypothesis import strategies as st
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import Replayed, replay
+from loopbench.dspy_seam.clients import LOCAL_KEY
 from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import read_records
 from loopbench.loops import bare, react_extract
 from loopbench.metrics.record import Record
 from loopbench.models import real
-from loopbench.models.real import ATTEMPTS, RealModel, open_model
+from loopbench.models.real import RealModel, RealOptions, open_model
 from loopbench.protocol import (
     Act,
     Answer,
@@ -194,7 +195,7 @@ async def _ask(model: Model, request: Request, close: Callable[[], Any]) -> Repl
 
 def ask(server: Server, request: Request = HELLO, *, name: str = NAME, patience_s: float = 20.0) -> Reply:
     """One reply, retries included."""
-    model = open_model(name, server.url, patience_s=patience_s)
+    model = open_model(name, server.url, RealOptions(patience_s=patience_s))
     return asyncio.run(_ask(model, request, model.aclose))
 
 
@@ -517,7 +518,7 @@ def test_attempts_are_bounded(said):
     with serving(in_turn(said)) as server:
         with pytest.raises(ProviderError):
             ask(server)
-        assert len(server.heard) == ATTEMPTS
+        assert len(server.heard) == RealOptions().attempts
 
 
 @pytest.mark.parametrize(
@@ -648,7 +649,7 @@ def test_an_address_that_cannot_be_used_is_refused_without_being_repeated(url):
 
 def test_a_server_of_ones_own_needs_no_key(shared):
     ask(shared)
-    assert shared.heard[-1].key == real.LOCAL_KEY
+    assert shared.heard[-1].key == LOCAL_KEY
 
 
 def test_a_server_of_ones_own_gets_the_key_that_is_set(shared, monkeypatch):
@@ -743,7 +744,7 @@ def test_both_loops_solve_tasks_over_http(tmp_path, solver: Solver):
 def test_a_failure_of_the_provider_is_no_failure_of_the_loop(tmp_path):
     with serving(in_turn(failure(500, "out of order"))) as server:
         records = run(tmp_path, server)
-        assert len(server.heard) == len(records) * ATTEMPTS  # one call for each trial, tried again so often
+        assert len(server.heard) == len(records) * RealOptions().attempts  # one call for each trial, tried again so often
     assert {record.status for record in records} == {"errored"}
     assert {record.reason for record in records} == {"provider: out of order"}
     assert all(record.errors == {"provider.server": 1} and not record.scores for record in records)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import json
-from urllib.parse import quote
+import re
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
@@ -84,3 +87,153 @@ def test_the_longer_of_two_nested_values_goes_whole():
 def test_the_process_environment_is_the_default(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "plain words as a key")
     assert redact("got: plain words as a key!") == f"got: {MARK}!"
+
+
+# --- keys by shape, in any surrounding ---
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+TAIL = st.text(LETTERS + "0123456789", min_size=30, max_size=60).filter(lambda tail: any(char.isdigit() for char in tail))
+PREFIX = st.sampled_from(
+    [
+        "sk-",
+        "sk-proj-",
+        "sk-ant-api03-",
+        "sk-or-v1-",
+        "AIzaSy",
+        "ya29.",
+        "ghp_",
+        "github_pat_",
+        "glpat-",
+        "hf_",
+        "gsk_",
+        "xai-",
+        "pplx-",
+        "nvapi-",
+        "xoxb-",
+        "xoxp-",
+        "sk_live_",
+        "Bearer ",
+        "bearer ",
+        "Basic ",
+        "api_key=",
+        "x-api-key: ",
+        "apiKey: ",
+        "Authorization: Bearer ",
+        "?key=",
+        "&token=",
+        "client_secret=",
+        "Secret-Key: ",
+    ]
+)
+AROUND = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=LETTERS + "0123456789*-_+/=@"), max_size=40)
+
+
+@given(AROUND, PREFIX, TAIL, AROUND, st.integers(0, 3))
+def test_no_planted_key_outlives_redact_however_often_it_is_escaped(before, prefix, tail, after, depth):
+    text = before + prefix + tail + after
+    for _ in range(depth):
+        text = json.dumps({"text": text})
+    kept = redact(text, {})
+    assert tail not in kept
+    assert MARK in kept
+    if depth:
+        json.loads(kept)
+
+
+@given(SECRET.filter(lambda value: any(char.isdigit() for char in value)), st.binary(max_size=20), st.binary(max_size=20))
+def test_a_value_in_base64_is_found_wherever_it_stands(value, before, after):
+    whole = base64.b64encode(before + value.encode() + after).decode()
+    kept = redact(f"<{whole}>", {"MY_API_KEY": value})
+    assert kept != f"<{whole}>" or len(value) < 14  # a short value leaves too little that does not depend on its neighbours
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        html.escape,
+        lambda value: json.dumps(json.dumps(value)),
+        lambda value: json.dumps(value).replace("/", "\\/"),
+        quote_plus,
+        lambda value: re.sub("%..", lambda found: found[0].lower(), quote(value, safe="")),
+        lambda value: base64.b64encode(f"user:{value}".encode()).decode(),
+        lambda value: f"key\n{value}".encode().decode(),
+    ],
+    ids=["html", "json twice", "escaped slash", "form", "lower-case hex", "basic", "line"],
+)
+def test_a_value_is_found_in_every_spelling(write):
+    value = "pa<ss/w0rd&'\"\u00e9 with-9-parts"
+    assert MARK in redact(f"before {write(value)} after", {"DB_PASSWORD": value})
+
+
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow/abc+0123456789\nQWERTY==\n-----END RSA PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize("text", [PEM, json.dumps({"pem": PEM, "next": "stays"}), PEM.partition("\n-----END")[0]])
+def test_private_keys_go(text):
+    kept = redact(text, {})
+    assert "MIIEow" not in kept
+    assert "QWERTY" not in kept
+    if text.startswith("{"):
+        assert json.loads(kept)["next"] == "stays"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AKIAIOSFODNN7EXAMPLE",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
+        '{"line": "first\\nsk-abcdefghi0123456789"}',
+        "https://generativelanguage.test/v1?alt=sse&key=0123456789abcdef",
+    ],
+)
+def test_known_shapes_go(text):
+    assert MARK in redact(text, {})
+
+
+# --- what is no secret ---
+
+
+@given(st.text(st.characters(exclude_categories=["Nd", "Cs"], exclude_characters="*@"), max_size=300))
+def test_text_without_digits_is_left_alone(text):
+    assert redact(text, {}) == text
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=60), lambda inner: st.lists(inner, max_size=4)))
+def test_json_stays_json(value):
+    text = json.dumps({"value": value, "address": "http://me:pass@host/", "key": "sk-abcdefghi0123456789"})
+    kept = json.loads(redact(text, {"MY_API_KEY": 'quo"te\\0123456789'}))
+    assert kept.keys() == {"value", "address", "key"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sk-learn-contrib and hf_hub_download_from_a_cache, eyJ, xoxo",
+        "input_tokens: 1234567890123456, output_tokens: 12",
+        '{"id": "call_0123456789abcdef0123456789abcdef", "digest": "0f1e2d3c4b5a69788796a5b4c3d2e1f00123456789abcdef"}',
+        '{"from":"http://host.test","mail":"a@b.test"}',
+        "0.33333333333333331 of 1234567890123",
+        "mask-0123456789-free disk-0123456789",
+        "The token count (1234567890123456789) exceeds the limit",
+    ],
+)
+def test_what_only_looks_a_little_like_a_key_stays(text):
+    assert redact(text, {}) == text
+
+
+def test_a_word_in_a_variable_that_ends_in_key_is_no_secret():
+    environ = {"SORT_KEY": "ascending", "SIGNING_KEY": "A1b2C3d4E5", "GOOGLE_CREDENTIALS": "/home/me/key.json"}
+    assert redact("ascending A1b2C3d4E5 /home/me/key.json", environ) == f"ascending {MARK} {MARK}"
+
+
+def test_a_value_that_the_mark_holds_is_left_alone():
+    assert redact("redacted", {"A_TOKEN": "redacted"}) == "redacted"
+
+
+def test_a_change_of_the_environment_is_seen(monkeypatch):
+    monkeypatch.setenv("ONE_TOKEN", "first-value-1")
+    assert redact("first-value-1 second-value-2") == f"{MARK} second-value-2"
+    monkeypatch.setenv("ONE_TOKEN", "second-value-2")
+    assert redact("first-value-1 second-value-2") == f"first-value-1 {MARK}"
+    monkeypatch.delenv("ONE_TOKEN")
+    assert redact("first-value-1 second-value-2") == "first-value-1 second-value-2"

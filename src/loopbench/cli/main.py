@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .check_model import check_model
+from .profile import profile as profile_commands
+from .serve import serve
+
 if TYPE_CHECKING:
     from loopbench.experiments.compare import Experiment, Results
 
@@ -28,7 +32,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-check = typer.Typer(help="Hold a design against the laws that every loop must keep.", no_args_is_help=True, rich_markup_mode=None)
+check = typer.Typer(help="Check a design against the laws of loops, or a real model.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(check, name="check")
 new = typer.Typer(help="Write the beginnings of a design of your own.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(new, name="new")
@@ -65,6 +69,13 @@ def compare(
         list[str] | None, typer.Option(help="`scripted`, or a real one such as openai/gpt-4o-mini [default: scripted].")
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible server of a real model.")] = None,
+    over_http: Annotated[
+        bool, typer.Option("--over-http", help="Ask the scripted model through a server on loopback, as a real one is asked.")
+    ] = False,
+    cassette: Annotated[Path | None, typer.Option(help="Folder of a recording of the models' replies.")] = None,
+    cassette_mode: Annotated[
+        str | None, typer.Option(help="`record`, `replay`, `replay-or-record` or `refresh` [default: replay].")
+    ] = None,
     tasks: Annotated[int | None, typer.Option(help="Only the first so many tasks.")] = None,
     repeats: Annotated[int | None, typer.Option(help="Trials per arm and task [default: 1].")] = None,
     seed: Annotated[int | None, typer.Option(help="Of all draws of faults [default: 0].")] = None,
@@ -72,6 +83,18 @@ def compare(
     concurrency: Annotated[int | None, typer.Option(help="Trials in flight [default: 32].")] = None,
     trial_timeout: Annotated[float | None, typer.Option(help="Seconds of wall time for a trial [default: 60].")] = None,
     real_time: Annotated[bool, typer.Option("--real-time", help="Sleep through simulated delays.")] = False,
+    call_timeout: Annotated[float | None, typer.Option(help="Seconds for one attempt at a real reply [default: 60].")] = None,
+    attempts: Annotated[int | None, typer.Option(help="Attempts at one real reply [default: 4].")] = None,
+    requests_per_minute: Annotated[int | None, typer.Option(help="Most requests to each real model in a minute.")] = None,
+    tokens_per_minute: Annotated[int | None, typer.Option(help="Most tokens of each real model in a minute.")] = None,
+    prices: Annotated[Path | None, typer.Option(help="TOML file of prices, dollars per million tokens.")] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(help="What the real model cannot do, such as `tool_choice`; again for each.")
+    ] = None,
+    context_tokens: Annotated[int | None, typer.Option(help="Longest request to a real model, in tokens.")] = None,
+    probe: Annotated[bool, typer.Option("--probe", help="Ask the real model first what it can do.")] = False,
+    temperature: Annotated[float | None, typer.Option(help="Of a real model [default: its provider's].")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Most tokens of a real reply.")] = None,
     budget_calls: Annotated[int | None, typer.Option(help="Most model calls of the run.")] = None,
     budget_tokens: Annotated[int | None, typer.Option(help="Most tokens of the run.")] = None,
     budget_dollars: Annotated[float | None, typer.Option(help="Most US dollars of the run, as far as prices are known.")] = None,
@@ -90,6 +113,18 @@ def compare(
     from loopbench.experiments.compare import prepare
     from loopbench.experiments.config import load_config
 
+    provider: dict[str, Any] = {
+        "call_timeout_s": call_timeout,
+        "attempts": attempts,
+        "requests_per_minute": requests_per_minute,
+        "tokens_per_minute": tokens_per_minute,
+        "prices": prices,
+        "without": tuple(without) if without else None,
+        "context_tokens": context_tokens,
+        "probe": probe or None,
+        "temperature": temperature,
+        "max_tokens": max_tokens,
+    }
     budget = {"calls": budget_calls, "tokens": budget_tokens, "dollars": budget_dollars, "seconds": budget_seconds}
     flags: dict[str, Any] = {
         "loops": tuple(loop or ()),
@@ -98,6 +133,10 @@ def compare(
         "profiles": tuple(profile or ()),
         "models": tuple(model or ()),
         "base_url": base_url,
+        "provider": _given(provider),
+        "over_http": over_http or None,
+        "cassette": cassette,
+        "cassette_mode": cassette_mode,
         "tasks": tasks,
         "repeats": repeats,
         "seed": seed,
@@ -105,7 +144,7 @@ def compare(
         "concurrency": concurrency,
         "trial_timeout_s": trial_timeout,
         "real_time": real_time or None,
-        "budget": {name: value for name, value in budget.items() if value is not None} or None,
+        "budget": _given(budget),
         "alpha": alpha,
         "margin": margin,
         "runs": runs,
@@ -113,7 +152,13 @@ def compare(
         "tracking_uri": tracking_uri,
         "experiment": experiment,
     }
+    _load_env()
     _carry_out(prepare(load_config(config, flags)), as_json=as_json, quiet=quiet)
+
+
+def _given(flags: dict[str, Any]) -> dict[str, Any] | None:
+    """Of a section's flags those that were typed; None where none was."""
+    return {name: value for name, value in flags.items() if value is not None} or None
 
 
 @app.command()
@@ -122,14 +167,17 @@ def resume(
     runs: Runs = None,
     allow: Annotated[list[str] | None, typer.Option(help="Code of your own that the run may import, package.module:Name.")] = None,
     base_url: Annotated[str | None, typer.Option(help="The server that the run asks, typed again.")] = None,
+    cassette: Annotated[Path | None, typer.Option(help="The recording that the run uses, typed again.")] = None,
     mlflow: Annotated[bool | None, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow [default: as it began].")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Go on with an interrupted run: only trials without a result, or that infrastructure made fail, are run."""
-    from loopbench.experiments.compare import reopen
+    from loopbench.experiments.compare import Allowed, reopen
 
-    _carry_out(reopen(_folder(run, runs), allowed=allow or (), base_url=base_url, mlflow=mlflow), as_json=as_json, quiet=quiet)
+    _load_env()
+    allowed = Allowed(allow or (), base_url, cassette)
+    _carry_out(reopen(_folder(run, runs), allowed, mlflow=mlflow), as_json=as_json, quiet=quiet)
 
 
 @app.command()
@@ -253,7 +301,19 @@ def new_loop(
     render.scaffold(scaffold.new_loop(name, into))
 
 
+check.command(name="model")(check_model)
+app.add_typer(profile_commands, name="profile")
+app.command()(serve)
+
+
 # --- shared by compare and resume ---
+
+
+def _load_env() -> None:
+    """Keys may stand in a `.env` of the current directory."""
+    from .environment import load_env
+
+    load_env()
 
 
 def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
@@ -273,17 +333,24 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
         missing = found.scheduled - len(found.records)
         render.say(f"{'interrupted' if interrupted else stopped}: {missing} trials are left; go on with")
         allowed = "".join(f" --allow {name}" for name in own_code(experiment.config))
-        server = f" --base-url {shlex.quote(experiment.config.base_url)}" if experiment.config.base_url else ""
-        render.say(f"  loopbench resume {shlex.quote(str(experiment.folder))}{allowed}{server}")
+        typed = {"base-url": experiment.config.base_url, "cassette": experiment.config.cassette}
+        again = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in typed.items() if value)
+        render.say(f"  loopbench resume {shlex.quote(str(experiment.folder))}{allowed}{again}")
         if not found.records:
             raise typer.Exit(INTERRUPTED)
     _print_results(found, as_json=as_json)
+    cassette = experiment.answering.cassette
+    if cassette is not None:
+        render.say(f"recording {cassette.folder}: {cassette.hits} replies replayed, {cassette.recorded} recorded")
+        for line in cassette.first_miss.splitlines():
+            render.say(line)
     render.say(f"run directory: {experiment.folder}")
     if experiment.config.mlflow and not interrupted:
         _track(experiment, found)
     if interrupted or stopped:
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(INVALID if found.comparison.invalid else DONE)
+    missed = cassette is not None and bool(cassette.first_miss)
+    raise typer.Exit(INVALID if found.comparison.invalid or missed else DONE)
 
 
 @contextmanager

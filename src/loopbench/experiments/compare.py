@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import platform
 import re
@@ -23,6 +22,7 @@ from loopbench.models.metering import Budget, Meter
 from loopbench.models.profiles import PROFILES_VERSION
 from loopbench.protocol import render_value
 
+from .answering import Answering, answering
 from .config import BudgetConfig, CompareConfig, config_from
 from .journal import Journal, RunError, read_manifest, read_records, write_manifest
 from .registry import builtin_names, code_digest, loops_named, make_suite, parse_spec
@@ -32,8 +32,6 @@ from .trial import Setting, json_safe
 
 if TYPE_CHECKING:
     import pandas
-
-    from loopbench.models.real import RealModel
 
 MOST_ATTEMPTS = 3
 """How often a trial that infrastructure made fail is tried in all, over resumes."""
@@ -51,8 +49,7 @@ class Experiment:
     tasks: tuple[Task, ...]
     arms: tuple[Arm, ...]
     manifest: Mapping[str, Any]
-    models: Mapping[str, RealModel] = field(default_factory=dict)
-    """Real models by name."""
+    answering: Answering = field(default_factory=Answering)
     finished: tuple[Record, ...] = ()
     """Of an earlier sitting."""
 
@@ -77,26 +74,39 @@ class Experiment:
 def prepare(config: CompareConfig) -> Experiment:
     """Look everything up and make the run directory. Raises ValueError for bad input; then nothing was made."""
     suite, tasks, arms = _look_up(config)
-    models = _open_models(config)
-    manifest = _manifest(config, suite, tasks, arms)
+    answers = answering(config, arms)
+    manifest = _manifest(config, suite, tasks, arms) | {"models": answers.as_manifest()}
     folder = _new_folder(config.runs, suite.name)
     write_manifest(folder, manifest)
-    return Experiment(folder, config, suite, tasks, arms, manifest, models)
+    return Experiment(folder, config, suite, tasks, arms, manifest, answers)
 
 
-def reopen(folder: Path, *, allowed: Collection[str] = (), base_url: str | None = None, mlflow: bool | None = None) -> Experiment:
-    """An interrupted run. Raises RunError where code, suite or profiles have changed since: results are never mixed.
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a run directory, which may come from anywhere, does not decide: the user has typed it again."""
 
-    `allowed`: names of code that is not built in and may be imported. `base_url`: the server that may be asked, and sent the key.
-    A run directory, which may come from anywhere, decides neither.
-    """
+    code: Collection[str] = ()
+    """Names of code that is not built in and may be imported."""
+    base_url: str | None = None
+    """The server that may be asked, and sent the key."""
+    cassette: Path | None = None
+    """The folder of recordings that may be read and written."""
+
+
+NOTHING = Allowed()
+
+
+def reopen(folder: Path, allowed: Allowed = NOTHING, *, mlflow: bool | None = None) -> Experiment:
+    """An interrupted run. Raises RunError where code, suite or profiles have changed since: results are never mixed."""
     manifest = read_manifest(folder)
     config = config_from(manifest["config"], f"{folder}/manifest.json")
     for name in own_code(config):
-        if name not in allowed:
+        if name not in allowed.code:
             raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
-    if config.base_url is not None and base_url != config.base_url:
+    if config.base_url is not None and allowed.base_url != config.base_url:
         raise RunError(f"{folder}: this run asks the server at {config.base_url}; type it again: --base-url {config.base_url}")
+    if config.cassette is not None and allowed.cassette != config.cassette:
+        raise RunError(f"{folder}: this run uses the recordings in {config.cassette}; type it again: --cassette {config.cassette}")
     if mlflow is not None:
         config = config.model_copy(update={"mlflow": mlflow})
     suite, tasks, arms = _look_up(config)
@@ -104,7 +114,11 @@ def reopen(folder: Path, *, allowed: Collection[str] = (), base_url: str | None 
     for what in ("versions", "suite", "profiles", "arms"):
         if now[what] != manifest.get(what):
             raise RunError(f"{folder}: {what} changed since this run began; start a new run (nothing was written)")
-    return Experiment(folder, config, suite, tasks, arms, manifest, _open_models(config), tuple(read_records(folder)))
+    try:
+        answers = answering(config, arms, manifest["models"])
+    except (AttributeError, KeyError):
+        raise RunError(f"{folder}: its manifest does not say what the models can do") from None
+    return Experiment(folder, config, suite, tasks, arms, manifest, answers, tuple(read_records(folder)))
 
 
 def own_code(config: CompareConfig) -> list[str]:
@@ -190,33 +204,20 @@ def run(experiment: Experiment, progress: Progress) -> str:
 
 
 async def _run(experiment: Experiment, progress: Progress) -> str:
-    config = experiment.config
-    async with contextlib.AsyncExitStack() as stack:
-        for model in experiment.models.values():
-            stack.push_async_callback(model.aclose)
-        setting = Setting(
-            experiment.suite,
-            experiment.models,
-            config.trial_timeout_s,
-            _budget(config.trial_budget),
-            Meter(_budget(config.budget)),
-            config.real_time,
-        )
-        with Journal(experiment.folder) as journal:
-            # Read again under the lock: another process may have gone on with this run in the meantime.
-            current = replace(experiment, finished=tuple(read_records(experiment.folder)))
-            return await run_trials(current.missing(), setting, journal, progress, config.concurrency)
-
-
-def _open_models(config: CompareConfig) -> dict[str, RealModel]:
-    """Opens no connection. Raises ValueError for a name that leads nowhere, or a missing key."""
-    real = [name for name in config.models if name != "scripted"]
-    if not real:
-        return {}
-    from loopbench.models.real import open_model  # DSPy takes a second to import: only where a real model is asked for
-
-    # Half of a trial's time for one reply: so a provider that hangs is told from a loop that takes too long.
-    return {name: open_model(name, config.base_url, patience_s=config.trial_timeout_s / 2) for name in real}
+    config, stopped = experiment.config, "interrupted"
+    try:
+        async with experiment.answering.opened() as answers:
+            budget = Meter(_budget(config.budget))
+            setting = Setting(
+                experiment.suite, answers, config.trial_timeout_s, _budget(config.trial_budget), budget, config.real_time
+            )
+            with Journal(experiment.folder) as journal:
+                # Read again under the lock: another process may have gone on with this run in the meantime.
+                current = replace(experiment, finished=tuple(read_records(experiment.folder)))
+                stopped = await run_trials(current.missing(), setting, journal, progress, config.concurrency)
+    finally:
+        experiment.answering.close(whole=not stopped)
+    return stopped
 
 
 def _budget(config: BudgetConfig) -> Budget:

@@ -33,6 +33,7 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.digest import sha256
+from loopbench.protocol.redact import redact
 
 NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
 
@@ -98,8 +99,8 @@ class Recorder(Observer):
         return sha256(_encoded(_in_order(self._digested)))
 
     def line(self, head: Mapping[str, Any]) -> bytes:
-        """The whole trace as one line of JSON."""
-        return (_encoded({**head, "events": self.events}) + "\n").encode("ascii")
+        """The whole trace as one line of JSON, without secrets."""
+        return (redact(_encoded({**head, "events": self.events})) + "\n").encode("ascii")
 
     # --- the parts of an exchange ---
 

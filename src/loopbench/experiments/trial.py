@@ -15,16 +15,18 @@ from loopbench.datasets.validity import replay
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.scorers import Judgement, is_abstention, scorer_named
 from loopbench.metrics.summary import false_success
+from loopbench.models.cassette import RecordedModel
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.receipts import Truth, call_digest, content_digest
-from loopbench.models.scripted import Script, Scripted
+from loopbench.models.scripted import Script
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Model, Outcome, StopReason, render_value
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import redact
 from loopbench.protocol.tools import cap, error_text
 
-from .schedule import Arm, Trial
+from .answering import Answering
+from .schedule import Trial
 from .trace import Recorder
 from .turnstile import GuardedModel, GuardedToolbox, Turnstile, stop
 
@@ -48,8 +50,7 @@ class Setting:
     """What all trials of a run share."""
 
     suite: Suite
-    models: Mapping[str, Model]
-    """Real models by name; the scripted one is made anew for each trial."""
+    answering: Answering = field(default_factory=Answering)
     timeout_s: float = 60.0
     trial_budget: Budget = field(default_factory=Budget)
     meter: Meter = field(default_factory=Meter)
@@ -133,40 +134,44 @@ class _Run:
         self.truth = truth
         self.recorder = Recorder()
         self.tunnel: Tunnel | None = None
-        self.scripted: Scripted | None = None
         if trial.arm.is_scripted:
             self.tunnel = Tunnel(real_time=setting.real_time, slow_s=trial.arm.profile.slow_s)
         self.turnstile = Turnstile()
         self.tools = GuardedToolbox(self.turnstile, environment.tools, self.recorder, self.tunnel)
         self.recorder.tools = self.tools
         self.meter = Meter(setting.trial_budget, setting.meter)
-        self.model = GuardedModel(self.turnstile, self._inner_model(trial.arm), self.meter, self.recorder, self.tunnel)
         self.outcome = Outcome(None, StopReason.CRASHED, 0)
         self.crash = ""
+        self.inner: Model | None = None
+        """Who answers, beneath the harness."""
         self.stalled_s = 0.0
         """How long the last request had waited for its reply when the time limit was met."""
         self.ran_out = False
         """The time limit was met, and the loop did as it was told; one that swallows its cancellation has failed by itself."""
 
-    def _inner_model(self, arm: Arm) -> Model:
-        if not arm.is_scripted:
-            return self.setting.models[arm.model]
-        task, profile = self.trial.task, arm.profile
+    def _script(self) -> Script | None:
+        """What a scripted model follows; None for an arm with a real one."""
+        task, profile = self.trial.task, self.trial.arm.profile
+        if self.tunnel is None:
+            return None
         assert task.plan is not None
         specs = {tool.name: tool.spec for tool in self.tools}
         key = (self.trial.run_seed, task.id, self.trial.repeat)
-        script = Script(task.plan, self.truth, profile, *key, specs, task.query.text)
-        self.scripted = Scripted(script, self.tunnel)
-        return self.scripted
+        return Script(task.plan, self.truth, profile, *key, specs, task.query.text)
 
     async def go(self) -> None:
         """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""
-        running = asyncio.create_task(self._guarded())
+        with self.setting.answering.model(self.trial, self._script(), self.tunnel) as inner:
+            self.inner = inner
+            await self._run_loop(GuardedModel(self.turnstile, inner, self.meter, self.recorder, self.tunnel))
+
+    async def _run_loop(self, model: GuardedModel) -> None:
+        running = asyncio.create_task(self._guarded(model))
         ended = True
         try:
             done, _ = await asyncio.wait({running}, timeout=self.setting.timeout_s)
             if not done:
-                self.stalled_s = self.model.waiting_s
+                self.stalled_s = model.waiting_s
                 ended = await stop(running, GRACE_S)
         except asyncio.CancelledError:  # Ctrl-C: the trial runs again on resume
             await stop(running, GRACE_S)
@@ -184,11 +189,11 @@ class _Run:
         else:
             self._take(running)
 
-    async def _guarded(self) -> object:
+    async def _guarded(self, model: Model) -> object:
         """What the loop returned, or the exception that left it: asyncio would let a SystemExit end the whole process."""
         trial = self.trial
         try:
-            return await trial.arm.loop.run(trial.task.query, self.tools, self.model, self.recorder)
+            return await trial.arm.loop.run(trial.task.query, self.tools, model, self.recorder)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # the boundary to the design under test: whatever leaves it is a crash of it
@@ -228,9 +233,9 @@ class _Run:
         record = Record(
             **_head(trial, self.setting),
             status="errored" if errored else "scored",
-            reason=errored or self.crash,
+            reason=redact(errored or self.crash),
             stop=self.outcome.stop.value,
-            answer=answer,
+            answer=_without_secrets(answer),
             scores={} if errored else {"accuracy": accuracy},
             steps=recorder.steps,
             calls=dict(sorted(recorder.calls.items())),
@@ -255,7 +260,7 @@ class _Run:
             abstained=abstained,
             confidence=_confidence(self.outcome.confidence),
             trace_digest=recorder.digest(),
-            seconds=wall_s if self.tunnel is None or self.tunnel.real_time else simulated_s,
+            seconds=self._seconds(wall_s),
             wall_s=wall_s,
             simulated_s=simulated_s,
             started_at=started_at,
@@ -263,14 +268,22 @@ class _Run:
         )
         return Done(record, recorder.line(self._trace_head(record)))
 
+    def _seconds(self, wall_s: float) -> float:
+        """Simulated time in the tunnel; else wall time, with the recorded time of replies that were replayed."""
+        if self.tunnel is None or self.tunnel.real_time:
+            return wall_s + (self.inner.replayed_s if isinstance(self.inner, RecordedModel) else 0.0)
+        return self.tunnel.simulated_s
+
     def _infrastructure(self) -> str:
         """Why the trial says nothing about the loop; empty where it does."""
+        if isinstance(self.inner, RecordedModel) and self.inner.failure is not None:
+            return cap(str(self.inner.failure), MOST_REASON_CHARS)
         failure = self.recorder.provider_failure
         if failure is not None and self.outcome.stop not in _STANDS:
             return cap(f"provider: {failure}", MOST_REASON_CHARS)
-        if self.scripted is None and self.stalled_s >= STALLED_SHARE * self.setting.timeout_s:
+        if self.tunnel is None and self.stalled_s >= STALLED_SHARE * self.setting.timeout_s:
             return f"provider: no reply for {self.stalled_s:.1f} s when the trial's time was up"
-        if self.scripted is not None and self.ran_out:
+        if self.tunnel is not None and self.ran_out:
             return f"time limit met by a scripted trial, whose time is virtual: {self.crash}"
         return ""
 
@@ -357,6 +370,13 @@ def _kept(answer: Any) -> Any:
     made = json_safe(answer)
     text = made if isinstance(made, str) else canonical_json(made)
     return made if len(text) <= MOST_ANSWER_CHARS else cap(text, MOST_ANSWER_CHARS)
+
+
+def _without_secrets(answer: Any) -> Any:
+    """The answer as it is written down; what it was scored by may hold what a tool read out of the environment."""
+    text = answer if isinstance(answer, str) else canonical_json(answer)
+    clean = redact(text)
+    return answer if clean == text else clean
 
 
 def _confidence(value: Any) -> float | None:

@@ -4,153 +4,294 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import os
 import random
-from collections.abc import AsyncIterator
-from urllib.parse import urlsplit
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, fields, replace
+from typing import TypeVar
 
-import dspy
-from dspy import lm15
-from dspy.clients._litellm import get_litellm
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_before_delay
+from loopbench.dspy_seam import DspyModel, close_local_clients, local_client, open_lm
+from loopbench.protocol import DEFAULT_SAMPLING, Capabilities, Chunk, Model, ProviderError, Reply, Request, Sampling
 
-from loopbench.dspy_seam import DspyModel
-from loopbench.protocol import Capabilities, Chunk, ProviderError, Reply, Request
+from .limits import Limits, Permit, Pressure
+from .prices import Price
+from .tokens import estimate_input
 
-PATIENCE_S = 30.0
-"""Longest wait for one reply, in seconds, all attempts together."""
-ATTEMPTS = 4
 FIRST_PAUSE_S = 0.5
 """Before the second attempt; twice as long before each further one."""
-LOCAL_KEY = "none"
-"""What a server of one's own is sent where no key is set: clients refuse to send nothing."""
+LONGEST_PAUSE_S = 30.0
+"""Without a word from the provider."""
+ABILITIES = frozenset({"native_tools", "tool_choice", "response_schema", "streaming", "parallel_calls"})
+"""Capabilities that can be taken away."""
+TYPICAL_OUTPUT = 256
+"""Tokens expected of the first reply; later ones are expected to be as long as those before."""
+OVERLOADED = 529
+
+Value = TypeVar("Value")
+Attempt = Callable[[Permit, float], Awaitable[Value]]
+"""By a permit, until a deadline on the event loop's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class RealOptions:
+    """How a real model is asked."""
+
+    call_timeout_s: float = 60.0
+    """Longest wait for one attempt, in seconds; a stream has as long in all."""
+    attempts: int = 4
+    """Most tries at one request, where a failure may pass."""
+    patience_s: float = 120.0
+    """Longest wait for all attempts at one request and the pauses between them, in seconds; waiting for a turn does not count."""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    """Input and output together: estimated before, corrected after."""
+    most_in_flight: int = 64
+    """Requests under way at once; refusals bring it down for a while."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """By model name; a price given here wins over DSPy's list."""
+    without: frozenset[str] = frozenset()
+    """Capabilities that the model is to be treated as lacking: see `ABILITIES`."""
+    context_tokens: int | None = None
+    """Longest request in tokens; None: what DSPy's list says."""
+    sampling: Sampling = DEFAULT_SAMPLING
+    """Where a request leaves it open."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError, in one line."""
+        for name in ("call_timeout_s", "attempts", "patience_s", "most_in_flight"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be greater than 0, got {getattr(self, name)!r}")
+        for name in ("requests_per_minute", "tokens_per_minute", "context_tokens"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be greater than 0, got {value!r}")
+        for name in sorted(self.without - ABILITIES):
+            near = difflib.get_close_matches(name, sorted(ABILITIES), 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(ABILITIES))}"
+            raise ValueError(f"unknown capability {name!r}; {hint}")
+
+
+DEFAULTS = RealOptions()
 
 
 class RealModel:
-    """A provider's model: asked again after a transient failure, given up on after `patience_s`. Close it when done.
+    """A provider's model: asked in turn, asked again after a failure that may pass. Close it when done.
 
     Pauses between attempts are as long as the provider asks for (Retry-After), else they grow from `FIRST_PAUSE_S`. What would
-    have to wait beyond `patience_s` fails at once.
+    have to wait beyond `patience_s` fails at once. Of one event loop at a time; all trials of a run share it.
     """
 
-    def __init__(self, model: DspyModel, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, model: Model, options: RealOptions = DEFAULTS) -> None:
         self.model = model
-        self.patience_s = patience_s
+        self.options = options
+        self.capabilities = _reduced(model.capabilities, options)
+        self._limits = Limits(options.most_in_flight, options.requests_per_minute, options.tokens_per_minute)
+        self._outputs = _Mean(TYPICAL_OUTPUT)
 
     @property
     def name(self) -> str:
         return self.model.name
 
     @property
-    def capabilities(self) -> Capabilities:
-        return self.model.capabilities
+    def pressure(self) -> Pressure:
+        """What limits and refusals did so far."""
+        return self._limits.pressure
+
+    def with_capabilities(self, capabilities: Capabilities) -> RealModel:
+        """The same model, known to be able to do these things; limits start anew. `without` stays taken away."""
+        made = RealModel(self.model, self.options)
+        made.capabilities = _reduced(capabilities, self.options)
+        return made
 
     async def complete(self, request: Request) -> Reply:
         """Raises ContextOverflow, and ProviderError: the last attempt's, or of kind `timeout` when patience has run out."""
-        attempts = AsyncRetrying(
-            retry=retry_if_exception(_is_transient),
-            wait=_pause_s,
-            stop=stop_after_attempt(ATTEMPTS) | stop_before_delay(self.patience_s),
-            reraise=True,
-        )
-        try:
-            async with asyncio.timeout(self.patience_s):
-                return await attempts(self.model.complete, request)
-        except TimeoutError:
-            raise ProviderError(f"no reply within {self.patience_s:g} s", "timeout") from None
 
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """The whole reply as one chunk: a stream that has begun could not be begun again."""
-        reply = await self.complete(request)
-        yield Chunk(reply.text, reply=reply)
+        async def attempt(permit: Permit, deadline: float) -> Reply:
+            async with asyncio.timeout_at(deadline):
+                reply = await self.model.complete(request)
+            return self._received(reply, permit)
+
+        request = self._filled(request)
+        failed: list[str] = []
+        reply = await self._insist(request, attempt, failed)
+        return replace(reply, failed_attempts=tuple(failed)) if failed else reply
+
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        """Tried again only before the first chunk. Closing it early closes the connection. Raises what `complete` raises."""
+        if not self.capabilities.streaming:
+            reply = await self.complete(request)
+            yield Chunk(reply.text, reply=reply)
+            return
+        request = self._filled(request)
+        failed: list[str] = []
+
+        async def attempt(permit: Permit, deadline: float) -> _Opened:
+            opened = _Opened(self.model.stream(request), permit, deadline)
+            try:
+                await opened.advance()
+            except BaseException:
+                await opened.aclose()
+                raise
+            return opened
+
+        opened = await self._insist(request, attempt, failed)
+        async with aclosing(opened.chunks(failed)) as chunks:
+            async for chunk in chunks:
+                if chunk.reply is not None:
+                    chunk = replace(chunk, reply=replace(self._received(chunk.reply, opened.permit), failed_attempts=tuple(failed)))
+                yield chunk
 
     async def aclose(self) -> None:
         """Close connections that belong to this event loop."""
-        await self.model.aclose()
+        close = getattr(self.model, "aclose", None)
+        if close is not None:
+            await close()
+
+    async def _insist(self, request: Request, attempt: Attempt[Value], failed: list[str]) -> Value:
+        """One attempt after the other; `failed` gets the kinds of those that were overcome."""
+        clock = asyncio.get_running_loop().time
+        left_s = self.options.patience_s
+        while True:
+            permit = await self._limits.enter(self._expected(request))
+            began = clock()
+            try:
+                return await self._once(attempt, permit, left_s)
+            except ProviderError as caught:
+                error = caught
+            left_s -= clock() - began
+            pause_s = _pause_s(error, len(failed))
+            may_pass = error.is_transient and len(failed) + 1 < self.options.attempts and pause_s < left_s
+            if not may_pass:
+                error.failed_attempts = tuple(failed)
+                raise error
+            failed.append(error.kind)
+            await asyncio.sleep(pause_s)
+            left_s -= pause_s
+
+    async def _once(self, attempt: Attempt[Value], permit: Permit, left_s: float) -> Value:
+        """What an attempt gives keeps its permit until it is read; one that fails gives it back here."""
+        allowed_s = min(self.options.call_timeout_s, left_s)
+        try:
+            return await attempt(permit, asyncio.get_running_loop().time() + allowed_s)
+        except BaseException as error:
+            _settle(permit, error)
+            if not isinstance(error, TimeoutError):
+                raise
+        limit_s = self.options.patience_s if allowed_s < self.options.call_timeout_s else allowed_s
+        raise ProviderError(f"no reply within {limit_s:g} s", "timeout")
+
+    def _filled(self, request: Request) -> Request:
+        """The request with the defaults for what it leaves open."""
+        defaults = self.options.sampling
+        if defaults == DEFAULT_SAMPLING:
+            return request
+        asked = request.sampling.as_dict()
+        open_ = {field.name: getattr(defaults, field.name) for field in fields(Sampling) if field.name not in asked}
+        return replace(request, sampling=replace(request.sampling, **open_))
+
+    def _expected(self, request: Request) -> int:
+        """Tokens, estimated; 0 where nobody asks."""
+        if self.options.tokens_per_minute is None:
+            return 0
+        longest = request.sampling.max_tokens
+        output = self._outputs.value if longest is None else min(self._outputs.value, longest)
+        return estimate_input(request) + round(output)
+
+    def _received(self, reply: Reply, permit: Permit) -> Reply:
+        """A whole reply, priced; the permit goes back."""
+        usage = reply.usage
+        if usage is None:
+            permit.succeeded()
+            return reply
+        permit.succeeded(usage.total_tokens)
+        self._outputs.add(usage.output_tokens)
+        price = self.options.prices.get(self.name)
+        return reply if price is None else replace(reply, usage=price.on(usage))
 
 
-def _is_transient(error: BaseException) -> bool:
-    return isinstance(error, ProviderError) and error.is_transient
+class _Opened:
+    """A stream that has begun, or ended."""
+
+    def __init__(self, stream: AsyncIterator[Chunk], permit: Permit, deadline: float) -> None:
+        self.stream = stream
+        self.permit = permit
+        self.deadline = deadline
+        self.next: Chunk | None = None
+
+    async def advance(self) -> None:
+        """Raises TimeoutError at the deadline."""
+        async with asyncio.timeout_at(self.deadline):
+            self.next = await anext(self.stream, None)
+
+    async def chunks(self, failed: list[str]) -> AsyncGenerator[Chunk, None]:
+        """All of them, the first included. Raises ModelError."""
+        try:
+            while self.next is not None:
+                yield self.next
+                await self.advance()
+        except TimeoutError:
+            raise ProviderError("the stream did not end in time", "timeout", failed_attempts=tuple(failed)) from None
+        except ProviderError as error:
+            _settle(self.permit, error)
+            error.failed_attempts = tuple(failed)
+            raise
+        finally:
+            self.permit.failed()
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        close = getattr(self.stream, "aclose", None)
+        if close is not None:
+            await close()
 
 
-def _pause_s(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome is not None else None
-    asked = error.retry_after_s if isinstance(error, ProviderError) else None
-    pause = asked if asked is not None else FIRST_PAUSE_S * 2 ** (state.attempt_number - 1)
+class _Mean:
+    """A running mean that gives way to what is new."""
+
+    NEW_SHARE = 0.1
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def add(self, seen: float) -> None:
+        self.value += self.NEW_SHARE * (seen - self.value)
+
+
+def _reduced(capabilities: Capabilities, options: RealOptions) -> Capabilities:
+    lost = dict.fromkeys(options.without, False)
+    if "native_tools" in lost:  # what needs tools goes with them
+        lost |= {"tool_choice": False, "parallel_calls": False}
+    return replace(capabilities, **lost, context_tokens=options.context_tokens or capabilities.context_tokens)
+
+
+def _settle(permit: Permit, error: BaseException) -> None:
+    """A permit back after a failure: refusals for being too many make room."""
+    if isinstance(error, ProviderError) and (error.kind == "rate_limit" or error.status == OVERLOADED):
+        permit.refused()
+    else:
+        permit.failed()
+
+
+def _pause_s(error: ProviderError, failed: int) -> float:
+    asked = error.retry_after_s
+    pause = asked if asked is not None else min(FIRST_PAUSE_S * 2**failed, LONGEST_PAUSE_S)
     return pause + random.uniform(0, min(pause, 2.0) / 2)  # trials that were refused together come back apart
 
 
-def open_model(name: str, base_url: str | None = None, *, patience_s: float = PATIENCE_S) -> RealModel:
+def open_model(name: str, base_url: str | None = None, options: RealOptions = DEFAULTS) -> RealModel:
     """A model by DSPy's name for it, `provider/model`; its key comes from the environment. Opens no connection.
 
     `base_url`: an OpenAI-compatible server or gateway; left out: what `PROVIDER_BASE_URL` names, else the provider's own.
     Raises ValueError, in one line, for an unknown provider, a provider without its key, and an address that is none.
     """
-    provider, _, model = name.partition("/")
-    if not provider or not model:
-        raise ValueError(f"model {name!r}: write provider/model, such as openai/gpt-4o-mini, or scripted")
-    url = _checked_address(base_url or _address_in_environment(provider))
-    settings = {} if url is None else {"api_base": url}
-    try:
-        route = lm15.LMRouter().resolve_openai_chat(name)
-    except lm15.UnknownModelError:
-        settings |= _litellm_settings(name, provider, url)
-    else:
-        # DSPy knows Azure's addresses by LiteLLM's rules only.
-        is_native = url is None or not route.provider.startswith("azure")
-        settings |= _native_settings(name, route, url) if is_native else _litellm_settings(name, provider, url)
-    try:
-        lm = dspy.LM(name, cache=False, num_retries=0, **settings)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"model {name!r}: {error}") from None
-    return RealModel(DspyModel(lm), patience_s)
+    return RealModel(DspyModel(open_lm(name, base_url)), options)
 
 
-def _address_in_environment(provider: str) -> str | None:
-    """As OpenAI's and LiteLLM's clients read it: a key that is meant for a gateway must not go to the provider itself."""
-    return os.environ.get(f"{provider.upper()}_BASE_URL") or os.environ.get(f"{provider.upper()}_API_BASE")
-
-
-def _checked_address(url: str | None) -> str | None:
-    """Raises ValueError, which does not repeat the address: it may hold a password."""
-    if url is None:
-        return None
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_address = False
-    if not is_address:
-        raise ValueError("base URL: write an address such as http://localhost:8000/v1")
-    if "@" in parts.netloc:
-        raise ValueError("base URL: user and password do not go into the address; set the provider's key in the environment")
-    return url
-
-
-def _native_settings(name: str, route: lm15.Resolution, url: str | None) -> dict[str, str]:
-    """For a provider that DSPy reaches itself. Raises ValueError where its key is missing."""
-    settings = {"engine": "lm15"}
-    if url is not None and not os.environ.get(route.env_key or ""):
-        return settings | {"api_key": LOCAL_KEY}
-    try:
-        lm15.LMRouter().lm(f"{route.provider}:{route.model}")
-    except lm15.NotConfiguredError as error:
-        keys = error.env_keys or ((route.env_key,) if route.env_key else ())
-        how = f"set {' or '.join(keys)} in the environment" if keys else error.credential_hint
-        raise ValueError(f"model {name!r}: no key: {how}") from None
-    return settings
-
-
-def _litellm_settings(name: str, provider: str, url: str | None) -> dict[str, str]:
-    """For a provider that DSPy leaves to LiteLLM. Raises ValueError for one that LiteLLM does not know, or whose key is missing."""
-    litellm = get_litellm(feature=f"{provider}/…")
-    known = {str(getattr(item, "value", item)) for item in litellm.provider_list}
-    if provider not in known:
-        near = difflib.get_close_matches(provider, sorted(known), 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"model {name!r}: unknown provider; {hint}a server of your own is openai/NAME with --base-url")
-    # Cloud providers find their credentials in other places too; an API key stands in the environment or nowhere.
-    missing = [key for key in litellm.validate_environment(name)["missing_keys"] if key.endswith("_API_KEY")]
-    if missing and url is None:
-        raise ValueError(f"model {name!r}: no key: set {' and '.join(missing)} in the environment")
-    return {"engine": "litellm"} | ({"api_key": LOCAL_KEY} if missing else {})
+__all__ = [
+    "ABILITIES",
+    "RealModel",
+    "RealOptions",
+    "close_local_clients",
+    "local_client",
+    "open_model",
+]

@@ -29,6 +29,8 @@ class FaultState:
     clearing: Clearing
     attempts: int
     landed: bool
+    landed_at: int
+    """Number of receipts issued when it landed last."""
     absorbed: bool
     recovered: bool
     seen: bool
@@ -66,7 +68,7 @@ class Tunnel:
         self._effects: dict[str, Effects] = {}
         self._armed: dict[str, list[tuple[str, Disturbance]]] = {}
         self._struck: dict[str, str] = {}
-        self._repeated: dict[int, Disturbance] = {}
+        self._repeated: dict[tuple[int, str, Point], Disturbance] = {}
 
     async def spend(self, seconds: float) -> None:
         """Let simulated time pass."""
@@ -80,6 +82,7 @@ class Tunnel:
     def asked(self, scope: str) -> None:
         """The running task has sent a request of this scope: the calls that follow in it are the scope's."""
         _SCOPE.set(scope)
+        self._effects.pop(scope, None)  # of a reply that nobody asked about: no later one's
 
     def arm(self, call: str, fault: Disturbance) -> None:
         """The scope's runs of the call with this digest are disturbed until the fault clears."""
@@ -122,14 +125,16 @@ class Tunnel:
         for call, waiting in self._armed.items():
             for _, fault in waiting:
                 armed.setdefault(id(fault), []).append(call)
-        return [
-            FaultState(
+        states = []
+        for number, fault in enumerate(self.disturbances):
+            landed = fault.landed and fault.family != "tool"  # a tool's lands where the tool runs
+            state = FaultState(
                 number, fault.kind, fault.point.role, fault.point.call, fault.clearing, fault.attempts,
-                fault.landed and fault.family != "tool",  # a tool's lands where the tool runs
+                landed, fault.landed_at if landed else 0,
                 fault.absorbed, fault.recovered, fault.seen, tuple(armed.get(id(fault), ())),
-            )
-            for number, fault in enumerate(self.disturbances)
-        ]  # fmt: skip
+            )  # fmt: skip
+            states.append(state)
+        return states
 
     def note(self, request: Request, before: Sequence[FaultState], seconds: float, injected: bool) -> None:
         """A reply has been made that found the book as `before`: its effects wait to be asked for, under its scope."""
@@ -137,13 +142,13 @@ class Tunnel:
         changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
         self._effects[request.scope] = Effects(seconds, self._struck.get(request.scope), injected, self.unknown, changed)
 
-    def last_effects(self, scope: str) -> Effects | None:
-        """Those of the scope's last reply; they stay."""
-        return self._effects.get(scope)
-
     def take_effects(self, scope: str) -> Effects | None:
         """Those of the scope's last reply; asked once."""
         return self._effects.pop(scope, None)
+
+    def effects(self, scope: str) -> Effects | None:
+        """The same, left there for whoever takes them."""
+        return self._effects.get(scope)
 
     async def repeat(self, request: Request, effects: Effects) -> None:
         """Do to this trial what a recorded reply did to its own."""
@@ -155,13 +160,14 @@ class Tunnel:
         await self.spend(effects.seconds)
 
     def _repeat_fault(self, state: FaultState) -> None:
-        known = self._repeated.get(state.number)
+        point = Point(state.role, state.call)
+        which = (state.number, state.kind, point)  # a number alone may be another's, where replies of two trials are mixed
+        known = self._repeated.get(which)
         if known is None:
-            known = Disturbance(state.kind, Point(state.role, state.call), state.clearing, state.attempts)
-            self._repeated[state.number] = known
+            known = self._repeated[which] = Disturbance(state.kind, point, state.clearing, state.attempts)
             self.disturbances.append(known)
-        if state.landed and not known.landed:
-            known.landed, known.landed_at = True, len(self.ledger.issued)
+        if state.landed:
+            known.landed, known.landed_at = True, min(state.landed_at, len(self.ledger.issued))
         known.absorbed, known.recovered, known.seen = state.absorbed, state.recovered, state.seen
         for call in state.armed:
             self.arm(call, known)

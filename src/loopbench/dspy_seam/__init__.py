@@ -1,0 +1,40 @@
+"""The one part that knows DSPy's model and adapter layer (3.4: engines, `dspy.lm15`, ChatAdapter).
+
+Three things pass through here. `ask` is how a DSPy-based loop calls a predictor: rendered and parsed by DSPy's own chat format,
+sent to any `Model`; under a teleprompter the same `ask` goes through the predictor, so that DSPy records its trace. `lm_of` makes
+a `dspy.LM` of a `Model`, and `DspyModel` a `Model` of a `dspy.LM`, which is how real models are reached.
+"""
+
+from __future__ import annotations
+
+import os
+
+# Read by LiteLLM when it is first imported, and by DSPy: no price table is fetched from the network.
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+
+from .asking import Asked, ThroughPredictor, ask, ask_fields
+from .chat_format import FORMAT, ChatFormat, Fields, SignatureCodec, with_instructions
+from .clients import close_local_clients
+from .engine import lm_of
+from .errors import model_error
+from .model import DspyModel, Lm15Model, local_client
+from .names import open_lm
+
+__all__ = [
+    "FORMAT",
+    "Asked",
+    "ChatFormat",
+    "DspyModel",
+    "Fields",
+    "Lm15Model",
+    "SignatureCodec",
+    "ThroughPredictor",
+    "ask",
+    "ask_fields",
+    "close_local_clients",
+    "lm_of",
+    "local_client",
+    "model_error",
+    "open_lm",
+    "with_instructions",
+]

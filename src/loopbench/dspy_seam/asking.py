@@ -1,0 +1,113 @@
+"""One entry for a DSPy-based loop's calls: to any Model, or through the predictor where DSPy is to see them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import dspy
+from dspy.utils.exceptions import AdapterParseError, LMError
+
+from loopbench.protocol import Capabilities, Chunk, Message, Model, ModelError, Move, Reply, Request, Usage, WireError
+
+from .chat_format import FORMAT, Fields, SignatureCodec, complaint, debug_text, outputs_of
+from .errors import model_error
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What a predictor's request carries beside its messages."""
+
+    codec: SignatureCodec
+    scope: str
+
+
+ASKED: ContextVar[_Asking | None] = ContextVar("loopbench_asked", default=None)
+
+
+class ThroughPredictor:
+    """Stands for "whatever DSPy is configured with": `ask` then calls the predictor itself, and DSPy sees the call."""
+
+    name = "dspy"
+    capabilities = Capabilities()
+
+    async def complete(self, request: Request) -> Reply:
+        raise ModelError("ThroughPredictor answers through `ask` only")
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        raise ModelError("ThroughPredictor answers through `ask` only")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What came of one call of a predictor."""
+
+    fields: Fields
+    """The output fields, by name and as typed by the signature."""
+    usage: Usage | None
+    """None where nobody counted."""
+
+
+async def ask(predictor: Any, fields: Mapping[str, str], *, codec: SignatureCodec, model: Model, scope: str = "") -> Move:
+    """One call of a predictor: its demonstrations, the codec's signature, these input fields.
+
+    Raises WireError for an unreadable reply, ModelError where there is none, BudgetExceeded.
+    """
+    return codec.move((await ask_fields(predictor, fields, codec=codec, model=model, scope=scope)).fields)
+
+
+async def ask_fields(predictor: Any, fields: Mapping[str, str], *, codec: SignatureCodec, model: Model, scope: str = "") -> Asked:
+    """`ask`, for a loop that needs more of the reply than the move: its output fields as they are. Raises what `ask` raises."""
+    if isinstance(model, ThroughPredictor):
+        return await _ask_predictor(predictor, dict(fields), codec, scope)
+    user = FORMAT.format_user_message_content(codec.signature, dict(fields), main_request=True)
+    messages = (*_prefix(codec.signature, predictor.demos), Message("user", user))
+    debug_text("prompt", "\n\n".join(message.content for message in messages))
+    reply = await model.complete(Request(messages, role=codec.role, scope=scope, codec=codec))
+    debug_text("reply", reply.text)
+    return Asked(codec.read(reply), reply.usage)
+
+
+async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, scope: str) -> Asked:
+    token = ASKED.set(_Asking(codec, scope))
+    try:
+        with dspy.context(adapter=FORMAT):
+            prediction = await predictor.acall(signature=codec.signature, **fields)
+    except AdapterParseError as error:
+        raise WireError(complaint(error, codec.signature)) from None
+    except LMError as error:
+        raise model_error(error) from error
+    finally:
+        ASKED.reset(token)
+    return Asked({name: prediction[name] for name in outputs_of(codec.signature)}, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefix:
+    """Messages made of demonstrations."""
+
+    demos: tuple[Any, ...]
+    """Held, so that their ids stay theirs."""
+    shown: list[Fields]
+    """What of them was rendered: a demonstration may be changed in place."""
+    messages: tuple[Message, ...]
+
+
+_PREFIXES: dict[tuple[Any, tuple[int, ...]], _Prefix] = {}
+_MOST_PREFIXES = 256
+
+
+def _prefix(signature: Any, demos: Sequence[Any]) -> tuple[Message, ...]:
+    """System message and demonstrations, rendered once per program."""
+    key = (signature, tuple(map(id, demos)))
+    shown = [{name: demo[name] for name in signature.fields if name in demo} for demo in demos]
+    known = _PREFIXES.get(key)
+    if known is None or known.shown != shown:
+        if len(_PREFIXES) >= _MOST_PREFIXES:
+            _PREFIXES.clear()
+        messages = tuple(Message(item["role"], item["content"]) for item in FORMAT.prefix(signature, shown))
+        known = _PREFIXES[key] = _Prefix(tuple(demos), copy.deepcopy(shown), messages)
+    return known.messages

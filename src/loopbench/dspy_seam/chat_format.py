@@ -1,0 +1,271 @@
+"""DSPy's chat format, rendered and parsed as DSPy does, and codecs whose wire format it is."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+import dspy
+from dspy.adapters.chat_adapter import field_header_pattern
+from dspy.adapters.utils import parse_value
+from dspy.utils.exceptions import AdapterParseError
+from pydantic import BaseModel
+
+from loopbench.protocol import Inexpressible, Move, Reply, Role, WireError
+
+logger = logging.getLogger("loopbench.dspy")
+
+Fields = dict[str, Any]
+
+MOST_NESTED = 60
+"""Brackets within brackets that DSPy's lenient reading is tried on: Python's own parser, its last resort, fails beyond 200."""
+MOST_REPAIRED = 10_000
+"""Characters of a reply that DSPy's lenient reading is tried on: its time grows with the square of the length."""
+_LINE_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
+
+
+class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
+    """DSPy's ChatAdapter byte for byte, with what does not change from call to call rendered once.
+
+    A reply that does not parse is an error, never a second call in another format. Two things differ: a value nested too deep to
+    be read is such an error too, and the markers of DSPy's custom types stay text, wherever an input got them from.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(use_json_adapter_fallback=False)
+
+    def format_system_message(self, signature: Any) -> str:
+        return _system_message(signature)
+
+    def user_message_output_requirements(self, signature: Any) -> str:
+        return _output_requirements(signature)
+
+    def format_user_message_content(
+        self, signature: Any, inputs: Fields, prefix: str = "", suffix: str = "", main_request: bool = False
+    ) -> str:
+        if prefix or suffix or not all(type(value) is str for value in inputs.values()):
+            return str(super().format_user_message_content(signature, inputs, prefix, suffix, main_request))
+        parts = [f"[[ ## {name} ## ]]\n{inputs[name]}" for name in signature.input_fields if name in inputs]
+        if main_request:
+            parts.append(_output_requirements(signature))
+        # An empty prefix and suffix stand first and last in DSPy's join, and are stripped again with the rest.
+        return "\n\n".join(parts).strip()
+
+    def format(self, signature: Any, demos: Sequence[Fields], inputs: Fields) -> list[Fields]:
+        user = self.format_user_message_content(signature, inputs, main_request=True)
+        messages = [*self.prefix(signature, demos), {"role": "user", "content": user}]
+        debug_text("prompt", "\n\n".join(message["content"] for message in messages))
+        return messages
+
+    def prefix(self, signature: Any, demos: Sequence[Fields]) -> list[Fields]:
+        """The messages before the current input: system and demonstrations."""
+        system = {"role": "system", "content": _system_message(signature)}
+        return [system, *self.format_demos(signature, demos)] if demos else [system]
+
+    def parse(self, signature: Any, completion: str) -> Fields:
+        debug_text("reply", completion)
+        return self.read(signature, completion)
+
+    def read(self, signature: Any, completion: str) -> Fields:
+        """The output fields of a completion. Raises AdapterParseError with DSPy's words."""
+        try:
+            fields = _read_sections(signature, completion)
+            if fields is not None:
+                return fields
+            if len(completion) > MOST_REPAIRED:
+                raise AdapterParseError("ChatAdapter", signature, completion, "The reply is too long to be repaired.")
+            if _nesting(completion) > MOST_NESTED:
+                raise AdapterParseError("ChatAdapter", signature, completion, "A value is nested too deep to be read.")
+            return cast(Fields, super().parse(signature, completion))
+        except (RecursionError, MemoryError) as error:  # json's limit, and that of Python's own parser
+            raise AdapterParseError("ChatAdapter", signature, completion, "A value is nested too deep to be read.") from error
+
+
+def _nesting(text: str) -> int:
+    """The deepest place in a text, in open brackets."""
+    depth = deepest = 0
+    for char in text:
+        if char in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif char in ")]}" and depth:
+            depth -= 1
+    return deepest
+
+
+def _read_sections(signature: Any, completion: str) -> Fields | None:
+    """What ChatAdapter.parse gives, for replies that need no repair; None leaves the rest to it."""
+    outputs = outputs_of(signature)
+    found: dict[str, str] = {}
+    name, lines = "", list[str]()
+    for line in [*completion.splitlines(), "[[ ## completed ## ]]"]:
+        header = field_header_pattern.match(line.strip()) if "[[ ##" in line else None
+        if header is None:
+            lines.append(line)
+            continue
+        if name in outputs and name not in found:
+            found[name] = "\n".join(lines).strip()
+        name = header.group(1)
+        rest = line[header.end() :].strip()  # of the line as it is, as DSPy has it
+        lines = [rest] if rest else []
+    if len(found) != len(outputs):
+        return None
+    fields: Fields = {}
+    for name, annotation in outputs.items():
+        try:
+            fields[name] = _read_value(found[name], annotation)
+        except ValueError:
+            return None
+    return fields
+
+
+def _read_value(text: str, annotation: Any) -> Any:
+    if annotation is str:
+        return text
+    if annotation == dict[str, Any]:
+        value = json.loads(text)
+        if not isinstance(value, dict):
+            raise ValueError("no object")
+        return value
+    return parse_value(text, annotation)
+
+
+@lru_cache(maxsize=512)
+def outputs_of(signature: Any) -> dict[str, Any]:
+    return {name: info.annotation for name, info in signature.output_fields.items()}
+
+
+@lru_cache(maxsize=512)
+def _system_message(signature: Any) -> str:
+    return str(dspy.Adapter.format_system_message(FORMAT, signature))
+
+
+@lru_cache(maxsize=512)
+def _output_requirements(signature: Any) -> str:
+    return str(dspy.ChatAdapter.user_message_output_requirements(FORMAT, signature))
+
+
+FORMAT = ChatFormat()
+
+
+@lru_cache(maxsize=512)
+def with_instructions(signature: Any, instructions: str) -> Any:
+    """The signature with other instructions; the same object for equal arguments, so that nothing is rendered twice."""
+    return signature.with_instructions(instructions)
+
+
+# --- codecs over signatures ---
+
+
+class SignatureCodec(ABC):
+    """A codec whose wire format is a signature's output fields in DSPy's chat format.
+
+    Cannot say, in a text field: white space at either end, line breaks other than a line feed, a line that begins like a field
+    marker. JSON fields have no such gaps.
+    """
+
+    name: str
+    role: Role
+    max_calls: int = 1
+
+    def __init__(self, signature: Any) -> None:
+        self.signature = signature
+
+    @abstractmethod
+    def fields(self, move: Move) -> Fields:
+        """The output fields that state a move. Raises Inexpressible."""
+
+    @abstractmethod
+    def move(self, fields: Fields) -> Move:
+        """The move that output fields state. Raises WireError."""
+
+    def render(self, move: Move) -> Reply:
+        fields = self.fields(move)
+        parts = [
+            f"[[ ## {name} ## ]]\n{_field_text(name, fields[name], annotation)}"
+            for name, annotation in outputs_of(self.signature).items()
+        ]
+        return Reply("\n\n".join([*parts, "[[ ## completed ## ]]\n"]))
+
+    def parse(self, reply: Reply) -> Move:
+        return self.move(self.read(reply))
+
+    def read(self, reply: Reply) -> Fields:
+        """The output fields of a reply. Raises WireError."""
+        try:
+            return FORMAT.read(self.signature, reply.text)
+        except AdapterParseError as error:
+            raise WireError(complaint(error, self.signature)) from None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
+
+def _field_text(name: str, value: Any, annotation: Any) -> str:
+    if annotation is str:
+        if not isinstance(value, str):
+            raise Inexpressible(f"{name}: text is wanted, not {type(value).__name__}")
+        lines = value.splitlines()
+        if "\n".join(lines) != value or value.strip() != value or any(_is_header(line) for line in lines):
+            raise Inexpressible(f"{name}: white space at an end, an unusual line break or a field marker")
+        return value
+    try:
+        plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+        text = json.dumps(plain, ensure_ascii=False, allow_nan=False).translate(_LINE_BREAKS)
+        same = _read_value(text, annotation) == value
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Inexpressible(f"{name}: {error}") from None
+    if not same:
+        raise Inexpressible(f"{name}: a value that JSON does not give back as it was")
+    return text
+
+
+def _is_header(line: str) -> bool:
+    return field_header_pattern.match(line.strip()) is not None
+
+
+_BAD_FIELD = re.compile(r"Failed to parse field (\w+) with value (.*) from the LM response\. Error message: ", re.DOTALL)
+_EMPTY_REPLY = "The LM returned an empty"
+_SHOWN_CHARS = 200
+_KINDS = {dict[str, Any]: "a JSON object", list[Any]: "a JSON array", float: "a number", int: "an integer", bool: "True or False"}
+
+
+def complaint(error: AdapterParseError, signature: Any) -> str:
+    """What was wrong, in words that a model can act on; the same for a reply that came through a predictor."""
+    bad = _BAD_FIELD.match(error.message)
+    if bad is not None:
+        name, value = bad.groups()
+        kind = _kind(outputs_of(signature)[name])
+        return f"Failed to parse field {name}: it must be {kind}, not: {value[:_SHOWN_CHARS]}"
+    if error.parsed_result is None and not error.message.startswith(_EMPTY_REPLY):
+        return str(error.message).splitlines()[0]
+    missing = [name for name in outputs_of(signature) if name not in (error.parsed_result or {})]
+    headers = ", ".join(f"[[ ## {name} ## ]]" for name in outputs_of(signature))
+    return f"The reply lacks {', '.join(missing)}. It must have the sections {headers}"
+
+
+def _kind(annotation: Any) -> str:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        needed = ", ".join(name for name, info in annotation.model_fields.items() if info.is_required())
+        return f"a JSON object with at least {needed}, each of its own type"
+    return _KINDS.get(annotation, "a JSON value")
+
+
+def debug_text(what: str, text: str) -> None:
+    """`DSPY_DEBUG=true` shows prompts and replies on stderr (row S2-12)."""
+    if os.environ.get("DSPY_DEBUG", "").lower() != "true":
+        return
+    if not logger.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(name)s %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+    logger.debug("%s:\n%s", what, text)

@@ -1,0 +1,216 @@
+"""The clients that DSPy would choose for a `dspy.LM`, to be asked directly.
+
+`dspy.LM.acall` hops through two threads, copies the request twice and writes a history: four times the cost of the call itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any, ClassVar, Protocol
+from urllib.parse import urlsplit
+
+import dspy
+from dspy import lm15
+from dspy._vendor.lm15.transports import StdlibAsyncTransport
+from dspy.clients.backend_selection import select_backend
+from dspy.clients.engines import AsyncLiteLLMEngine
+from dspy.clients.engines.stream_guard import achecked_stream
+
+MOST_CONNECTIONS = 1024
+"""Of one model: how many requests are in flight is decided elsewhere."""
+LOCAL_KEY = "none"
+"""What a server of one's own is sent where no key is set: clients refuse to send nothing."""
+
+
+class Client(Protocol):
+    """One attempt at one lm15 request. Raises lm15's errors, or DSPy's."""
+
+    model: str
+    """As its requests must name it."""
+    provider: str | None
+    streams: bool
+
+    async def complete(self, request: Any) -> Any: ...
+
+    def stream(self, request: Any) -> AsyncGenerator[Any, None]: ...
+
+    async def aclose(self) -> None: ...
+
+
+def client_of(lm: Any) -> Client:
+    """What DSPy would ask: lm15's own client, LiteLLM, or the LM itself where it is of somebody's own making."""
+    if type(lm) is not dspy.LM or not isinstance(lm.engine, str) or lm.model_type != "chat":
+        return WholeClient(lm)
+    selection = select_backend(lm)
+    if selection.native:
+        return NativeClient(selection)
+    return (
+        WholeClient(lm)
+        if selection.resolution is not None and selection.resolution.declared
+        else LiteLLMClient(lm, selection.clients)
+    )
+
+
+class WholeClient:
+    """`lm.acall`, for an LM with an engine or methods of its own."""
+
+    provider: str | None = None
+    streams = False
+
+    def __init__(self, lm: Any) -> None:
+        self.lm = lm
+        self.model = str(lm.model)
+
+    async def complete(self, request: Any) -> Any:
+        with dspy.context(disable_history=True):
+            return await self.lm.acall(request)
+
+    def stream(self, request: Any) -> AsyncGenerator[Any, None]:
+        raise NotImplementedError("`streams` is False")
+
+    async def aclose(self) -> None:
+        await self.lm.aclose()
+
+
+class NativeClient:
+    """lm15's client of a provider, with one pool of connections per event loop."""
+
+    streams = True
+
+    def __init__(self, selection: Any) -> None:
+        route, settings = selection.resolution, selection.clients
+        self.provider: str | None = str(route.provider)
+        self.model = str(route.model)
+        self._key = settings.get("api_key")
+        self._url = settings.get("api_base") or settings.get("base_url")
+        self._doors: dict[asyncio.AbstractEventLoop, _Door] = {}
+
+    async def complete(self, request: Any) -> Any:
+        return await (await self._provider()).complete(request)
+
+    async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
+        async with aclosing(_checked(await self._provider(), request)) as events:
+            async for event in events:
+                yield event
+
+    async def aclose(self) -> None:
+        door = self._doors.pop(asyncio.get_running_loop(), None)
+        if door is not None:
+            await door.transport.aclose()
+
+    async def _provider(self) -> Any:
+        loop = asyncio.get_running_loop()
+        door = self._doors.get(loop)
+        if door is None:
+            _forget_closed(self._doors)
+            door = self._doors[loop] = _Door(_transport(self._url))
+        if door.provider is None:
+            config = lm15.RouterConfig(
+                api_keys={self.provider: self._key} if self._key else None,
+                base_urls={self.provider: self._url} if self._url else None,
+                transport=door.transport,
+            )
+            # Reads credentials, for a cloud over the network.
+            door.provider = await asyncio.to_thread(lm15.AsyncLMRouter(config).lm, f"{self.provider}:{self.model}")
+        return door.provider
+
+
+@dataclass(slots=True)
+class _Door:
+    """What a client holds for one event loop."""
+
+    transport: Any
+    provider: Any = None
+
+
+def _transport(url: str | None) -> Any:
+    """Connections; to this machine never by a proxy."""
+    return StdlibAsyncTransport(max_connections=MOST_CONNECTIONS, trust_env=url is None or not _is_loopback(url))
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _checked(provider: Any, request: Any) -> AsyncGenerator[Any, None]:
+    """A stream's events; one that ends before its end is an error."""
+    events: AsyncGenerator[Any, None] = achecked_stream(provider.stream(request), provider=getattr(provider, "provider", None))
+    return events
+
+
+def _forget_closed(held: dict[asyncio.AbstractEventLoop, Any]) -> None:
+    """Nothing can be awaited on a loop that has ended; lm15 closes its sockets when they are collected."""
+    for loop in [loop for loop in held if loop.is_closed()]:
+        del held[loop]
+
+
+class LiteLLMClient:
+    """LiteLLM, for the providers that lm15 lacks."""
+
+    provider: str | None = None
+    streams = True
+
+    def __init__(self, lm: Any, settings: Mapping[str, Any]) -> None:
+        self.model = str(lm.model)
+        self._engine = AsyncLiteLLMEngine(**settings)
+
+    async def complete(self, request: Any) -> Any:
+        return await self._engine.complete(request)
+
+    async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
+        async with aclosing(_checked(self._engine, request)) as events:
+            async for event in events:
+                yield event
+
+    async def aclose(self) -> None:
+        """LiteLLM's connections belong to the whole process."""
+
+
+class LocalClient:
+    """lm15's client of OpenAI's format. All of one event loop share their connections, so that one is cheap to make."""
+
+    provider: str | None = "openai-chat"
+    streams = True
+    transports: ClassVar[dict[asyncio.AbstractEventLoop, Any]] = {}
+
+    def __init__(self, url: str, model: str) -> None:
+        self.url = url
+        self.model = model
+        self._doors: dict[asyncio.AbstractEventLoop, Any] = {}
+
+    def _door(self) -> Any:
+        loop = asyncio.get_running_loop()
+        door = self._doors.get(loop)
+        if door is None:
+            transport = self.transports.get(loop)
+            if transport is None:
+                _forget_closed(self.transports)
+                transport = self.transports[loop] = _transport(self.url)
+            door = self._doors[loop] = lm15.AsyncOpenAIChatLM(api_key=LOCAL_KEY, base_url=self.url, transport=transport)
+        return door
+
+    async def complete(self, request: Any) -> Any:
+        return await self._door().complete(request)
+
+    async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
+        async with aclosing(_checked(self._door(), request)) as events:
+            async for event in events:
+                yield event
+
+    async def aclose(self) -> None:
+        """The connections are shared: see `close_local_clients`."""
+
+
+async def close_local_clients() -> None:
+    """Close the connections that all local clients share on this event loop."""
+    transport = LocalClient.transports.pop(asyncio.get_running_loop(), None)
+    if transport is not None:
+        await transport.aclose()

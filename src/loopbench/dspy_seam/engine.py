@@ -1,0 +1,102 @@
+"""A Model as a `dspy.LM`, by DSPy's engine interface."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import dspy
+from dspy import lm15
+
+from loopbench.protocol import Message, Model, NativeCall, Reply, Request, Sampling, ToolSpec, run_sync
+
+from .asking import ASKED
+from .wire import LM15_FINISH, arguments_object
+
+
+def lm_of(model: Model) -> Any:
+    """A `dspy.LM` that asks `model`: no cache, no retries. DSPy keeps its history of calls, unless `disable_history` is set."""
+    return dspy.LM(
+        f"loopbench/{model.name.replace('/', '-')}",
+        engine=_Engine(model),
+        async_engine=_AsyncEngine(model),
+        cache=False,
+        num_retries=0,
+    )
+
+
+class _AsyncEngine:
+    supports_function_calling = True
+    supports_reasoning = False
+    supports_response_schema = False
+    supported_params = frozenset({"tools", "tool_choice", "temperature", "max_tokens", "top_p", "stop", "seed"})
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return self  # optimizers deep-copy programs, and with them their LM; the model behind stays one
+
+    async def complete(self, request: Any) -> Any:
+        reply = await self.model.complete(_request_of(request))
+        return _response_of(reply, request.model)
+
+
+class _Engine(_AsyncEngine):
+    def complete(self, request: Any) -> Any:
+        return run_sync(super().complete(request))
+
+
+def _request_of(request: Any) -> Request:
+    messages = []
+    if request.system:
+        system = request.system if isinstance(request.system, str) else "\n".join(part.text for part in request.system)
+        messages.append(Message("system", system))
+    for message in request.messages:
+        messages.extend(_messages_of(message))
+    tools = tuple(ToolSpec(tool.name, tool.description or "", tool.parameters) for tool in request.tools)
+    config = request.config
+    sampling = Sampling(config.temperature, config.max_tokens, config.top_p, config.seed, tuple(config.stop))
+    made = Request(tuple(messages), tools, _choice_of(config.tool_choice), _schema_of(config.response_format), sampling)
+    asked = ASKED.get()
+    return made if asked is None else replace(made, role=asked.codec.role, scope=asked.scope, codec=asked.codec)
+
+
+def _choice_of(choice: Any) -> str | None:
+    if choice is None:
+        return None
+    return str(choice.allowed[0] if len(choice.allowed) == 1 else choice.mode)
+
+
+def _schema_of(response_format: Any) -> Mapping[str, Any] | None:
+    """OpenAI's form has the schema one level deeper than lm15's; a format without one is none."""
+    asked = response_format or {}
+    schema: Mapping[str, Any] | None = asked.get("json_schema", asked).get("schema")
+    return schema
+
+
+def _messages_of(message: Any) -> list[Message]:
+    """One lm15 message; a tool message may hold several results."""
+    results = [part for part in message.parts if part.type == "tool_result"]
+    if results:
+        return [Message("tool", "".join(p.text for p in part.content), call_id=part.id) for part in results]
+    text = "".join(part.text for part in message.parts if part.type == "text")
+    calls = tuple(NativeCall(part.id, part.name, json.dumps(part.input)) for part in message.parts if part.type == "tool_call")
+    return [Message("system" if message.role == "developer" else message.role, text, calls)]
+
+
+def _response_of(reply: Reply, model: str) -> Any:
+    parts: list[Any] = [lm15.TextPart(reply.text)]
+    parts += [lm15.ToolCallPart(id=call.id, name=call.name, input=arguments_object(call.arguments)) for call in reply.calls]
+    usage = reply.usage
+    return lm15.Response(
+        id=None,
+        model=model,
+        message=lm15.Message.assistant(parts),
+        finish_reason="tool_call" if reply.calls else LM15_FINISH[reply.finish_reason],
+        usage=lm15.Usage()
+        if usage is None
+        else lm15.Usage(usage.input_tokens, usage.output_tokens, cache_read_tokens=usage.cached_tokens),
+    )

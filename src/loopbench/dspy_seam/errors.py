@@ -1,0 +1,127 @@
+"""DSPy's and its providers' errors as ours: what was too long, what was refused, what may pass."""
+
+from __future__ import annotations
+
+import re
+
+from dspy.utils.exceptions import (
+    ContextWindowExceededError,
+    LMAuthError,
+    LMBillingError,
+    LMConfigurationError,
+    LMError,
+    LMInvalidRequestError,
+    LMRateLimitError,
+    LMServerError,
+    LMStreamAssemblyError,
+    LMTimeoutError,
+    LMTransportError,
+    LMUnsupportedFeatureError,
+)
+
+from loopbench.protocol import BudgetExceeded, ContextOverflow, ModelError, ProviderError
+from loopbench.protocol.model import ProviderTrouble
+from loopbench.protocol.redact import redact
+
+_KINDS: tuple[tuple[tuple[type[LMError], ...], ProviderTrouble], ...] = (
+    ((LMRateLimitError,), "rate_limit"),
+    ((LMTimeoutError,), "timeout"),
+    ((LMTransportError, LMStreamAssemblyError), "connection"),  # a stream that ends before its end was cut
+    ((LMAuthError, LMBillingError, LMConfigurationError), "auth"),
+    ((LMUnsupportedFeatureError,), "refused"),
+    ((LMInvalidRequestError,), "bad_request"),
+)
+
+
+def model_error(error: LMError) -> ModelError | BudgetExceeded:
+    """DSPy's error as ours. One that a Model of ours raised inside a DSPy engine comes back as it was."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ModelError | BudgetExceeded):
+            return cause
+        cause = cause.__cause__
+    message = _message_of(error)
+    if _is_overflow(error, message):
+        return ContextOverflow(message)
+    kind: ProviderTrouble = next((kind for types, kind in _KINDS if isinstance(error, types)), "server")
+    if kind in ("bad_request", "server") and _is_refusal(error.status, message):
+        kind = "refused"
+    wait_s = error.retry_after
+    if kind == "rate_limit" and wait_s is None:
+        wait_s = _told_to_wait_s(message)
+    return ProviderError(message, kind, status=error.status, retry_after_s=wait_s)
+
+
+# --- too long ---
+
+# Only OpenAI's own code for it is known to DSPy; servers that speak OpenAI's format word it as they like.
+_OVERFLOW_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "request_too_large"})
+_OVERFLOW = re.compile(
+    r"maximum (?:context|prompt|model|input) length"  # OpenAI, vLLM, OpenRouter, Mistral, xAI
+    r"|context_length_exceeded|exceed_context_size"
+    r"|exceeds?\b[^.]{0,40}\bcontext[ _](?:length|window|size|limit)"  # llama.cpp, Ollama, Anthropic, OpenAI's Responses
+    r"|\b(?:prompt|input|request) (?:is )?too long|too many (?:input )?tokens"  # Anthropic, Bedrock, Cohere
+    r"|input token count\b.{0,40}\bexceeds"  # Gemini
+    r"|reduce the length of the (?:messages|prompt|input)"  # Groq
+    r"|max_new_tokens` must be <=",  # text-generation-inference
+    re.IGNORECASE | re.DOTALL,
+)
+_TOO_LARGE = 413
+
+
+def _is_overflow(error: LMError, message: str) -> bool:
+    if isinstance(error, ContextWindowExceededError):
+        return True
+    if not isinstance(error, LMInvalidRequestError | LMServerError):
+        return False
+    return error.status == _TOO_LARGE or error.provider_code in _OVERFLOW_CODES or _OVERFLOW.search(message) is not None
+
+
+# --- refused ---
+
+_SUBJECT = re.compile(
+    r"tool[_ -]?(?:choice|call\w*|use)|\btools?\b|function[_ -]?call\w*"
+    r"|response[_ -]?format|json[_ -]?(?:schema|mode)|structured[_ -]?output|guided[_ -]decoding|grammar",
+    re.IGNORECASE,
+)
+_REFUSED = re.compile(
+    r"unsupported|\bnot (?:be |currently |yet )?(?:support|available|enabled|allowed|permitted|implemented)|n't support"
+    r"|unavailable|no endpoints found|requires? --|may not be|can(?:not|'t) be (?:used|combined)|cannot use"
+    r"|unrecognized|unknown (?:parameter|field|argument|name)|unexpected (?:parameter|keyword|field)|extra inputs",
+    re.IGNORECASE,
+)
+_NEEDS_A_FLAG = re.compile(r"requires? --\w")  # llama.cpp says so with status 500, vLLM with 400
+_REFUSING = frozenset({400, 404, 405, 415, 422, 501})
+
+
+def _is_refusal(status: int | None, message: str) -> bool:
+    """Whether tools, a forced tool or a response schema was refused, which a loop can do without."""
+    if status is None or not _SUBJECT.search(message):
+        return False
+    return bool((_REFUSED if status in _REFUSING else _NEEDS_A_FLAG).search(message))
+
+
+# --- wait ---
+
+_RETRY_IN = re.compile(r"(?:retry|try again) in (?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(m?s))?", re.IGNORECASE)
+
+
+def _told_to_wait_s(message: str) -> float | None:
+    """What OpenAI, Groq and Gemini say in words: "Please try again in 1m2.5s"."""
+    found = _RETRY_IN.search(message)
+    if found is None or not any(found.groups()):
+        return None
+    hours, minutes, rest, unit = found.groups()
+    seconds = float(rest or 0) / (1000 if (unit or "").lower() == "ms" else 1)
+    return int(hours or 0) * 3600 + int(minutes or 0) * 60 + seconds
+
+
+# --- words ---
+
+_ADDED = re.compile(r"\n\n  (?:To fix|credential came from|Retry advice|Provider rate-limit headers)")
+
+
+def _message_of(error: LMError) -> str:
+    """The provider's words in one line, without secrets and without what lm15 adds for programmers."""
+    said = _ADDED.split(redact(error.message), maxsplit=1)[0]
+    return " ".join(said.split()) or (f"HTTP {error.status}" if error.status else type(error).__name__)

@@ -1,0 +1,160 @@
+"""A `dspy.LM` as a Model: one attempt per call, streamed or whole, with the provider's own words for what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from dspy import lm15
+from dspy._vendor.lm15.result import StreamAccumulator
+from dspy.clients.costs import estimate_cost
+from dspy.clients.errors import wrap_error
+from dspy.clients.model_metadata import model_info
+from dspy.utils.exceptions import LMError
+
+from loopbench.protocol import CallDelta, Capabilities, Chunk, ModelError, NativeCall, ProviderError, Reply, Request
+from loopbench.protocol.redact import redact
+
+from .clients import Client, LocalClient, NativeClient, client_of
+from .errors import model_error
+from .wire import lm15_request, reply_of, uncached
+
+Extensions = Callable[[Request], Mapping[str, Any]]
+"""Further top-level fields of a request's body."""
+
+
+class Lm15Model:
+    """A Model over a client that speaks lm15's types."""
+
+    def __init__(self, name: str, client: Client, capabilities: Capabilities, extensions: Extensions | None = None) -> None:
+        self.name = name
+        self.client = client
+        self.capabilities = capabilities
+        self.extensions = extensions
+
+    async def complete(self, request: Request) -> Reply:
+        """Raises ProviderError and ContextOverflow, without their causes: those may hold a key."""
+        sent = self._lm15(request)
+        with _told(self.name, self.client.provider):
+            response = await self.client.complete(sent)
+            return self._reply(response)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        """Closing it early closes the connection. Raises what `complete` raises."""
+        if not self.client.streams:
+            reply = await self.complete(request)
+            yield Chunk(reply.text, reply=reply)
+            return
+        sent = self._lm15(request)
+        whole = StreamAccumulator(sent)
+        with _told(self.name, self.client.provider):
+            async with aclosing(self.client.stream(sent)) as events:
+                async for event in events:
+                    whole.push(event)
+                    chunk = _chunk_of(event, whole)
+                    if chunk is not None:
+                        yield chunk
+            yield Chunk(reply=self._reply(whole.response(), _streamed_calls(whole)))
+
+    async def aclose(self) -> None:
+        """Close connections that belong to this event loop."""
+        await self.client.aclose()
+
+    def _lm15(self, request: Request) -> Any:
+        try:
+            return lm15_request(request, self.client.model, self.extensions and self.extensions(request))
+        except (TypeError, ValueError) as error:
+            raise _not_sent(error) from None
+
+    def _reply(self, response: Any, raw_calls: tuple[NativeCall, ...] | None = None) -> Reply:
+        reply = reply_of(response, self.client.provider, raw_calls)
+        if reply.usage is None:
+            return reply
+        billed = self._cost_usd(response)
+        nominal = billed if not reply.usage.cached_tokens else self._cost_usd(uncached(response, self.client.provider))
+        return replace(reply, usage=replace(reply.usage, cost_usd=billed, nominal_usd=nominal))
+
+    def _cost_usd(self, response: Any) -> float | None:
+        """US dollars by a price list; None without one."""
+        return None
+
+
+def _not_sent(error: Exception) -> ProviderError:
+    return ProviderError(f"not sent: {' '.join(redact(str(error)).split())}", "bad_request")
+
+
+@contextmanager
+def _told(name: str, provider: str | None) -> Iterator[None]:
+    """Whatever a client raises, as one of our errors."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except LMError as error:
+        raise model_error(error) from None
+    except lm15.LM15Error as error:
+        raise model_error(wrap_error(error, model=name, provider=provider)) from None
+    except UnicodeEncodeError as error:
+        raise _not_sent(error) from None
+    except Exception as error:  # a body of a form that no provider documents fails anywhere in lm15's readers
+        said = " ".join(redact(f"{type(error).__name__}: {error}").split())
+        raise ProviderError(f"the reply cannot be read: {said}", "server") from None
+
+
+def _chunk_of(event: Any, whole: Any) -> Chunk | None:
+    """What one event adds to the reply; None for an event that adds nothing."""
+    delta = event.delta if event.type == "delta" else None
+    if delta is None:
+        return None
+    if delta.type == "text":
+        return Chunk(delta.text)
+    if delta.type == "tool_call":
+        place = [*whole.tool_call_meta].index(delta.part_index)
+        return Chunk(call=CallDelta(place, delta.id or "", delta.name or "", delta.input))
+    return None
+
+
+def _streamed_calls(whole: Any) -> tuple[NativeCall, ...]:
+    """In the order in which they began, with their arguments as they came."""
+    return tuple(
+        NativeCall(meta.get("id") or f"tool_call_{part}", meta["name"], whole.tool_call_raw[part])
+        for part, meta in whole.tool_call_meta.items()
+    )
+
+
+class DspyModel(Lm15Model):
+    """Any `dspy.LM` as a Model: OpenAI, Anthropic, Ollama, vLLM, or an OpenAI-compatible server."""
+
+    def __init__(self, lm: Any, capabilities: Capabilities | None = None, extensions: Extensions | None = None) -> None:
+        client = client_of(lm)
+        self.lm = lm
+        # LiteLLM's price list, shipped with DSPy and read offline.
+        self._listed: dict[str, Any] = model_info(client.provider, client.model) if isinstance(client, NativeClient) else {}
+        super().__init__(str(lm.model), client, capabilities or self._supported(client), extensions)
+
+    def _supported(self, client: Client) -> Capabilities:
+        """By DSPy's list. A model that is not on it is taken to take tools: no list knows, and it says so itself if it does not."""
+        unlisted = isinstance(client, NativeClient) and not self._listed
+        tools = unlisted or bool(self.lm.supports_function_calling)
+        longest = self._listed.get("max_input_tokens")
+        return Capabilities(
+            native_tools=tools,
+            tool_choice=tools and self._listed.get("supports_tool_choice") is not False,
+            response_schema=bool(self.lm.supports_response_schema),
+            streaming=client.streams,
+            parallel_calls=tools,
+            context_tokens=longest if isinstance(longest, int) else None,
+        )
+
+    def _cost_usd(self, response: Any) -> float | None:
+        if "input_cost_per_token" not in self._listed:
+            return None
+        cost, _ = estimate_cost(response, provider=self.client.provider, requested_model=self.client.model)
+        return None if cost is None else float(cost)
+
+
+def local_client(url: str, extensions: Extensions | None = None, model: str = "scripted") -> Lm15Model:
+    """A model behind an OpenAI-compatible server on this machine: no retries, no key, no price, no proxy. Cheap to make."""
+    return Lm15Model(f"openai/{model}", LocalClient(url, model), Capabilities(response_schema=True), extensions)

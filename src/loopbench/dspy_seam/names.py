@@ -1,0 +1,89 @@
+"""From a model's name and an address to a `dspy.LM`."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from typing import Any
+from urllib.parse import urlsplit
+
+import dspy
+from dspy import lm15
+from dspy.clients._litellm import get_litellm
+
+from .clients import LOCAL_KEY
+
+
+def open_lm(name: str, base_url: str | None = None) -> Any:
+    """A `dspy.LM` by DSPy's name for it, `provider/model`; its key comes from the environment. Opens no connection.
+
+    `base_url`: an OpenAI-compatible server or gateway; left out: what `PROVIDER_BASE_URL` names, else the provider's own.
+    Raises ValueError, in one line, for an unknown provider, a provider without its key, and an address that is none.
+    """
+    provider, _, model = name.partition("/")
+    if not provider or not model:
+        raise ValueError(f"model {name!r}: write provider/model, such as openai/gpt-4o-mini, or scripted")
+    url = _checked_address(base_url or _address_in_environment(provider))
+    settings = {} if url is None else {"api_base": url}
+    try:
+        route = lm15.LMRouter().resolve_openai_chat(name)
+    except lm15.UnknownModelError:
+        settings |= _litellm_settings(name, provider, url)
+    else:
+        # DSPy knows Azure's addresses by LiteLLM's rules only.
+        is_native = url is None or not route.provider.startswith("azure")
+        settings |= _native_settings(name, route, url) if is_native else _litellm_settings(name, provider, url)
+    try:
+        return dspy.LM(name, cache=False, num_retries=0, **settings)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"model {name!r}: {error}") from None
+
+
+def _address_in_environment(provider: str) -> str | None:
+    """As OpenAI's and LiteLLM's clients read it: a key that is meant for a gateway must not go to the provider itself."""
+    return os.environ.get(f"{provider.upper()}_BASE_URL") or os.environ.get(f"{provider.upper()}_API_BASE")
+
+
+def _checked_address(url: str | None) -> str | None:
+    """Raises ValueError, which does not repeat the address: it may hold a password."""
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise ValueError("base URL: write an address such as http://localhost:8000/v1")
+    if "@" in parts.netloc:
+        raise ValueError("base URL: user and password do not go into the address; set the provider's key in the environment")
+    return url
+
+
+def _native_settings(name: str, route: lm15.Resolution, url: str | None) -> dict[str, str]:
+    """For a provider that DSPy reaches itself. Raises ValueError where its key is missing."""
+    settings = {"engine": "lm15"}
+    if url is not None and not os.environ.get(route.env_key or ""):
+        return settings | {"api_key": LOCAL_KEY}
+    try:
+        lm15.LMRouter().lm(f"{route.provider}:{route.model}")
+    except lm15.NotConfiguredError as error:
+        keys = error.env_keys or ((route.env_key,) if route.env_key else ())
+        how = f"set {' or '.join(keys)} in the environment" if keys else error.credential_hint
+        raise ValueError(f"model {name!r}: no key: {how}") from None
+    return settings
+
+
+def _litellm_settings(name: str, provider: str, url: str | None) -> dict[str, str]:
+    """For a provider that DSPy leaves to LiteLLM. Raises ValueError for one that LiteLLM does not know, or whose key is missing."""
+    litellm = get_litellm(feature=f"{provider}/…")
+    known = {str(getattr(item, "value", item)) for item in litellm.provider_list}
+    if provider not in known:
+        near = difflib.get_close_matches(provider, sorted(known), 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"model {name!r}: unknown provider; {hint}a server of your own is openai/NAME with --base-url")
+    # Cloud providers find their credentials in other places too; an API key stands in the environment or nowhere.
+    missing = [key for key in litellm.validate_environment(name)["missing_keys"] if key.endswith("_API_KEY")]
+    if missing and url is None:
+        raise ValueError(f"model {name!r}: no key: set {' and '.join(missing)} in the environment")
+    return {"engine": "litellm"} | ({"api_key": LOCAL_KEY} if missing else {})

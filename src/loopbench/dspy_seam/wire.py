@@ -1,0 +1,149 @@
+"""Requests and replies in lm15's types, which DSPy's engines speak."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+from dspy import lm15
+
+from loopbench.protocol import Message, NativeCall, Reply, Request, Usage
+from loopbench.protocol.chat import FinishReason
+
+LM15_FINISH: dict[FinishReason, str] = {
+    "stop": "stop",
+    "tool_calls": "tool_call",
+    "length": "length",
+    "content_filter": "content_filter",
+    "other": "error",
+}
+FINISH: dict[str, FinishReason] = {theirs: ours for ours, theirs in LM15_FINISH.items()}
+
+
+def lm15_request(request: Request, model: str, extensions: Mapping[str, Any] | None = None) -> Any:
+    """Raises ValueError and TypeError for what lm15 refuses to send: a call without a name, a tool that is not offered.
+
+    `extensions`: further top-level fields of the body.
+    """
+    first = next((i for i, message in enumerate(request.messages) if message.role != "system"), len(request.messages))
+    system = "\n\n".join(message.content for message in request.messages[:first])
+    runs = groupby(request.messages[first:], lambda message: message.role == "tool")
+    messages = [made for from_tools, run in runs for made in ([_tool_results(run)] if from_tools else map(_lm15_message, run))]
+    sampling = request.sampling
+    choice = None
+    if request.tool_choice in ("auto", "required", "none"):
+        choice = lm15.ToolChoice(mode=request.tool_choice)
+    elif request.tool_choice is not None:
+        choice = lm15.ToolChoice(mode="required", allowed=(request.tool_choice,))
+    schema = request.response_schema
+    config = lm15.Config(
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        seed=sampling.seed,
+        stop=sampling.stop,
+        tool_choice=choice,
+        response_format=None if schema is None else {"type": "json_schema", "name": "answer", "schema": dict(schema)},
+        extensions=dict(extensions) if extensions else None,
+    )
+    tools = tuple(
+        lm15.FunctionTool(name=tool.name, description=tool.description, parameters=dict(tool.parameters)) for tool in request.tools
+    )
+    return lm15.Request(model=model, messages=tuple(messages), system=sendable(system) or None, tools=tools, config=config)
+
+
+def _tool_results(messages: Iterable[Message]) -> Any:
+    """Results that stand together as one message: Gemini wants those of one turn so."""
+    parts = [lm15.ToolResultPart(id=m.call_id, content=(lm15.TextPart(sendable(m.content)),)) for m in messages]
+    return lm15.Message(role="tool", parts=tuple(parts))
+
+
+def _lm15_message(message: Message) -> Any:
+    text = sendable(message.content)
+    if message.role == "user":
+        return lm15.Message.user(text)
+    if message.role == "system":
+        return lm15.Message.developer(text)  # lm15 keeps it in its place; a provider without the role sees a marked user message
+    parts: list[Any] = [lm15.TextPart(text)] if text or not message.calls else []
+    parts += [
+        lm15.ToolCallPart(id=call.id, name=call.name, input=arguments_object(sendable(call.arguments))) for call in message.calls
+    ]
+    return lm15.Message.assistant(parts)
+
+
+def sendable(text: str) -> str:
+    """Lone surrogates, which a model or a tool may produce but no provider takes, as question marks."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+_DISJOINT_CACHE = frozenset(
+    f"{host}anthropic" for host in ("", "aws-", "bedrock-", "azure-", "vertex-", "deepseek-", "meta-", "moonshotai-")
+)
+"""Providers whose count of input tokens leaves out what their cache read and wrote."""
+_SEPARATE_REASONING = frozenset({"gemini", "vertex", "vertex-express", "xai"})
+"""Providers whose count of output tokens leaves out reasoning."""
+
+
+def reply_of(response: Any, provider: str | None, raw_calls: tuple[NativeCall, ...] | None = None) -> Reply:
+    """A whole reply. `raw_calls`: native calls as they were streamed, where they were."""
+    return Reply(
+        "".join(part.text for part in response.message.parts if part.type in ("text", "refusal")),
+        _native_calls(response) if raw_calls is None else raw_calls,
+        _usage_of(response.usage, provider),
+        FINISH[response.finish_reason],
+    )
+
+
+def _usage_of(usage: Any, provider: str | None) -> Usage | None:
+    """Counts that mean the same whoever counted: cached tokens are part of the input, reasoning is part of the output."""
+    if usage.input_tokens is None and usage.output_tokens is None:
+        return None
+    taken, given, cached = usage.input_tokens or 0, usage.output_tokens or 0, usage.cache_read_tokens or 0
+    if provider in _DISJOINT_CACHE:
+        taken += cached + (usage.cache_write_tokens or 0)
+    if provider in _SEPARATE_REASONING:
+        given += usage.reasoning_tokens or 0
+    return Usage(taken, given, cached)
+
+
+def uncached(response: Any, provider: str | None) -> Any:
+    """The response as if no token had been read from the provider's cache."""
+    usage = response.usage
+    taken = usage.input_tokens
+    if provider in _DISJOINT_CACHE and taken is not None:
+        taken += usage.cache_read_tokens or 0
+    return replace(response, usage=replace(usage, input_tokens=taken, cache_read_tokens=0))
+
+
+def _native_calls(response: Any) -> tuple[NativeCall, ...]:
+    """The calls with their arguments as sent: lm15 makes an object of its own of arguments that are none."""
+    parts = [part for part in response.message.parts if part.type == "tool_call"]
+    raw = _raw_arguments(response.provider_data)
+    if len(raw) != len(parts):
+        raw = [None] * len(parts)
+    return tuple(
+        NativeCall(part.id, part.name, text if isinstance(text, str) else json.dumps(part.input))
+        for part, text in zip(parts, raw, strict=True)
+    )
+
+
+def _raw_arguments(data: Any) -> list[Any]:
+    """From a body in OpenAI's format; empty for any other."""
+    try:
+        return [call["function"]["arguments"] for call in data["choices"][0]["message"]["tool_calls"]]
+    except (KeyError, IndexError, TypeError):
+        return []
+
+
+def arguments_object(text: str) -> dict[str, Any]:
+    """Raw arguments as lm15 wants them: an object; text that is none stays readable under a key of its own."""
+    try:
+        value = json.loads(text or "{}")
+        if "\\u" in text:  # an escape may stand for what no provider takes
+            value = json.loads(sendable(json.dumps(value, ensure_ascii=False)))
+    except ValueError:
+        return {"_unparsed": text}
+    return value if isinstance(value, dict) else {"_unparsed": text}

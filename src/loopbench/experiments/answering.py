@@ -1,0 +1,169 @@
+"""What answers the trials of a run: the scripted model in process or over HTTP, a real model, a recording of either."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from loopbench.models.cassette import Cassette, CassetteMode, Lane
+from loopbench.models.scripted import Script, Scripted
+from loopbench.models.tunnel import Tunnel
+from loopbench.protocol import Capabilities, Model, Sampling
+
+from .config import CompareConfig
+from .schedule import Arm, Trial
+
+if TYPE_CHECKING:  # DSPy and aiohttp take a second to import: only where a model is asked over a network
+    from loopbench.models.over_http import Switchboard
+    from loopbench.models.real import RealModel, RealOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """Gives each trial the model that its loop is to ask."""
+
+    real: Mapping[str, Model] = field(default_factory=dict)
+    """Real models by name, each shared by all trials; none where a recording answers."""
+    cassette: Cassette | None = None
+    over_http: bool = False
+    """Scripted models are asked through a server of their own."""
+    switchboard: Switchboard | None = None
+    """To that server, while it runs."""
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[Answering]:
+        """Ready to answer within this event loop; afterwards all connections are closed."""
+        async with contextlib.AsyncExitStack() as stack:
+            for model in self.real.values():
+                stack.push_async_callback(getattr(model, "aclose", _nothing))
+            if not self.over_http:
+                yield self
+                return
+            from loopbench.models.over_http import open_switchboard
+
+            yield replace(self, switchboard=await stack.enter_async_context(open_switchboard()))
+
+    @contextlib.contextmanager
+    def model(self, trial: Trial, script: Script | None, tunnel: Tunnel | None) -> Iterator[Model]:
+        """The trial's model, for as long as the trial lasts. `script` and `tunnel`: of a scripted arm."""
+        with contextlib.ExitStack() as stack:
+            inner: Model | None = None
+            if self.cassette is None or self.cassette.mode is not CassetteMode.REPLAY:
+                inner = self._asked(trial, script, tunnel, stack)
+            if self.cassette is not None:
+                inner = self.cassette.model(recorded_name(trial.arm), Lane(*trial.key), inner, tunnel)
+            assert inner is not None
+            yield inner
+
+    def _asked(self, trial: Trial, script: Script | None, tunnel: Tunnel | None, stack: contextlib.ExitStack) -> Model:
+        if script is None:
+            return self.real[trial.arm.model]
+        scripted = Scripted(script, tunnel)
+        return scripted if self.switchboard is None else stack.enter_context(self.switchboard.put_through(scripted))
+
+    def close(self, whole: bool) -> None:
+        """Bring a recording to the disk. `whole`: the run came to its end. Raises ValueError where the disk is full."""
+        if self.cassette is not None:
+            self.cassette.close(whole)
+
+    def as_manifest(self) -> dict[str, Any]:
+        """What real models can do, as they declare it or as they showed."""
+        return {name: asdict(model.capabilities) for name, model in self.real.items()}
+
+
+async def _nothing() -> None:
+    """For a model that has nothing to close."""
+
+
+def recorded_name(arm: Arm) -> str:
+    """Under which a recording keeps an arm's model: under two fault profiles the scripted model is two models."""
+    return f"{arm.model}/{arm.profile.name}" if arm.is_scripted else arm.model
+
+
+def answering(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, Any] | None = None) -> Answering:
+    """What the configuration names, looked up; a model is asked only where it is to be probed.
+
+    `begun`: what `as_manifest` gave when the run began, of one that goes on. Raises ValueError for a name that leads nowhere, a
+    missing key, a model that does not answer the probe, a recording that lacks a model, or one that must not be there.
+    """
+    real = _real_models(config)
+    if begun is not None:
+        real = {name: model.with_capabilities(_capabilities(begun.get(name))) for name, model in real.items()}
+    elif config.provider.probe:
+        real = asyncio.run(_probed(real))
+    return Answering(real, _cassette(config, arms, goes_on=begun is not None), config.over_http)
+
+
+def _capabilities(known: object) -> Capabilities:
+    """Raises ValueError."""
+    try:
+        return Capabilities(**known)  # type: ignore[arg-type]
+    except TypeError:
+        raise ValueError("the manifest does not say what the model can do") from None
+
+
+def _real_models(config: CompareConfig) -> dict[str, RealModel]:
+    """Opens no connection."""
+    if not config.real_models or config.replays:
+        return {}
+    from loopbench.models.real import open_model
+
+    options = _options(config)
+    return {name: open_model(name, config.base_url, options) for name in config.real_models}
+
+
+def _options(config: CompareConfig) -> RealOptions:
+    from loopbench.models.prices import read_prices
+    from loopbench.models.real import RealOptions
+
+    given = config.provider
+    # Half of a trial's time for one reply: so a provider that hangs is told from a loop that takes too long.
+    patience_s = config.trial_timeout_s / 2
+    return RealOptions(
+        call_timeout_s=min(given.call_timeout_s, patience_s),
+        attempts=given.attempts,
+        patience_s=patience_s,
+        requests_per_minute=given.requests_per_minute,
+        tokens_per_minute=given.tokens_per_minute,
+        most_in_flight=config.concurrency,
+        prices={} if given.prices is None else read_prices(given.prices),
+        without=frozenset(given.without),
+        context_tokens=given.context_tokens,
+        sampling=Sampling(given.temperature, given.max_tokens, given.top_p, given.seed),
+    )
+
+
+async def _probed(models: Mapping[str, RealModel]) -> dict[str, RealModel]:
+    """The models, known to be able to do what they show. Raises ValueError for one that does not answer."""
+    from loopbench.models.probe import probe
+
+    made = {}
+    for name, model in models.items():
+        try:
+            found = await probe(model)
+        finally:
+            await model.aclose()
+        if found.capabilities is None:
+            raise ValueError(f"model {name!r} does not answer: {found.trouble}")
+        made[name] = model.with_capabilities(found.capabilities)
+    return made
+
+
+def _cassette(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> Cassette | None:
+    """`goes_on`: an interrupted recording adds to what it has."""
+    if config.cassette is None:
+        return None
+    mode = CassetteMode(config.cassette_mode or "replay")
+    if goes_on and mode is CassetteMode.RECORD:
+        mode = CassetteMode.REPLAY_OR_RECORD
+    cassette = Cassette.open(config.cassette, mode)
+    try:
+        for name in dict.fromkeys(map(recorded_name, arms)):
+            cassette.check(name)
+    except ValueError:
+        cassette.close(whole=False)
+        raise
+    return cassette

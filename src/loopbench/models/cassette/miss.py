@@ -1,0 +1,179 @@
+"""A request that a recording does not hold: which recorded one is closest, and where the two differ."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from loopbench.protocol import ProviderError
+
+from .lines import Asked, Exchange, escaped, part_id
+from .recording import Recording
+
+MOST_COMPARED = 300
+"""Recorded requests that a missed one is held against."""
+MOST_SHOWN = 60
+"""Characters of a text that an error shows."""
+DIFFERENCE_LINES, DIFFERENCE_WIDTH = 40, 200
+_LONGEST_RENDERING = 2_000
+"""Lines of a request that are compared."""
+
+
+class RecordingError(ProviderError):
+    """The recording failed, not the model: the trial says nothing about its loop, however it ends."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "connection")
+
+    @property
+    def is_transient(self) -> bool:
+        """To ask again does not help."""
+        return False
+
+
+class RecordingMiss(RecordingError):
+    """A request that is not recorded. The message is one line; `difference` shows more."""
+
+    def __init__(self, message: str, asked: Mapping[str, Any], recorded: Mapping[str, Any] | None = None) -> None:
+        """`asked`, `recorded`: the canonical request and the closest recorded one."""
+        super().__init__(message)
+        self.asked = asked
+        self.recorded = recorded
+
+    @cached_property
+    def difference(self) -> str:
+        """A unified diff from the recorded request to the one asked, at most 40 lines of 200 characters; empty if none is close."""
+        if self.recorded is None:
+            return ""
+        old, new = (list(itertools.islice(_rendered(value), _LONGEST_RENDERING)) for value in (self.recorded, self.asked))
+        lines = list(difflib.unified_diff(old, new, "recorded", "asked", lineterm="", n=2))
+        if len(lines) > DIFFERENCE_LINES:
+            more = len(lines) - DIFFERENCE_LINES + 1
+            lines = [*lines[: DIFFERENCE_LINES - 1], f"… {more} more lines"]
+        return "\n".join(lines)
+
+
+def missed(recording: Recording, asked: Asked, request: Mapping[str, Any]) -> RecordingMiss:
+    """The error for a canonical request that the recording does not hold."""
+    head = f"not recorded: call {asked.call + 1} ({asked.role}) of {asked.lane}"
+    found = _closest(recording, asked, request)
+    if found is None:
+        return RecordingMiss(escaped(f"{head}; the recording of {recording.model} is empty"), request)
+    recorded, its = recording.request(found), found.asked
+    if its.request == asked.request:
+        where = f"recorded is only repeat {its.lane.repeat}" if its.lane.repeat != asked.lane.repeat else _too_often(asked)
+        return RecordingMiss(_line(f"{head}; the same request is recorded, but {where}"), request, recorded)
+    place = f"call {its.call + 1} ({its.role}) of {its.lane}"
+    return RecordingMiss(_line(f"{head}; closest is {place}: {'; '.join(_differences(recorded, request))}"), request, recorded)
+
+
+def _too_often(asked: Asked) -> str:
+    return f"not for time {asked.occurrence + 1} in one trial"
+
+
+def _closest(recording: Recording, asked: Asked, request: Mapping[str, Any]) -> Exchange | None:
+    """Of the same task where it has any; the one that shares most messages."""
+    lane = asked.lane
+    candidates = recording.by_task.get(lane.task)
+    if candidates is None:
+        candidates = list(itertools.chain.from_iterable(recording.by_task.values()))
+    own = [part_id("message", message) for message in request["messages"]]
+
+    def distance(other: Exchange) -> tuple[Any, ...]:
+        its = other.asked
+        common = sum((Counter(own) & Counter(other.parts.messages)).values())
+        share = common / max(len(own), len(other.parts.messages), 1)
+        elsewhere = (its.role != asked.role, its.lane.arm != lane.arm, its.lane.repeat != lane.repeat)
+        return (its.request != asked.request, -share, *elsewhere, abs(its.call - asked.call), its.place)
+
+    return min(_promising(candidates, asked), key=distance, default=None)
+
+
+def _promising(candidates: list[Exchange], asked: Asked) -> list[Exchange]:
+    """As many as may be compared: the same request, then those of the trial itself, of its arm, of its role."""
+    if len(candidates) <= MOST_COMPARED:
+        return candidates
+
+    def doubt(other: Exchange) -> tuple[bool, ...]:
+        its = other.asked
+        return (its.request != asked.request, its.lane != asked.lane, its.lane.arm != asked.lane.arm, its.role != asked.role)
+
+    return sorted(candidates, key=doubt)[:MOST_COMPARED]
+
+
+def _differences(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
+    """Settings that differ, then the first message that does."""
+    for name in sorted((recorded.keys() | asked.keys()) - {"messages"}):
+        old, new = recorded.get(name), asked.get(name)
+        if old == new:
+            continue
+        if name == "tools":
+            yield _tools_difference(old or [], new or [])
+        elif name == "response_schema":
+            yield "another response_schema" if old and new else f"{'no ' if not new else ''}response_schema asked"
+        else:
+            yield f"{name}: {_shown(old)} recorded, {_shown(new)} asked"
+    pairs = itertools.zip_longest(recorded["messages"], asked["messages"])
+    for number, (before, now) in enumerate(pairs, 1):
+        if before != now:
+            yield _message_difference(number, before, now)
+            return
+
+
+def _tools_difference(old: list[Mapping[str, Any]], new: list[Mapping[str, Any]]) -> str:
+    before, now = ([str(tool["name"]) for tool in tools] for tools in (old, new))
+    if before != now:
+        return f"tools: {', '.join(before) or 'none'} recorded, {', '.join(now) or 'none'} asked"
+    name = next(one["name"] for one, other in zip(old, new, strict=True) if one != other)
+    return f"tool {name} is described otherwise"
+
+
+def _message_difference(number: int, before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> str:
+    if before is None or now is None:
+        there = before or now or {}
+        return f"message {number} ({there['role']}) {'was not recorded' if before is None else 'is not asked'}"
+    if before["role"] != now["role"]:
+        return f"message {number} is from {before['role']} in the recording, from {now['role']} as asked"
+    what = next(name for name in ("content", "tool_calls", "tool_call_id") if before.get(name) != now.get(name))
+    old, new = (str(value["content"]) if what == "content" else json.dumps(value.get(what)) for value in (before, now))
+    at = next((index for index, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new)))
+    start = max(0, at - MOST_SHOWN // 3)
+    return f"message {number} ({now['role']}) has {_shown(old[start:])} recorded, {_shown(new[start:])} asked"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str) and len(value) > MOST_SHOWN:
+        value = f"{value[:MOST_SHOWN]}…"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _line(text: str) -> str:
+    return escaped(text if len(text) <= 1_000 else f"{text[:1_000]}…")
+
+
+def _rendered(request: Mapping[str, Any]) -> Iterator[str]:
+    """A request in lines that can be compared: texts broken where they break, long lines folded."""
+    for name in sorted(request.keys() - {"messages", "tools"}):
+        yield from _folded(f"{name}: {json.dumps(request[name], ensure_ascii=False, sort_keys=True)}")
+    for tool in request.get("tools", ()):
+        yield from _folded(f"tool {tool['name']}: {json.dumps(tool['description'], ensure_ascii=False)}")
+        yield from _folded(f"  {json.dumps(tool['parameters'], ensure_ascii=False, sort_keys=True)}")
+    for message in request["messages"]:
+        answers = f" answers {message['tool_call_id']}" if "tool_call_id" in message else ""
+        yield from _folded(f"[{message['role']}{answers}]")
+        for line in message["content"].split("\n"):
+            yield from _folded(f"  {line}")
+        for call in message.get("tool_calls", ()):
+            yield from _folded(f"  {call['id']}: {call['function']['name']} {call['function']['arguments']}")
+
+
+def _folded(line: str) -> Iterator[str]:
+    plain = escaped(line)
+    width = DIFFERENCE_WIDTH - 1  # the diff's own mark comes before
+    for start in range(0, max(len(plain), 1), width):
+        yield plain[start : start + width]

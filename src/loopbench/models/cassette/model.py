@@ -1,0 +1,271 @@
+"""The model of one trial behind a recording: what is recorded is given again, what is not is asked and recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import cast
+
+from loopbench.models.streaming import pieces
+from loopbench.models.tunnel import Effects, Tunnel
+from loopbench.protocol import Capabilities, Chunk, Model, ModelError, NativeCall, ProviderError, Reply, Request
+
+from .canonical import Canonical, Cleaner
+from .lines import Asked, Exchange, Failure, Lane, Parts
+from .miss import RecordingError, missed
+from .recording import Recording
+
+
+class CassetteMode(StrEnum):
+    """What a cassette does with a request."""
+
+    RECORD = "record"
+    """Ask and record; the model must not be recorded yet."""
+    REPLAY = "replay"
+    """Answer from the recording; what it lacks is an error."""
+    REPLAY_OR_RECORD = "replay-or-record"
+    """Answer from the recording; ask and record what it lacks."""
+    REFRESH = "refresh"
+    """Ask all anew and replace what is recorded."""
+
+    @property
+    def looks_up(self) -> bool:
+        return self in (CassetteMode.REPLAY, CassetteMode.REPLAY_OR_RECORD)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the requests of a run."""
+
+    hits: int = 0
+    misses: int = 0
+    recorded: int = 0
+    first_miss: str = ""
+    """The error and the difference, in several lines; empty while there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What all trials of one recorded model share."""
+
+    recording: Recording
+    mode: CassetteMode
+    cleaner: Cleaner
+    tally: Tally
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """A request on its way."""
+
+    request: Request
+    canonical: Canonical
+    asked: Asked
+    started: float = field(default_factory=time.perf_counter)
+
+
+class RecordedModel:
+    """One trial's model. Its answers are the same whether they are recorded or replayed; a replayed one costs nothing."""
+
+    def __init__(self, desk: Desk, lane: Lane, inner: Model | None, tunnel: Tunnel | None = None) -> None:
+        """`inner`: who is asked; None replays only. `tunnel`: of a scripted model; what answers do to it is recorded too."""
+        self.lane = lane
+        self.inner = inner
+        self.tunnel = tunnel
+        self.replayed_s = 0.0
+        """Recorded latency of the replayed answers, in seconds, added up; nothing sleeps."""
+        self.failure: RecordingError | None = None
+        """The first failure of the recording itself: the trial says nothing then, however it ends."""
+        self._desk = desk
+        self._calls = 0
+        self._occurrences = Counter[tuple[str, str]]()
+
+    @property
+    def name(self) -> str:
+        return self._desk.recording.model
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The model's own; in a replay those that it had."""
+        own = self._desk.recording.capabilities if self.inner is None else self.inner.capabilities
+        assert own is not None
+        return own
+
+    async def complete(self, request: Request) -> Reply:
+        """Raises RecordingMiss for what a replay lacks, RecordingError where recording fails, else what the model raised."""
+        ask = self._ask(request)
+        found = self._found(ask)
+        if found is not None:
+            return await self._again(ask, found)
+        inner = self._inner(ask)
+        try:
+            reply = await inner.complete(request)
+        except ModelError as error:
+            self._failed(ask, error, self._effects(request))
+            raise
+        except BaseException:  # cancellation, a budget that is used up: nothing to be recorded
+            self._take_back(ask)
+            raise
+        return self._keep(ask, reply, self._effects(request))
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """The same in pieces; a stream that the loop closes early is recorded as far as it came."""
+        ask = self._ask(request)
+        found = self._found(ask)
+        if found is not None:
+            reply = await self._again(ask, found)
+            for chunk in pieces(reply) if self.capabilities.streaming else (Chunk(reply.text, reply=reply),):
+                yield chunk
+            return
+        heard = _Heard()
+        effects: Effects | None = None
+        chunks = cast(AsyncGenerator[Chunk, None], self._inner(ask).stream(request))
+        try:
+            async with contextlib.aclosing(chunks):
+                async for chunk in chunks:
+                    effects = effects or self._effects(request)  # at once: later they may be those of the scope's next request
+                    heard.take(chunk)
+                    if chunk.reply is not None:
+                        chunk = replace(chunk, reply=self._keep(ask, chunk.reply, effects))
+                    yield chunk
+        except ModelError as error:
+            if heard.whole is None:
+                self._failed(ask, error, effects or self._effects(request))
+            raise
+        except GeneratorExit:
+            task = asyncio.current_task()
+            if heard.whole is None and task is not None and not task.cancelling():
+                self._keep(ask, heard.reply(), effects, cut=True)
+            raise
+        except BaseException:
+            if heard.whole is None:
+                self._take_back(ask)
+            raise
+
+    # --- asking ---
+
+    def _ask(self, request: Request) -> _Ask:
+        cleaner = self._desk.cleaner
+        try:
+            canonical = cleaner.request(request)
+        except ValueError as error:
+            raise ProviderError(f"the request cannot be sent: {error}", "bad_request") from None
+        scope = cleaner.text(request.scope)
+        occurrence = self._occurrences[scope, canonical.digest]
+        asked = Asked(canonical.digest, self.lane, scope, occurrence, self._calls, request.role.value)
+        self._occurrences[scope, canonical.digest] += 1
+        self._calls += 1
+        return _Ask(request, canonical, asked)
+
+    def _found(self, ask: _Ask) -> Exchange | None:
+        """The recorded exchange, which from here on is this trial's own."""
+        desk = self._desk
+        found = desk.recording.find(ask.asked) if desk.mode.looks_up else None
+        if found is None:
+            return None
+        desk.tally.hits += 1
+        if desk.mode is CassetteMode.REPLAY_OR_RECORD and found.asked.own != ask.asked.own:
+            found = self._write(ask, replace(found, asked=ask.asked))  # a replay of this run must find what this run found
+        return found
+
+    def _inner(self, ask: _Ask) -> Model:
+        desk = self._desk
+        if desk.mode.looks_up:
+            desk.tally.misses += 1
+        if self.inner is None:
+            miss = missed(desk.recording, ask.asked, ask.canonical.value)
+            desk.tally.first_miss = desk.tally.first_miss or f"{miss}\n{miss.difference}".rstrip()
+            self.failure = self.failure or miss
+            raise miss
+        if self.tunnel is not None:
+            self.tunnel.take_effects(ask.request.scope)  # what an earlier request may have left
+        return self.inner
+
+    def _take_back(self, ask: _Ask) -> None:
+        """Nothing came that a replay could give: the next request of this kind takes its place."""
+        self._occurrences[ask.asked.scope, ask.asked.request] -= 1
+        self._desk.recording.unsettled.add(self.lane)
+
+    # --- what came of it ---
+
+    async def _again(self, ask: _Ask, found: Exchange) -> Reply:
+        """What was recorded, once more. Raises what was raised."""
+        self.replayed_s += found.seconds
+        if self.tunnel is not None and found.effects is not None:
+            await self.tunnel.repeat(ask.request, found.effects)
+        if isinstance(found.answer, Failure):
+            raise found.answer.error()
+        return _for_free(found.answer)
+
+    def _keep(self, ask: _Ask, reply: Reply, effects: Effects | None, *, cut: bool = False) -> Reply:
+        """The reply as it was recorded, which is what the loop gets. Raises RecordingError."""
+        clean = self._desk.cleaner.text
+        calls = tuple(NativeCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls)
+        stored = self._record(ask, replace(reply, text=clean(reply.text), calls=calls), effects, cut=cut)
+        assert isinstance(stored, Reply)
+        return stored
+
+    def _failed(self, ask: _Ask, error: ModelError, effects: Effects | None) -> None:
+        """Raises the error as it was recorded; nothing where it is none that is."""
+        failure = Failure.of(error)
+        if failure is None:
+            self._take_back(ask)
+            return
+        stored = self._record(ask, replace(failure, message=self._desk.cleaner.text(failure.message)), effects)
+        assert isinstance(stored, Failure)
+        raise stored.error() from None
+
+    def _record(self, ask: _Ask, answer: Reply | Failure, effects: Effects | None, *, cut: bool = False) -> Reply | Failure:
+        seconds = 0.0 if self.tunnel is not None else round(time.perf_counter() - ask.started, 3)
+        stored = self._write(ask, Exchange(ask.asked, Parts(()), answer, cut, seconds, effects))
+        self._desk.tally.recorded += 1
+        return stored.answer
+
+    def _write(self, ask: _Ask, exchange: Exchange) -> Exchange:
+        recording = self._desk.recording
+        try:
+            return recording.add(exchange, ask.canonical.value)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            failure = RecordingError(f"{recording.path}: call {ask.asked.call + 1} of {self.lane} cannot be recorded: {reason}")
+            self.failure = self.failure or failure
+            raise failure from None
+
+    def _effects(self, request: Request) -> Effects | None:
+        return None if self.tunnel is None else self.tunnel.effects(request.scope)
+
+
+def _for_free(reply: Reply) -> Reply:
+    """Nothing is billed for a replayed reply; what it would have cost stays."""
+    usage = reply.usage
+    if usage is None:
+        return reply
+    nominal = usage.cost_usd if usage.nominal_usd is None else usage.nominal_usd
+    return replace(reply, usage=replace(usage, cost_usd=None if nominal is None else 0.0, nominal_usd=nominal))
+
+
+class _Heard:
+    """What has come of a stream."""
+
+    def __init__(self) -> None:
+        self.whole: Reply | None = None
+        self._text: list[str] = []
+        self._calls: dict[int, NativeCall] = {}
+
+    def take(self, chunk: Chunk) -> None:
+        self.whole = chunk.reply or self.whole
+        self._text.append(chunk.text)
+        if chunk.call is not None:
+            delta = chunk.call
+            known = self._calls.get(delta.index, NativeCall("", "", ""))
+            merged = NativeCall(delta.id or known.id, delta.name or known.name, known.arguments + delta.arguments)
+            self._calls[delta.index] = merged
+
+    def reply(self) -> Reply:
+        """Of a stream that was closed early."""
+        return Reply("".join(self._text), tuple(call for _, call in sorted(self._calls.items())), None, "other")

@@ -1,0 +1,342 @@
+"""The recording of one model: a file of JSON lines, appended to while a run goes on and put in order when it has ended whole."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from io import FileIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from loopbench.protocol import Capabilities
+from loopbench.protocol.digest import sha256
+
+from .lines import (
+    FULL_ID,
+    LONGEST_LINE,
+    PART_KINDS,
+    Asked,
+    Exchange,
+    Lane,
+    Parts,
+    decode,
+    encode,
+    escaped,
+    exchange_line,
+    header_line,
+    part_id,
+    part_line,
+    read_exchange,
+    read_header,
+    read_part,
+)
+
+MOST_BYTES = 1 << 31
+"""Of one recording, unpacked."""
+LONGEST_SLUG = 100
+MOST_REASON_CHARS = 200
+
+
+def slug(model: str) -> str:
+    """A model's name as the name of a file, without its ending."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-")[:LONGEST_SLUG]
+    return plain or f"model-{sha256(model)[:8]}"
+
+
+class Recording:
+    """What is recorded of one model. Raises ValueError, with file and line, for a file that is no recording of it."""
+
+    def __init__(self, folder: Path, model: str) -> None:
+        self.model = model
+        self.path = folder / f"{slug(model)}.jsonl"
+        self.capabilities: Capabilities | None = None
+        self.unsettled: set[Lane] = set()
+        """Trials in which a request met a failure that is not recorded."""
+        self._parts: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        self._by_key: dict[tuple[str, int, int], dict[tuple[str, str, str], Exchange]] = {}
+        self._fresh: set[Asked] = set()
+        """Recorded by this process."""
+        self._lock = threading.Lock()
+        self._file: FileIO | None = None
+        self._closed = False
+        self._whole = 0
+        """Length in bytes of the file's whole lines."""
+        self._ends_open = False
+        """The last of them lacks its line's end."""
+        source = source_of(self.path)
+        if source is not None:
+            self._read(source)
+
+    def __iter__(self) -> Iterator[Exchange]:
+        for alike in self._by_key.values():
+            yield from alike.values()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_key.values()))
+
+    # --- looking up ---
+
+    def find(self, asked: Asked) -> Exchange | None:
+        """The trial's own, else another's with the same key: of the same arm first, then of the same task, then in file order.
+
+        What other trials have recorded since the file was opened does not count: it would depend on which of them came first.
+        """
+        alike = self._by_key.get(asked.key)
+        if alike is None:
+            return None
+        own = alike.get(asked.own)
+        if own is not None:
+            return own
+        others = [other for other in alike.values() if other.asked.lane == asked.lane or other.asked not in self._fresh]
+        return min(others, key=lambda other: _strangeness(asked, other.asked), default=None)
+
+    @cached_property
+    def by_task(self) -> Mapping[str, list[Exchange]]:
+        """All in file order, by task; for a recording that grows no more."""
+        made: dict[str, list[Exchange]] = {}
+        for exchange in sorted(self, key=lambda exchange: exchange.asked.place):
+            made.setdefault(exchange.asked.lane.task, []).append(exchange)
+        return made
+
+    def request(self, exchange: Exchange) -> dict[str, Any]:
+        """What was asked, in its canonical form."""
+        parts = exchange.parts
+        value: dict[str, Any] = {"messages": [self._parts[name][1] for name in parts.messages]}
+        if parts.tools:
+            value["tools"] = [self._parts[name][1] for name in parts.tools]
+        if parts.schema is not None:
+            value["response_schema"] = self._parts[parts.schema][1]["value"]
+        return value | dict(parts.settings)
+
+    # --- recording ---
+
+    def add(self, exchange: Exchange, request: Mapping[str, Any]) -> Exchange:
+        """Take an exchange and its canonical request; it is in the file when this returns. Gives the exchange as it will be read.
+
+        Raises ValueError for what cannot be read back, OSError where the file cannot be written: then nothing of it was.
+        """
+        with self._lock:
+            parts, new = self._take_apart(request)
+            line = encode(exchange_line(replace(exchange, parts=parts)))
+            stored = read_exchange(decode(line))
+            made = {name: encode(part_line(kind, name, value)) for name, (kind, value) in new.items()}
+            for each in (*made.values(), line):
+                if len(each) > LONGEST_LINE:
+                    raise ValueError(f"a line of {len(each)} bytes, the longest has {LONGEST_LINE}")
+            if not self._closed:  # else: a stream that was given up, and ends after its run
+                self._append(b"".join((*made.values(), line)))
+            for name, part in made.items():
+                kind, _, value = read_part(decode(part))
+                self._parts[name] = (kind, value)
+            self._put(stored)
+            self._fresh.add(stored.asked)
+            return stored
+
+    def close(self, keep: Callable[[Asked, bool], bool] | None) -> None:
+        """Bring all to the disk; with `keep` in order, and only what it keeps, told of what was recorded by this process.
+
+        Raises OSError where that fails; what was recorded before is still whole.
+        """
+        with self._lock:
+            self._closed = True
+            if self._file is None:
+                return
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._file = None
+            if keep is not None:
+                self._rewrite(each for each in self if keep(each.asked, each.asked in self._fresh))
+
+    def _take_apart(self, request: Mapping[str, Any]) -> tuple[Parts, dict[str, tuple[str, Mapping[str, Any]]]]:
+        """The request by the ids of its parts, and those parts that are new."""
+        new: dict[str, tuple[str, Mapping[str, Any]]] = {}
+
+        def name_of(kind: str, value: Mapping[str, Any]) -> str:
+            for name in (part_id(kind, value), part_id(kind, value, FULL_ID)):
+                known = self._parts.get(name) or new.setdefault(name, (kind, value))
+                if known == (kind, value):
+                    return name
+            raise ValueError(f"{kind} {name} stands for something else in {self.path.name}")
+
+        rest = dict(request)
+        messages = tuple(name_of("message", message) for message in rest.pop("messages"))
+        tools = tuple(name_of("tool", tool) for tool in rest.pop("tools", ()))
+        schema = name_of("schema", {"value": rest.pop("response_schema")}) if "response_schema" in rest else None
+        return Parts(messages, tools, schema, rest), new
+
+    def _append(self, data: bytes) -> None:
+        """All of it, or nothing."""
+        file = self._file or self._open()
+        start = file.seek(0, os.SEEK_END)
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[file.write(left) :]
+        except BaseException:
+            file.truncate(start)
+            raise
+
+    def _open(self) -> FileIO:
+        """For appending, without the torn end that a kill may have left; a packed recording is unpacked first."""
+        if not self.path.is_file() or self._whole == 0:
+            self._rewrite(self)
+            packed(self.path).unlink(missing_ok=True)
+        self._file = file = self.path.open("r+b", buffering=0)
+        file.truncate(self._whole)
+        file.seek(0, os.SEEK_END)
+        if self._ends_open:
+            file.write(b"\n")
+        return file
+
+    def _rewrite(self, exchanges: Iterable[Exchange]) -> None:
+        """The whole file anew, in order, or not at all."""
+        scratch = self.path.with_name(f"{self.path.name}.part")
+        try:
+            with scratch.open("wb") as file:
+                file.writelines(self._rendered(exchanges))
+                self._whole, self._ends_open = file.tell(), False
+                file.flush()
+                os.fsync(file.fileno())
+            scratch.replace(self.path)
+        except OSError:
+            scratch.unlink(missing_ok=True)
+            raise
+        _sync_folder(self.path.parent)
+
+    def _rendered(self, exchanges: Iterable[Exchange]) -> Iterator[bytes]:
+        """The lines: each part stands before the first exchange that needs it."""
+        assert self.capabilities is not None
+        yield encode(header_line(self.model, self.capabilities))
+        written: set[str] = set()
+        for exchange in sorted(exchanges, key=lambda exchange: exchange.asked.place):
+            for name in _ids(exchange.parts):
+                if name not in written:
+                    written.add(name)
+                    yield encode(part_line(self._parts[name][0], name, self._parts[name][1]))
+            yield encode(exchange_line(exchange))
+
+    def _put(self, exchange: Exchange) -> None:
+        self._by_key.setdefault(exchange.asked.key, {})[exchange.asked.own] = exchange
+
+    # --- reading ---
+
+    def _read(self, source: Path) -> None:
+        exchanges: list[tuple[int, Exchange]] = []
+        for number, line in read_lines(source):
+            ends_open = not line.endswith(b"\n")
+            try:
+                value = decode(line)
+            except ValueError as error:
+                if ends_open:
+                    break  # torn by a kill
+                raise _bad(source, number, error) from None
+            try:
+                if number == 1:
+                    self._read_header(value)
+                elif "request" in value:
+                    exchanges.append((number, read_exchange(value)))
+                else:
+                    self._read_part(value)
+            except ValueError as error:
+                raise _bad(source, number, error) from None
+            self._whole += len(line)
+            self._ends_open = ends_open
+        for number, exchange in exchanges:
+            lost = next((name for kind, name in _references(exchange.parts) if self._parts.get(name, ("",))[0] != kind), None)
+            if lost is not None:
+                raise _bad(source, number, f"refers to {lost!r}, which is not recorded")
+            self._put(exchange)
+
+    def _read_header(self, value: Mapping[str, Any]) -> None:
+        model, self.capabilities = read_header(value)
+        if model != self.model:
+            raise ValueError(f"records the model {model!r}, and {self.model!r} would have the same file: use another folder")
+
+    def _read_part(self, value: Mapping[str, Any]) -> None:
+        if not any(kind in value for kind in PART_KINDS):
+            raise ValueError("no line of a recording")
+        kind, name, content = read_part(value)
+        if self._parts.setdefault(name, (kind, content)) != (kind, content):
+            raise ValueError(f"{kind} {name} stands for something else before")
+
+
+def _strangeness(asked: Asked, other: Asked) -> tuple[Any, ...]:
+    mine, its = asked.lane, other.lane
+    return (its.arm != mine.arm, its.task != mine.task, other.scope != asked.scope, other.place)
+
+
+def _ids(parts: Parts) -> Iterator[str]:
+    return (name for _, name in _references(parts))
+
+
+def _references(parts: Parts) -> Iterator[tuple[str, str]]:
+    """Kind and id of all that a request is made of."""
+    yield from (("tool", name) for name in parts.tools)
+    if parts.schema is not None:
+        yield "schema", parts.schema
+    yield from (("message", name) for name in parts.messages)
+
+
+# --- files ---
+
+
+def _bad(source: Path, number: int, why: object) -> ValueError:
+    """The error for a line; what stands in it is shown in bounds."""
+    text = str(why)
+    return ValueError(f"{source}:{number}: {escaped(text[:MOST_REASON_CHARS])}{'…' if len(text) > MOST_REASON_CHARS else ''}")
+
+
+def packed(path: Path) -> Path:
+    return path.with_name(f"{path.name}.gz")
+
+
+def source_of(path: Path) -> Path | None:
+    """The file to read: the plain one, else the packed one; None where there is none."""
+    return next((source for source in (path, packed(path)) if source.is_file()), None)
+
+
+def recorded_models(folder: Path) -> list[str]:
+    """The models of a folder's recordings, sorted; files that are none are passed over."""
+    found = set()
+    for source in (*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")):
+        try:
+            for _, line in read_lines(source):
+                found.add(read_header(decode(line))[0])
+                break
+        except ValueError:
+            continue
+    return sorted(found)
+
+
+def read_lines(source: Path) -> Iterator[tuple[int, bytes]]:
+    """Numbered from 1, with their ends. Raises ValueError for a file that cannot be read, or is too large."""
+    left, number = MOST_BYTES, 0
+    try:
+        with _opened(source) as file:
+            while line := file.readline(LONGEST_LINE + 1):
+                number += 1
+                left -= len(line)
+                if len(line) > LONGEST_LINE or left < 0:
+                    raise ValueError(f"{source}:{number}: too long")
+                yield number, line
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{source}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _opened(source: Path) -> BinaryIO:
+    return gzip.open(source, "rb") if source.suffix == ".gz" else source.open("rb")  # type: ignore[return-value]
+
+
+def _sync_folder(folder: Path) -> None:
+    """So that a file that was put in another's place is still there after a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,187 @@
+"""How many requests may be under way: a concurrency that gives way to refusals, and limits per minute.
+
+Time is the event loop's own clock. One event loop at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+WINDOW_S = 60.0
+
+
+class Window:
+    """At most `limit` units in any span of 60 s, exactly. A larger amount goes alone instead of never."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._spent: deque[_Spent] = deque()
+        self._sum = 0
+
+    def wait_s(self, amount: int, now: float) -> float:
+        """Seconds until there is room, if nothing else is spent; 0 when there is."""
+        self._forget(now)
+        over = self._sum + min(amount, self.limit) - self.limit
+        if over <= 0:
+            return 0.0
+        for spent in self._spent:
+            over -= spent.amount
+            if over <= 0:
+                return spent.at + WINDOW_S - now
+        raise AssertionError("the sum is that of the entries")
+
+    def spend(self, amount: int, now: float) -> _Spent:
+        spent = _Spent(now, amount)
+        self._spent.append(spent)
+        self._sum += amount
+        return spent
+
+    def correct(self, spent: _Spent, amount: int) -> None:
+        """What it came to in the end."""
+        if not spent.is_over:
+            self._sum += amount - spent.amount
+            spent.amount = amount
+
+    def _forget(self, now: float) -> None:
+        while self._spent and now >= self._spent[0].at + WINDOW_S:
+            gone = self._spent.popleft()
+            gone.is_over = True
+            self._sum -= gone.amount
+
+
+@dataclass(slots=True, eq=False)
+class _Spent:
+    at: float
+    """Seconds, of the event loop's clock."""
+    amount: int
+    is_over: bool = False
+
+
+class Concurrency:
+    """Additive increase, multiplicative decrease (Chiu and Jain 1989): a step up per round of successes, half at a refusal."""
+
+    def __init__(self, most: int) -> None:
+        self.most = self.limit = self.smallest = most
+        self.round_trip = 0
+        """Counts the decreases: requests sent before the last one were refused by the same crowd."""
+        self._successes = 0
+
+    def succeeded(self) -> None:
+        self._successes += 1
+        if self._successes >= self.limit:
+            self._successes = 0
+            self.limit = min(self.limit + 1, self.most)
+
+    def refused(self, round_trip: int) -> None:
+        """`round_trip`: the one in which the request was sent."""
+        if round_trip == self.round_trip:
+            self.limit = max(1, self.limit // 2)
+            self.smallest = min(self.smallest, self.limit)
+            self.round_trip += 1
+            self._successes = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """What the limits did to a run."""
+
+    most_in_flight: int
+    """Concurrency that was allowed at first."""
+    smallest_in_flight: int
+    """What refusals brought it down to."""
+    waited_s: float
+    """Seconds that requests waited for their turn, added up."""
+
+
+class Limits:
+    """Lets requests through, first come, first served."""
+
+    def __init__(self, most_in_flight: int, requests_per_minute: int | None = None, tokens_per_minute: int | None = None) -> None:
+        self.concurrency = Concurrency(most_in_flight)
+        self.requests = None if requests_per_minute is None else Window(requests_per_minute)
+        self.tokens = None if tokens_per_minute is None else Window(tokens_per_minute)
+        self.in_flight = 0
+        self.waited_s = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn = asyncio.Lock()
+        self._left = asyncio.Event()
+
+    @property
+    def pressure(self) -> Pressure:
+        return Pressure(self.concurrency.most, self.concurrency.smallest, self.waited_s)
+
+    async def enter(self, tokens: int = 0) -> Permit:
+        """Wait for a turn; `tokens`: what the request is expected to take. The permit must be given back."""
+        loop = self._bind()
+        came = loop.time()
+        async with self._turn:
+            await self._room(tokens, loop)
+            now = loop.time()
+            self.in_flight += 1
+            if self.requests is not None:
+                self.requests.spend(1, now)
+            spent = None if self.tokens is None else self.tokens.spend(tokens, now)
+            self.waited_s += now - came
+            return Permit(self, self.concurrency.round_trip, spent)
+
+    async def _room(self, tokens: int, loop: asyncio.AbstractEventLoop) -> None:
+        """Only the first in the queue is here, so nothing is spent meanwhile; a correction may still take room away."""
+        while True:
+            if self.in_flight >= self.concurrency.limit:
+                self._left.clear()
+                await self._left.wait()
+                continue
+            now = loop.time()
+            waits = [0.0]
+            if self.requests is not None:
+                waits.append(self.requests.wait_s(1, now))
+            if self.tokens is not None:
+                waits.append(self.tokens.wait_s(tokens, now))
+            if max(waits) <= 0:
+                return
+            await asyncio.sleep(max(waits))
+
+    def leave(self) -> None:
+        self.in_flight -= 1
+        self._left.set()
+
+    def _bind(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # what was under way on another one has ended with it
+            self._loop, self._turn, self._left, self.in_flight = loop, asyncio.Lock(), asyncio.Event(), 0
+        return loop
+
+
+@dataclass(slots=True)
+class Permit:
+    """One request's leave to be under way."""
+
+    limits: Limits
+    round_trip: int
+    spent: _Spent | None = None
+    is_back: bool = field(default=False, init=False)
+
+    def succeeded(self, tokens: int | None = None) -> None:
+        """Give it back; `tokens`: what the reply took, where somebody counted."""
+        if self._give_back():
+            self.limits.concurrency.succeeded()
+            if tokens is not None and self.spent is not None and self.limits.tokens is not None:
+                self.limits.tokens.correct(self.spent, tokens)
+
+    def refused(self) -> None:
+        """Give it back: the provider had too many."""
+        if self._give_back():
+            self.limits.concurrency.refused(self.round_trip)
+
+    def failed(self) -> None:
+        """Give it back; nothing is learnt from it."""
+        self._give_back()
+
+    def _give_back(self) -> bool:
+        if self.is_back:
+            return False
+        self.is_back = True
+        self.limits.leave()
+        return True

@@ -1,0 +1,86 @@
+"""What tokens cost, and tables of one's own."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from loopbench.protocol import Usage
+
+PER = 1_000_000
+"""Tokens that a price is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars per million tokens."""
+
+    input: float
+    output: float
+    cached_input: float | None = None
+    """For input from the provider's cache; None: as for any input."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        for name in KEYS:
+            value = getattr(self, name)
+            if value is None and name == "cached_input":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+                raise ValueError(f"{name} must be a number of US dollars per million tokens, such as 0.15, not {value!r}")
+        if self.cached_input is not None and self.cached_input > self.input:
+            raise ValueError(f"cached_input must not exceed input: {self.cached_input} > {self.input}")
+
+    def on(self, usage: Usage) -> Usage:
+        """The usage with its two ledgers: what is billed, and what it would have cost had nothing come from a cache."""
+        cached_price = self.input if self.cached_input is None else self.cached_input
+        saved = usage.cached_tokens * (self.input - cached_price) / PER
+        nominal = (usage.input_tokens * self.input + usage.output_tokens * self.output) / PER
+        return replace(usage, cost_usd=max(0.0, nominal - saved), nominal_usd=nominal)
+
+
+KEYS = tuple(field.name for field in fields(Price))
+
+
+def read_prices(path: Path) -> dict[str, Price]:
+    """Prices by model name, from a TOML file with a table for each.
+
+        ["openai/gpt-4o-mini"]
+        input = 0.15
+        output = 0.6
+        cached_input = 0.075
+
+    Raises ValueError, in one line.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise ValueError(f"prices {path}: {' '.join(reason.split())}") from None
+    return {name: _price(f"prices {path}: {name!r}", table) for name, table in tables.items()}
+
+
+def _price(where: str, table: object) -> Price:
+    if not isinstance(table, Mapping):
+        raise ValueError(f'{where}: write a table for each model: ["openai/gpt-4o-mini"], below it input = 0.15 and output = 0.6')
+    for key in table:
+        if key not in KEYS:
+            raise ValueError(f"{where}: unknown key {key!r}; {_hint(str(key))}")
+    for key in ("input", "output"):
+        if key not in table:
+            raise ValueError(f"{where}: {key} is missing; a price has input, output and, if there is one, cached_input")
+    try:
+        return Price(**table)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _hint(key: str) -> str:
+    near = difflib.get_close_matches(key, KEYS, 1)
+    if near:
+        return f"did you mean {near[0]}?"
+    return 'model names with a dot or slash stand in quotes: ["openai/gpt-4o-mini"]; a price has input, output, cached_input'

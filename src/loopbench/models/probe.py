@@ -1,0 +1,184 @@
+"""What a real model can do, found out by asking it: a few tiny requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from loopbench.protocol import Capabilities, Message, ModelError, ProviderError, Reply, Request, Sampling, ToolSpec, Usage
+
+from .real import RealModel
+
+MOST_TOKENS = 256
+"""Of one reply: a model that thinks first gets to its answer."""
+
+_NUMBERS = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+_TOOLS = (ToolSpec("add", "Add two integers.", _NUMBERS), ToolSpec("multiply", "Multiply two integers.", _NUMBERS))
+_COLORS = ("red", "green")
+_SCHEMA = {
+    "type": "object",
+    "properties": {"color": {"type": "string", "enum": list(_COLORS)}},
+    "required": ["color"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one request showed."""
+
+    name: str
+    works: bool | None
+    """None: it could not be found out."""
+    said: str = ""
+    """Why not, in one line."""
+    seconds: float | None = None
+    """Until the reply, retries included; None where nothing was asked."""
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What a model showed."""
+
+    capabilities: Capabilities | None
+    """None where it does not answer at all."""
+    checks: tuple[Check, ...]
+    trouble: str = ""
+    """Why it does not answer, in one line."""
+
+    def works(self, name: str) -> bool | None:
+        return next((check.works for check in self.checks if check.name == name), None)
+
+
+class _Stopped(Exception):
+    """No further request would be answered."""
+
+
+async def probe(model: RealModel) -> Probed:
+    """Fewer than ten requests of a few tokens each. A refused key ends it at once. Raises nothing for what a provider says."""
+    checks: list[Check] = []
+    try:
+        checks.append(await _check("plain", partial(model.complete, _ask("Reply with the one word: ok")), _any_reply))
+        if not checks[0].works:
+            return Probed(None, tuple(checks), checks[0].said)
+        checks += await _tools(model)
+        checks.append(await _check("response schema", partial(model.complete, _ask("Name a color.", schema=True)), _follows))
+        checks.append(await _streaming(model))
+        seeded = replace(_ask("Reply with the one word: ok"), sampling=Sampling(max_tokens=MOST_TOKENS, seed=1))
+        checks.append(await _check("seed", partial(model.complete, seeded), _any_reply))
+    except _Stopped as stopped:
+        return Probed(None, tuple(checks), str(stopped))
+    return Probed(_capabilities(Probed(None, tuple(checks)), model.capabilities), tuple(checks))
+
+
+async def _tools(model: RealModel) -> list[Check]:
+    first = await _check("native tools", partial(model.complete, _ask("Add 2 and 3 with the tool.", "auto")), _calls_one)
+    asked: dict[str, tuple[Request, Callable[[Reply], str]]] = {
+        "required tool": (_ask("Say hello.", "required"), _calls_one),
+        "forced tool": (_ask("Say hello.", "multiply"), _calls_multiply),
+        "parallel calls": (_ask("Add 2 and 3, and multiply 4 by 5: both calls at once.", "auto"), _calls_both),
+    }
+    if first.works is False and first.usage is None and first.said.startswith(_REFUSED):
+        return [first, *(Check(name, False, "needs tools") for name in asked)]
+    return [first, *[await _check(name, partial(model.complete, request), see) for name, (request, see) in asked.items()]]
+
+
+async def _streaming(model: RealModel) -> Check:
+    if not model.capabilities.streaming:
+        return Check("streaming", False, "not by this client")
+    pieces = 0
+
+    async def read() -> Reply:
+        nonlocal pieces
+        reply = Reply()
+        async for chunk in model.stream(_ask("Count from one to five in words.")):
+            pieces += bool(chunk.text)
+            reply = chunk.reply or reply
+        return reply
+
+    return await _check("streaming", read, lambda reply: "" if pieces else "the reply came in one piece")
+
+
+def _ask(text: str, tool_choice: str | None = None, *, schema: bool = False) -> Request:
+    return Request(
+        (Message("user", text),),
+        _TOOLS if tool_choice else (),
+        tool_choice,
+        _SCHEMA if schema else None,
+        Sampling(max_tokens=MOST_TOKENS),
+    )
+
+
+_REFUSED = "refused: "
+
+
+async def _check(name: str, ask: Callable[[], Awaitable[Reply]], see: Callable[[Reply], str]) -> Check:
+    """`see` gives what is wrong with a reply, or nothing. Raises _Stopped for a refused key."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    try:
+        reply = await ask()
+    except ModelError as error:
+        if isinstance(error, ProviderError) and error.kind == "auth":
+            raise _Stopped(str(error)) from None
+        seconds = clock() - began
+        if isinstance(error, ProviderError) and error.is_transient:
+            return Check(name, False if name == "plain" else None, f"{error.kind}: {error}", seconds)
+        return Check(name, False, f"{_REFUSED}{error}", seconds)
+    wrong = see(reply)
+    return Check(name, not wrong, wrong, clock() - began, reply.usage)
+
+
+def _any_reply(reply: Reply) -> str:
+    return ""
+
+
+def _calls_one(reply: Reply) -> str:
+    if not reply.calls:
+        return "answered without calling a tool"
+    try:
+        arguments = json.loads(reply.calls[0].arguments)
+    except ValueError:
+        return "the arguments of its call are no JSON"
+    return "" if isinstance(arguments, dict) else "the arguments of its call are no object"
+
+
+def _calls_multiply(reply: Reply) -> str:
+    wrong = _calls_one(reply)
+    if wrong or reply.calls[0].name == "multiply":
+        return wrong
+    return "called another tool"
+
+
+def _calls_both(reply: Reply) -> str:
+    return "" if len(reply.calls) > 1 else "made one call at a time"
+
+
+def _follows(reply: Reply) -> str:
+    try:
+        value = json.loads(reply.text)
+    except ValueError:
+        return "the reply is no JSON"
+    return "" if isinstance(value, dict) and value.get("color") in _COLORS else "the reply does not follow the schema"
+
+
+def _capabilities(found: Probed, known: Capabilities) -> Capabilities:
+    """What was shown; where nothing was, what was known before."""
+    names = {
+        "native_tools": "native tools",
+        "tool_choice": "forced tool",
+        "response_schema": "response schema",
+        "streaming": "streaming",
+        "parallel_calls": "parallel calls",
+    }
+    shown = {field: found.works(name) for field, name in names.items()}
+    return replace(known, **{field: works for field, works in shown.items() if works is not None})

@@ -1,0 +1,135 @@
+"""`loopbench profile fit` and `loopbench profile show`, end to end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.cli.main import main
+from loopbench.models.profiles import FAULT_KINDS, load_profile
+
+RUN = ["compare", "--no-mlflow", "--quiet", "--suite", "arithmetic(size=6)", "--loop", "bare", "--profile", "flaky-format"]
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def loopbench(tmp_path: Path, capsys, monkeypatch) -> Callable[..., Ended]:
+    """Runs the command within this process, in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["loopbench", *arguments])
+        capsys.readouterr()
+        code: Any = 0
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code
+        said = capsys.readouterr()
+        return Ended(code or 0, said.out, said.err)
+
+    return call
+
+
+@pytest.fixture
+def ran(loopbench) -> Callable[..., Ended]:
+    """The same, after a run under `flaky-format`."""
+    assert loopbench(*RUN).code == 0
+    return loopbench  # type: ignore[no-any-return]
+
+
+def test_a_profile_is_fitted_written_compared_with_and_shown(ran):
+    fitted = ran("profile", "fit", "latest", "--out", "mine.toml", "--name", "mine")
+    assert fitted.code == 0
+    assert "loopbench compare --profile ./mine.toml" in fitted.err
+    for kind in FAULT_KINDS:
+        assert kind in fitted.out
+    assert "95 % interval" in fitted.out
+    assert load_profile("mine.toml").name == "mine"
+    again = ran("compare", "--no-mlflow", "--quiet", "--suite", "arithmetic(size=2)", "--loop", "bare", "--profile", "./mine.toml")
+    assert again.code == 0
+    assert "bare/mine" in again.out
+    shown = ran("profile", "show", "mine.toml")
+    assert shown.code == 0
+    assert "the reply ends in the middle" in shown.out
+    assert " points" in shown.out
+
+
+def test_without_a_file_nothing_is_written(ran, tmp_path):
+    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    found = ran("profile", "fit", "latest", "--alpha", "0.1", "--arm", "bare")
+    assert (found.code, found.err) == (0, "")
+    assert "90 % interval" in found.out
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
+
+
+def test_json_holds_profile_rates_and_intervals(ran):
+    found = json.loads(ran("profile", "fit", "latest", "--json").out)
+    assert found["profile"]["name"] == "fitted-flaky-format"
+    assert set(found["rates"]) == set(FAULT_KINDS)
+    wire = found["rates"]["wire.truncated"]
+    assert wire["interval"]["low"] <= wire["interval"]["value"] <= wire["interval"]["high"]
+    assert found["rates"]["tool.lies"]["interval"] is None
+    assert (found["trials"], found["tasks"], found["arms"]) == (6, 6, ["bare/flaky-format"])
+
+
+def test_a_file_is_overwritten_only_when_told(ran, tmp_path):
+    kept = tmp_path / "kept.toml"
+    kept.write_text("mine\n")
+    refused = ran("profile", "fit", "latest", "--out", "kept.toml")
+    assert (refused.code, refused.out) == (2, "")
+    assert "exists; overwrite it with --force" in refused.err
+    assert kept.read_text() == "mine\n"
+    assert ran("profile", "fit", "latest", "--out", "kept.toml", "--force").code == 0
+    assert load_profile(str(kept)).rates
+
+
+def test_a_built_in_profile_is_shown(loopbench):
+    found = loopbench("profile", "show", "flaky-tools")
+    assert found.code == 0
+    assert "tool.raises" in found.out
+    assert "0.06" in found.out
+    as_json = json.loads(loopbench("profile", "show", "flaky-tools", "--json").out)
+    assert as_json["rates"] == load_profile("flaky-tools").rates
+    assert as_json["digest"] == load_profile("flaky-tools").digest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fit", "nope"], "no run 'nope'"),
+        (["fit", "latest", "--arm", "finish"], "'finish' is no arm; this run has bare/flaky-format"),
+        (["fit", "latest", "--profile", "clean"], "no such arm"),
+        (["fit", "latest", "--model", "openai/x"], "no such arm"),
+        (["fit", "latest", "--alpha", "2"], "alpha: must lie between 0 and 1"),
+        (["fit", "latest", "--name", "A B"], "name"),
+        (["fit", "latest", "--out", "mine.json"], "ends in .toml"),
+        (["fit", "latest", "--out", "no/such/mine.toml"], "no/such/mine.toml"),
+        (["show", "nope"], "unknown profile 'nope'"),
+        (["show", "nope.toml"], "nope.toml"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing_behind(ran, tmp_path, arguments, said):
+    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    found = ran("profile", *arguments)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.count("\n") == 1
+    assert said in found.err
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
+
+
+def test_help_says_what_is_printed_and_what_is_written(loopbench):
+    said = " ".join(loopbench("profile", "fit", "--help").out.split())
+    assert "print the table only" in said

@@ -1,0 +1,184 @@
+"""One experiment, answered in three ways: the scripted model in process, the same over HTTP, a recording. Equal digests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare import Allowed, Results, prepare, reopen, results, run
+from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.journal import RunError
+from loopbench.metrics.record import Record
+from loopbench.models.profiles import FAULT_KINDS, built_in_profiles
+
+LOOPS = ("bare", 'bare(decision_format="native")', "finish", "phased", "react_extract", "stateless")
+"""The five designs, and the one that makes native calls."""
+LESS = "arithmetic(size=14)"
+ON_THE_WIRE = sorted(kind for kind in FAULT_KINDS if kind.startswith(("provider.", "wire.")))
+
+
+class Silent:
+    def finished(self, record: Record) -> None:
+        return None
+
+
+def made(folder: Path, **config: Any) -> Results:
+    values: dict[str, Any] = {"loops": LOOPS, "suite": LESS, "mlflow": False, "concurrency": 64} | config
+    experiment = prepare(CompareConfig(runs=folder / "runs", **values))
+    assert run(experiment, Silent()) == ""
+    return results(experiment.folder)
+
+
+def told(found: Results) -> list[tuple[Any, ...]]:
+    """What differs first, where digests do."""
+    names = ("arm", "task", "status", "reason", "stop", "steps", "input_tokens", "output_tokens", "errors", "faults")
+    return sorted(tuple(str(getattr(record, name)) for name in (*names, "trace_digest")) for record in found.records)
+
+
+@pytest.mark.parametrize("profile", built_in_profiles())
+def test_a_run_over_http_and_its_replay_have_the_digest_of_the_run_in_process(tmp_path: Path, profile: str) -> None:
+    inside = made(tmp_path, profiles=(profile,))
+    outside = made(tmp_path, profiles=(profile,), over_http=True, cassette=tmp_path / "tape", cassette_mode="record")
+    again = made(tmp_path, profiles=(profile,), cassette=tmp_path / "tape")
+    assert {record.status for record in inside.records} == {"scored"}
+    assert told(outside) == told(inside)
+    assert told(again) == told(inside)
+    assert len({found.digest for found in (inside, outside, again)}) == 1
+
+
+@pytest.mark.parametrize("kind", ON_THE_WIRE)
+def test_each_fault_on_the_wire_lands_on_every_design(tmp_path: Path, kind: str) -> None:
+    """64 trials in flight; what strikes the wire for real is what strikes in process."""
+    profile = tmp_path / "windy.toml"
+    clears = "[clears]\nfeedback = 0.0\nafter = 1.0\nnever = 0.0\nattempts = 1\n"
+    profile.write_text(f'name = "windy"\n[rates]\n"{kind}" = 0.4\n{clears}')
+    windy: dict[str, Any] = {"profiles": (str(profile),), "suite": "arithmetic(size=12)"}
+    inside, outside = made(tmp_path, **windy), made(tmp_path, **windy, over_http=True)
+    assert told(outside) == told(inside)
+    for arm in outside.comparison.arms:
+        assert arm.summary.errored == 0
+        assert arm.summary.faults.scheduled > 0
+        assert arm.summary.faults.landed == arm.summary.faults.scheduled
+
+
+def test_trials_over_http_are_independent_of_how_many_are_in_flight(tmp_path: Path) -> None:
+    one, many = (
+        made(tmp_path, over_http=True, concurrency=concurrency, profiles=("flaky-tools",), suite="arithmetic(size=6)")
+        for concurrency in (1, 64)
+    )
+    assert one.digest == many.digest
+
+
+EXPERIMENT = """
+loops = ["bare", "finish", "phased", "react_extract", "stateless"]
+suite = "arithmetic(size=20)"
+profiles = ["provider-trouble"]
+mlflow = false
+"""
+WATCHED = '''
+import sys
+from loopbench.cli.main import main
+
+def hook(event, arguments):
+    """No network beyond loopback; none at all where ALLOWED is empty."""
+    if event == "socket.connect" and isinstance(arguments[1], tuple):
+        place = arguments[1][0]
+    elif event == "socket.getaddrinfo":
+        place = arguments[0]
+    else:
+        return
+    place = place.decode() if isinstance(place, bytes) else place
+    if place not in ALLOWED:
+        sys.stderr.write(f"connects to {place!r}\\n")
+        sys.stderr.flush()
+        __import__("os")._exit(9)
+
+sys.addaudithook(hook)
+main()
+'''
+LOOPBACK = ("127.0.0.1", "::1", "localhost", None)
+
+
+def command(folder: Path, *flags: str, allowed: tuple[str | None, ...], **environ: str) -> str:
+    """`loopbench compare` as a process that dies when it connects to anything but what is allowed; gives the digest's line."""
+    script = folder / "watched.py"
+    script.write_text(f"ALLOWED = {allowed!r}\n{WATCHED}")
+    (folder / "experiment.toml").write_text(EXPERIMENT)
+    done = subprocess.run(
+        [sys.executable, str(script), "compare", "--config", "experiment.toml", "--json", "--quiet", *flags],
+        cwd=folder, env={**os.environ, **environ}, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    import json
+
+    return str(json.loads(done.stdout)["digest"])
+
+
+def test_the_same_file_runs_in_three_ways_and_no_secret_of_the_environment_is_in_any_file(tmp_path: Path) -> None:
+    """100 trials are recorded over HTTP; the replay opens no socket at all. A planted key is in nothing that was written."""
+    key = "sk-planted-0123456789abcdef"
+    planted = {"OPENAI_API_KEY": key, "SOME_SERVICE_TOKEN": "correct-horse-battery"}
+    inside = command(tmp_path, allowed=(), **planted)
+    recorded = command(tmp_path, "--over-http", "--cassette", "tape", "--cassette-mode", "record", allowed=LOOPBACK, **planted)
+    replayed = command(tmp_path, "--cassette", "tape", allowed=(), **planted)
+    assert inside == recorded == replayed
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.parent.name == "tape" for path in written)
+    for path in written:
+        for secret in planted.values():
+            assert secret.encode() not in path.read_bytes(), path
+
+
+# --- recordings of a run ---
+
+
+def test_an_interrupted_recording_goes_on_and_is_whole_in_the_end(tmp_path: Path) -> None:
+    config = CompareConfig(
+        runs=tmp_path / "runs", loops=("bare", "react_extract"), suite=LESS, mlflow=False, cassette=tmp_path / "tape",
+        cassette_mode="record", budget={"calls": 40}, concurrency=4,
+    )  # fmt: skip
+    experiment = prepare(config)
+    assert run(experiment, Silent()) != ""
+    folder = experiment.folder
+    with pytest.raises(RunError, match="type it again: --cassette"):
+        reopen(folder)
+    for _ in range(20):
+        if not run(reopen(folder, Allowed(cassette=tmp_path / "tape")), Silent()):
+            break
+    found = results(folder)
+    assert found.is_complete
+    again = made(tmp_path, loops=("bare", "react_extract"), cassette=tmp_path / "tape")
+    assert again.digest == found.digest
+
+
+def test_a_recording_that_is_there_is_not_recorded_over(tmp_path: Path) -> None:
+    values: dict[str, Any] = {"loops": ("bare",), "suite": "arithmetic(size=3)", "cassette": tmp_path / "tape"}
+    made(tmp_path, **values, cassette_mode="record")
+    before = {path: path.read_bytes() for path in (tmp_path / "tape").iterdir()}
+    runs = len(list((tmp_path / "runs").iterdir()))
+    with pytest.raises(ValueError, match="refresh"):
+        made(tmp_path, **values, cassette_mode="record")
+    assert {path: path.read_bytes() for path in (tmp_path / "tape").iterdir()} == before
+    assert len(list((tmp_path / "runs").iterdir())) == runs
+
+
+def test_what_was_not_recorded_is_errored_and_never_scored(tmp_path: Path) -> None:
+    made(tmp_path, loops=("bare",), suite="arithmetic(size=3)", cassette=tmp_path / "tape", cassette_mode="record")
+    found = made(tmp_path, loops=("bare",), suite="arithmetic(size=5)", cassette=tmp_path / "tape")
+    by_task = {record.task: record for record in found.records}
+    assert sorted(record.status for record in by_task.values()) == ["errored"] * 2 + ["scored"] * 3
+    missed = [record for record in by_task.values() if record.status == "errored"]
+    assert all("not recorded" in record.reason for record in missed), missed[0].reason
+
+
+def test_a_loop_with_another_option_is_served_where_it_asks_the_same(tmp_path: Path) -> None:
+    tape = tmp_path / "tape"
+    made(tmp_path, loops=("bare",), cassette=tape, cassette_mode="record")
+    found = made(tmp_path, loops=("bare(max_consecutive_errors=7)",), cassette=tape)
+    assert {record.status for record in found.records} == {"scored"}
+    assert all(record.accuracy == 1 for record in found.records)

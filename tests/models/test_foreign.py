@@ -1,0 +1,346 @@
+"""The codec for programs that bring none: the law of codecs, the request's rules, and what is left of what cannot be said."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.models.filling import Unfillable, fill, fits, least, same, taken
+from loopbench.models.foreign import ForeignCodec, foreign_codec
+from loopbench.models.openai_wire import read_request
+from loopbench.protocol import Act, Answer, Codec, Inexpressible, Reply, Text, ToolCall, ToolSpec, Verdict, WireError
+
+OBJECT = {"type": "object"}
+ADD = ToolSpec("add", "", OBJECT | {"properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]})
+SEARCH = ToolSpec("search", "", OBJECT | {"properties": {"query": {"type": "string"}}, "required": ["query"]})
+SUBMIT = ToolSpec("submit", "", OBJECT | {"properties": {"answer": {}}, "required": ["answer"]})
+SUBMIT_TEXT = ToolSpec("final_answer", "", OBJECT | {"properties": {"answer": {"type": "string"}}, "required": ["answer"]})
+SUBMIT_NUMBER = ToolSpec("submit", "", OBJECT | {"properties": {"answer": {"type": "number"}}, "required": ["answer"]})
+FINISH = ToolSpec("finish", "", OBJECT | {"properties": {}})
+TASK_TOOLS = ("add", "search")
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-99, 99) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["answer", "a", "b", "x"]), inner, max_size=2),
+    max_leaves=5,
+)
+thoughts = st.sampled_from(["", "I see."])
+tool_names = st.sampled_from(["add", "search", "submit", "finish", "else"])
+tool_calls = st.builds(ToolCall, tool_names, st.dictionaries(st.sampled_from(["a", "b", "answer"]), json_values, max_size=2))
+moves = st.one_of(
+    st.builds(Act, thoughts, st.lists(tool_calls, max_size=3).map(tuple)),
+    st.builds(Answer, thoughts, json_values, st.none() | st.just(0.9)),
+    st.builds(Text, st.text(max_size=5)),
+    st.just(Verdict(True)),
+)
+types = st.sampled_from(["string", "integer", "number", "boolean", "null", "array", "object"])
+schemas = st.recursive(
+    st.fixed_dictionaries({}, optional={"type": types, "enum": st.lists(json_values, min_size=1, max_size=2)}),
+    lambda inner: (
+        st.builds(lambda items, least: {"type": "array", "items": items, "minItems": least}, inner, st.integers(0, 2))
+        | st.builds(lambda options: {"anyOf": options}, st.lists(inner, min_size=1, max_size=2))
+        | st.builds(
+            lambda properties, closed: {
+                "type": "object",
+                "properties": properties,
+                "required": list(properties)[:2],
+                "additionalProperties": not closed,
+            },
+            st.dictionaries(st.sampled_from(["answer", "a", "b", "reason"]), inner, max_size=3),
+            st.booleans(),
+        )
+    ),
+    max_leaves=4,
+)
+tools = st.lists(
+    st.sampled_from([ADD, SEARCH, SUBMIT, SUBMIT_TEXT, SUBMIT_NUMBER, FINISH]), max_size=3, unique_by=lambda tool: tool.name
+)
+
+
+@st.composite
+def codecs(draw: st.DrawFn) -> ForeignCodec:
+    offered = tuple(draw(tools))
+    choices = [None, "auto", "none", *(["required", *(tool.name for tool in offered)] if offered else [])]
+    return ForeignCodec(offered, draw(st.sampled_from(choices)), draw(st.none() | schemas), draw(st.booleans()), TASK_TOOLS)
+
+
+# --- the law ---
+
+
+@given(codecs(), moves)
+def test_a_move_reads_back_or_cannot_be_said(codec, move):
+    try:
+        reply = codec.render(move)
+    except Inexpressible:
+        assert codec.unsaid == [move]
+        return
+    assert codec.parse(reply) == move
+    assert codec.constrained(reply) == reply or codec.choice == "required" or codec.is_forced
+
+
+@given(codecs(), st.text(max_size=20), moves)
+def test_what_is_left_of_any_move_keeps_to_the_request(codec, prose, move):
+    """As the API promises: a forced call is made, a schema that can be filled is kept to, nothing is called that must not be."""
+    try:
+        reply = codec.render(move)
+    except Inexpressible:
+        reply = Reply(prose)
+    made = codec.constrained(reply)
+    if codec.choice == "required" or codec.is_forced:
+        assert made.calls
+        assert not codec.is_forced or {call.name for call in made.calls} == {codec.choice}
+    if codec.choice == "none":
+        assert not made.calls
+    assert codec.parallel or len(made.calls) <= 1
+    if codec.schema is not None and not made.calls and fillable(codec.schema):
+        assert fits(codec.schema, json.loads(made.text))
+
+
+@given(codecs(), st.text(max_size=20))
+def test_any_text_is_read_or_is_a_wire_error(codec, text):
+    with contextlib.suppress(WireError):
+        codec.parse(Reply(text))
+
+
+def test_it_is_a_codec():
+    assert isinstance(ForeignCodec(), Codec)
+
+
+# --- calls ---
+
+
+def test_calls_are_native_and_their_ids_unique_in_the_conversation():
+    history = [
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "tool_calls": [{"id": "call_0", "type": "function", "function": {"name": "add", "arguments": "{}"}}]},
+    ]
+    offered = [{"type": "function", "function": {"name": "add"}}]
+    codec = foreign_codec(read_request({"model": "m", "messages": history, "tools": offered}))
+    reply = codec.render(Act("Both.", (ToolCall("add", {"a": 1}), ToolCall("add", {"a": 2}))))
+    assert [call.id for call in reply.calls] == ["call_1", "call_2"]
+    assert (reply.text, reply.finish_reason) == ("Both.", "tool_calls")
+
+
+@pytest.mark.parametrize(
+    ("codec", "most"),
+    [
+        (ForeignCodec((ADD,)), 64),
+        (ForeignCodec((ADD,), parallel=False), 1),
+        (ForeignCodec((ADD,), "none"), 0),
+        (ForeignCodec(()), 0),
+        (ForeignCodec((ADD, SUBMIT), "submit", task_tools=TASK_TOOLS), 0),
+        (ForeignCodec((ADD, SUBMIT), "add", task_tools=TASK_TOOLS), 64),
+        (ForeignCodec((ADD, SUBMIT), "required", task_tools=TASK_TOOLS), 64),
+    ],
+)
+def test_how_many_calls_a_request_leaves_room_for(codec, most):
+    assert codec.max_calls == most
+
+
+@pytest.mark.parametrize(
+    ("offered", "choice", "found"),
+    [
+        ((ADD, SUBMIT), None, "submit"),
+        ((ADD, SUBMIT), "none", None),
+        ((ADD, SEARCH), None, None),
+        ((ADD, SEARCH), "required", None),
+        ((ADD, ToolSpec("Record", "", OBJECT)), None, None),
+        ((ADD, ToolSpec("Record", "", OBJECT)), "required", "Record"),
+        ((ADD, ToolSpec("Record", "", OBJECT)), "Record", "Record"),
+        ((ADD, SUBMIT), "add", None),
+        ((ToolSpec("Final-Answer", "", OBJECT),), None, "Final-Answer"),
+    ],
+)
+def test_which_tool_is_the_way_to_finish(offered, choice, found):
+    finishing = ForeignCodec(offered, choice, task_tools=TASK_TOOLS).finishing
+    assert (finishing.name if finishing else None) == found
+
+
+def said(codec: ForeignCodec, move: Any) -> tuple[str, dict[str, Any]]:
+    """Name and arguments of the one call that the move comes out as."""
+    try:
+        reply = codec.render(move)
+    except Inexpressible:
+        reply = Reply("prose")
+    (call,) = codec.constrained(reply).calls
+    return call.name, json.loads(call.arguments)
+
+
+@pytest.mark.parametrize("choice", [None, "auto", "required", "submit"])
+def test_the_answer_goes_through_the_finishing_tool(choice):
+    codec = ForeignCodec((ADD, SUBMIT), choice, task_tools=TASK_TOOLS)
+    assert said(codec, Answer("All is known.", 9)) == ("submit", {"answer": 9})
+
+
+def test_a_finishing_tool_without_arguments_is_called_beside_the_answer():
+    codec = ForeignCodec((ADD, FINISH), None, task_tools=TASK_TOOLS)
+    with pytest.raises(Inexpressible):
+        codec.render(Answer("", 9))
+    reply = codec.render(Answer("", "9"))
+    assert (reply.text, reply.calls[0].name, reply.calls[0].arguments) == ("9", "finish", "{}")
+
+
+def test_a_forced_task_tool_is_called_as_planned_if_it_can_be_now():
+    codec = ForeignCodec((ADD, SEARCH), "search", task_tools=TASK_TOOLS)
+    act = Act("Next.", (ToolCall("add", {"a": 1, "b": 2}), ToolCall("search", {"query": "x"})))
+    assert said(codec, act) == ("search", {"query": "x"})
+
+
+def test_a_forced_task_tool_that_is_not_due_gets_arguments_after_its_schema():
+    codec = ForeignCodec((ADD, SEARCH), "search", task_tools=TASK_TOOLS)
+    assert said(codec, Act("Next.", (ToolCall("add", {"a": 1, "b": 2}),))) == ("search", {"query": "not determined"})
+    codec = ForeignCodec((ADD, SEARCH), "add", task_tools=TASK_TOOLS)
+    assert said(codec, Answer("", 9)) == ("add", {"a": 9, "b": 0})
+
+
+def test_a_forced_finish_that_takes_numbers_gets_one_where_there_is_no_answer():
+    codec = ForeignCodec((SUBMIT_NUMBER,), "submit")
+    assert said(codec, Answer("", "not determined")) == ("submit", {"answer": 0})
+
+
+def test_required_without_anything_due_calls_something():
+    codec = ForeignCodec((ADD, SEARCH), "required", task_tools=TASK_TOOLS)
+    assert said(codec, Answer("", "x"))[0] == "add"
+
+
+# --- answers in text ---
+
+
+def test_without_a_schema_the_answer_is_text():
+    assert ForeignCodec().render(Answer("", "9")).text == "9"
+    with pytest.raises(Inexpressible):
+        ForeignCodec().render(Answer("", 9))
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer", "text"),
+    [
+        ({"type": "integer"}, 9, "9"),
+        (OBJECT, 9, {"answer": 9}),
+        (OBJECT, {"a": 1}, {"a": 1}),
+        (
+            OBJECT | {"properties": {"reason": {"type": "string"}, "answer": {}}, "required": ["reason", "answer"]},
+            "x",
+            {"reason": "", "answer": "x"},
+        ),
+        ({"type": "object", "properties": {"n": {"type": "integer"}, "s": {"type": "string"}}}, "x", {"s": "x"}),
+        ({"type": "object", "properties": {"in": {"$ref": "#/$defs/I"}}, "$defs": {"I": {"type": "integer"}}}, 3, {"in": 3}),
+        ({"type": "object", "properties": {"out": {"type": "object", "properties": {"v": {"type": "null"}}}}}, None, None),
+        ({"type": "array", "items": {"type": "integer"}, "minItems": 2}, 9, [9, 0]),
+        ({"anyOf": [{"type": "integer"}, {"type": "object", "properties": {"answer": {"type": "string"}}}]}, "x", {"answer": "x"}),
+    ],
+)
+def test_the_answer_as_json_after_the_schema(schema, answer, text):
+    codec = ForeignCodec(schema=schema)
+    if answer is None:
+        with pytest.raises(Inexpressible):
+            codec.render(Answer("", answer))
+        return
+    reply = codec.render(Answer("", answer))
+    assert json.loads(reply.text) == (json.loads(text) if isinstance(text, str) else text)
+    assert codec.parse(reply) == Answer("", answer)
+
+
+def test_an_object_of_one_property_is_not_taken_for_a_wrapping():
+    """Where it reads both ways it cannot be said by the codec; it comes out all the same, and is not wrapped twice."""
+    schema = OBJECT | {"properties": {"name": {"type": "string"}}, "required": ["name"]}
+    codec = ForeignCodec(schema=schema)
+    for value in ({"name": "x"}, '{"name": "x"}'):
+        with pytest.raises(Inexpressible):
+            codec.render(Answer("", value))
+    assert json.loads(codec.constrained(Reply("prose")).text) == {"name": "x"}
+
+
+def test_a_schema_that_nothing_fits_is_answered_with_an_object():
+    codec = ForeignCodec(schema={"not": {}})
+    with pytest.raises(Inexpressible):
+        codec.render(Answer("", "x"))
+    assert codec.constrained(Reply("prose")).text == "{}"
+
+
+# --- filling ---
+
+
+def fillable(schema: Any) -> bool:
+    try:
+        least(schema)
+    except Unfillable:
+        return False
+    return True
+
+
+@given(schemas, json_values)
+def test_what_is_filled_is_valid_and_the_value_is_found_in_it(schema, value):
+    try:
+        made = fill(schema, value)
+    except Unfillable:
+        return
+    assert fits(schema, made)
+    found = taken(schema, made)
+    assert same(found, value) or same(fill(schema, found), made)
+
+
+@given(schemas)
+def test_the_least_is_valid(schema):
+    if fillable(schema):
+        assert fits(schema, least(schema))
+
+
+def bush(depth: int) -> dict[str, Any]:
+    inner: dict[str, Any] = bush(depth - 1) if depth else {"type": "string"}
+    return {"type": "object", "properties": dict.fromkeys("abcdefgh", inner), "required": list("abcdefgh")}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"$ref": "#/nowhere"},
+        {"$ref": "https://example.com/schema.json"},
+        {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+        {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]},
+        {"type": "string", "minLength": 10**12},
+        {"type": "array", "items": {"type": "integer"}, "minItems": 10**12},
+        {"type": "string", "pattern": "["},
+        {"type": 3},
+        {"properties": []},
+        {"type": []},
+        {"enum": []},
+        {"required": 3},
+        bush(7),
+    ],
+)
+def test_schemas_that_are_broken_or_without_end_are_given_up(schema):
+    for make in (lambda: least(schema), lambda: fill(schema, object())):
+        try:
+            make()
+        except Unfillable:
+            continue
+    ForeignCodec(schema=schema).constrained(Reply("x"))
+
+
+@pytest.mark.parametrize(
+    ("schema", "found"),
+    [
+        ({"type": "integer", "minimum": 2.5}, 3),
+        ({"type": "number", "exclusiveMinimum": 0}, 1),
+        ({"type": "integer", "exclusiveMinimum": 2}, 3),
+        ({"type": "integer", "maximum": -2}, -2),
+        ({"type": "integer", "exclusiveMaximum": -2}, -3),
+        ({"type": "string", "minLength": 2}, "--"),
+        ({"type": ["null", "string"]}, None),
+        ({"const": 7}, 7),
+        ({"enum": ["b", "a"]}, "b"),
+        ({"type": "string", "default": "d"}, "d"),
+        ({"type": "boolean"}, False),
+        ({"oneOf": [{"type": "integer", "minimum": 5}, {"type": "string"}]}, 5),
+        ({"type": "array", "minItems": 1, "items": {"type": "boolean"}}, [False]),
+    ],
+)
+def test_the_least_of_each_kind(schema, found):
+    assert same(least(schema), found)

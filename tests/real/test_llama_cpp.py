@@ -1,0 +1,367 @@
+"""Our path to real models against an inference server that others wrote: whatever it says, in whatever form, is taken or told.
+
+The model has random weights, so no test says what a reply is; each says what must hold for any reply. The server is
+llama-cpp-python's, which answers one request at a time and differs from OpenAI's in places that are noted where they matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from jsonschema import validate  # type: ignore[import-untyped]
+
+from loopbench.dspy_seam import DspyModel, open_lm
+from loopbench.experiments import compare
+from loopbench.experiments.config import CompareConfig, ProviderConfig
+from loopbench.experiments.journal import read_records
+from loopbench.experiments.registry import make_loop, parse_spec
+from loopbench.metrics.record import Record
+from loopbench.models.real import RealModel, RealOptions, open_model
+from loopbench.protocol import (
+    Chunk,
+    ContextOverflow,
+    Message,
+    ModelError,
+    NativeCall,
+    ProviderError,
+    Request,
+    Sampling,
+    StopReason,
+    ToolSpec,
+)
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+
+NAME = "openai/tiny"
+LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
+CONTEXT = 24_576
+"""Tokens of context, nearly one per character: room for every loop's longest prompt."""
+SMALL = 2048
+"""Tokens of context that no loop's prompt fits into."""
+HELLO = (Message("user", "hello"),)
+SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"sign": {"enum": ["+", "-"]}, "value": {"type": "integer"}, "is_exact": {"type": "boolean"}},
+    "required": ["sign", "value", "is_exact"],
+    "additionalProperties": False,
+}
+ROUND = ToolSpec("round", "Round a number.", SCHEMA)
+OTHER = ToolSpec("other", "Something else.", {"type": "object", "properties": {}})
+PATIENT = ProviderConfig(call_timeout_s=120, attempts=3)
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal or a page would obey. Tabs and line ends are for tables."""
+
+Value = TypeVar("Value")
+
+
+@pytest.fixture(scope="module")
+def server(start):
+    with start(CONTEXT) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def small(start):
+    with start(SMALL) as running:
+        yield running
+
+
+def with_model(server, use: Callable[[RealModel], Awaitable[Value]], model: RealModel | None = None) -> Value:
+    """What `use` gives of a model that is open meanwhile."""
+    model = model or open_model(NAME, server.url, RealOptions(call_timeout_s=120))
+
+    async def used() -> Value:
+        try:
+            return await use(model)
+        finally:
+            await model.aclose()
+
+    return asyncio.run(used())
+
+
+def ask(server, request: Request, model: RealModel | None = None):
+    return with_model(server, lambda model: model.complete(request), model)
+
+
+# --- one reply ---
+
+
+def test_a_plain_reply_is_counted_by_the_server(server):
+    reply = ask(server, Request(HELLO))
+    longer = ask(server, Request((Message("user", "hello " * 20),)))
+    assert reply.finish_reason in ("stop", "length")
+    assert reply.calls == ()
+    assert reply.usage is not None
+    assert longer.usage is not None
+    assert not reply.usage.estimated
+    assert reply.usage.input_tokens > 0
+    assert longer.usage.input_tokens > reply.usage.input_tokens
+    assert reply.usage.cost_usd is None
+
+
+def test_a_tool_that_is_only_offered_may_be_left_alone(server):
+    for choice in (None, "auto", "none"):
+        reply = ask(server, Request(HELLO, (ROUND, OTHER), choice))
+        assert {call.name for call in reply.calls} <= {ROUND.name, OTHER.name}
+        assert reply.usage is not None
+
+
+def test_a_forced_tool_comes_back_as_that_tool_with_arguments_that_fit(server):
+    for offered in ((ROUND,), (OTHER, ROUND)):
+        reply = ask(server, Request(HELLO, offered, ROUND.name))
+        (call,) = reply.calls
+        assert call.name == ROUND.name
+        validate(json.loads(call.arguments), SCHEMA)
+        assert reply.finish_reason == "tool_calls"
+        assert reply.usage is not None
+        assert reply.usage.output_tokens > 0
+
+
+def in_its_words(request: Request) -> dict[str, Any]:
+    """What this server calls a schema and a limit: it knows neither `json_schema` nor `max_completion_tokens`."""
+    made: dict[str, Any] = {}
+    if request.response_schema is not None:
+        made["response_format"] = {"type": "json_object", "schema": request.response_schema}
+    if request.sampling.max_tokens is not None:
+        made["max_tokens"] = request.sampling.max_tokens
+    return made
+
+
+def test_a_response_schema_in_the_servers_own_words_is_kept_to(server):
+    lm = open_lm(NAME, server.url)
+    reply = ask(server, Request(HELLO, response_schema=SCHEMA), RealModel(DspyModel(lm, extensions=in_its_words)))
+    validate(json.loads(reply.text), SCHEMA)
+
+
+def test_a_response_schema_is_kept_to_or_refused_for_good(server):
+    """As OpenAI words it, this server answers it with status 500, which is no reason to ask again."""
+    try:
+        reply = ask(server, Request(HELLO, response_schema=SCHEMA))
+    except ProviderError as error:
+        assert (error.kind, error.failed_attempts) == ("refused", ())
+    else:
+        validate(json.loads(reply.text), SCHEMA)
+
+
+def test_a_limit_on_tokens_is_kept_to(server):
+    """vLLM's and Ollama's clients say `max_tokens`, OpenAI's `max_completion_tokens`, which this server does not know."""
+    for lm in (open_lm("hosted_vllm/tiny", server.url), open_lm("ollama_chat/tiny", server.url)):
+        for _ in range(4):
+            reply = ask(server, Request(HELLO, sampling=Sampling(max_tokens=3)), RealModel(DspyModel(lm)))
+            assert reply.usage is not None
+            assert reply.usage.output_tokens <= 3
+
+
+@pytest.mark.parametrize("text", ["", "I add."])
+def test_a_turn_of_native_calls_and_results_can_be_shown_again(server, text):
+    turn = (
+        Message("assistant", text, (NativeCall("1", ROUND.name, '{"sign": "+", "value": 1, "is_exact": true}'),)),
+        Message("tool", "1", call_id="1"),
+    )
+    assert ask(server, Request((*HELLO, *turn), (ROUND,))).usage is not None
+
+
+def test_a_later_system_message_is_taken(server):
+    assert ask(server, Request((Message("system", "one"), *HELLO, Message("system", "two"), *HELLO))).usage is not None
+
+
+def test_many_requests_at_once_are_all_answered(server):
+    model = open_model(NAME, server.url, RealOptions(call_timeout_s=120, most_in_flight=3))
+
+    async def crowd(model: RealModel):
+        return await asyncio.gather(*(model.complete(Request((Message("user", f"hello {n}"),))) for n in range(8)))
+
+    replies = with_model(server, crowd, model)
+    assert len(replies) == 8
+    assert all(reply.usage is not None for reply in replies)
+
+
+# --- streams ---
+
+
+def streamed(server, request: Request) -> list[Chunk]:
+    async def read(model: RealModel) -> list[Chunk]:
+        return [chunk async for chunk in model.stream(request)]
+
+    return with_model(server, read)
+
+
+def test_streamed_text_comes_in_pieces_and_then_whole(server):
+    seen = [streamed(server, Request((Message("user", f"hello {n}"),))) for n in range(5)]
+    for chunks in seen:
+        *pieces, last = chunks
+        assert last.reply is not None
+        assert all(piece.reply is None for piece in pieces)
+        assert "".join(chunk.text for chunk in chunks) == last.reply.text
+        assert last.reply.finish_reason in ("stop", "length")
+    assert max(map(len, seen)) > 3
+
+
+def test_a_forced_tools_arguments_come_in_pieces_and_then_whole(server):
+    *pieces, last = streamed(server, Request(HELLO, (OTHER, ROUND), ROUND.name))
+    deltas = [piece.call for piece in pieces if piece.call is not None]
+    assert len(deltas) > 3
+    assert last.reply is not None
+    (call,) = last.reply.calls
+    assert call.name == ROUND.name
+    assert "".join(delta.arguments for delta in deltas) == call.arguments
+    validate(json.loads(call.arguments), SCHEMA)
+
+
+def test_a_stream_that_is_left_early_does_not_hold_up_the_next_request(server):
+    async def leave(model: RealModel) -> list[Chunk]:
+        left = []
+        for n in range(4):
+            stream = model.stream(Request((Message("user", f"hello {n}"),)))
+            left.append(await anext(stream))
+            await stream.aclose()
+        reply = await model.complete(Request(HELLO))
+        assert reply.usage is not None
+        return left
+
+    assert len(with_model(server, leave)) == 4
+
+
+# --- too long ---
+
+LONG = (Message("user", "x " * SMALL),)
+
+
+def test_a_request_beyond_the_context_is_told_apart(small):
+    with pytest.raises(ContextOverflow, match=f"maximum context length is {SMALL} tokens"):
+        ask(small, Request(LONG))
+    assert ask(small, Request(HELLO)).usage is not None
+
+
+def test_a_stream_beyond_the_context_fails_before_it_begins(small):
+    """This server has said 200 before it counts the tokens: the stream is empty, and nothing says why."""
+
+    async def both(model: RealModel):
+        with pytest.raises(ModelError):
+            await anext(model.stream(Request(LONG)))
+        return await model.complete(Request(HELLO))
+
+    assert with_model(small, both).usage is not None
+
+
+# --- whole runs ---
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def finished(self, record: Record) -> None:
+        return None
+
+
+def run(runs: Path, server, **changes: Any) -> Path:
+    """The folder of a comparison through the Python API."""
+    values: dict[str, Any] = {"loops": LOOPS, "models": (NAME,), "base_url": server.url, "provider": PATIENT, "tasks": 2}
+    values |= {"concurrency": 4, "trial_timeout_s": 600.0, "mlflow": False, "runs": runs} | changes
+    experiment = compare.prepare(CompareConfig(**values))
+    assert compare.run(experiment, Silent()) == ""
+    return experiment.folder
+
+
+@pytest.fixture(scope="module")
+def finished(server, tmp_path_factory) -> Path:
+    """A run of all five designs on the real server."""
+    return run(tmp_path_factory.mktemp("finished") / "runs", server)
+
+
+def check(records: list[Record], tasks: int) -> None:
+    """What must hold whatever the server said."""
+    assert sorted({record.arm.partition("/")[0] for record in records}) == sorted(LOOPS)
+    assert len(records) == len(LOOPS) * tasks
+    for record in records:
+        loop = make_loop(parse_spec(record.arm.partition("/")[0]))
+        if record.status == "errored":
+            assert record.reason.startswith("provider: ")
+        else:
+            assert record.status == "scored"
+            assert StopReason(record.stop) in loop.stops - {StopReason.CRASHED, StopReason.TIMEOUT}
+        assert record.lm_calls > 0
+
+
+def test_noise_ends_all_five_designs_in_a_stop_of_theirs(finished):
+    records = read_records(finished)
+    check(records, 2)
+    assert [record.reason for record in records if record.status == "errored"] == []
+    for record in records:
+        assert record.input_tokens > 0
+        assert not record.tokens_estimated
+        assert record.cost_usd is None
+
+
+def test_a_context_too_small_is_the_loops_to_deal_with(small, tmp_path):
+    records = read_records(run(tmp_path / "runs", small, tasks=1))
+    check(records, 1)
+    assert "context_overflow" in {record.stop for record in records}
+
+
+def loopbench(*arguments: str | Path) -> str:
+    """What a command prints."""
+    command = [sys.executable, "-m", "loopbench", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    assert done.returncode in (0, 4), done.stderr.decode()
+    return done.stdout.decode()
+
+
+def test_noise_is_shown_and_does_nothing(finished):
+    trials = [f"{record.arm}/{record.task}/{record.repeat}" for record in read_records(finished)]
+    shown = [loopbench("show", finished, trial, "--full") for trial in trials]
+    said = json.dumps([json.loads(line) for file in finished.rglob("*.jsonl") for line in file.read_text().splitlines()])
+    assert {r"\u001b", r"\u202e", "<script>"} <= set(re.findall(r"\\u001b|\\u202e|<script>", said))  # the model did say such things
+    for text in (*shown, loopbench("report", finished), loopbench("report", finished, "--markdown")):
+        assert CONTROL.findall(text) == []
+    table = loopbench("report", finished, "--csv")
+    assert CONTROL.findall(table) == []
+    rows = list(csv.reader(io.StringIO(table)))
+    assert len(rows) == 1 + len(LOOPS)
+    assert len({len(row) for row in rows}) == 1
+    assert [cell for row in rows for cell in row if re.match(r"[=+@]|-(?!\d)", cell)] == []
+    assert len(json.loads(loopbench("report", finished, "--json"))["arms"]) == len(LOOPS)
+
+
+def test_the_key_is_in_no_file(finished, server, key):
+    files = [server.log, *(path for path in finished.rglob("*") if path.is_file())]
+    assert len(files) > 2
+    assert [path for path in files if key.encode() in path.read_bytes()] == []
+
+
+def test_a_server_that_falls_silent_is_no_failure_of_the_loop(server, tmp_path):
+    changes = {"loops": ("bare",), "tasks": 1, "provider": ProviderConfig(call_timeout_s=5, attempts=1)}
+    with server.silent():
+        folder = run(tmp_path / "runs", server, **changes)
+    (record,) = read_records(folder)
+    assert (record.status, record.errors, record.scores) == ("errored", {"provider.timeout": 1}, {})
+    assert record.reason.startswith("provider: ")
+    again = compare.reopen(folder, compare.Allowed(base_url=server.url))
+    assert compare.run(again, Silent()) == ""
+    (record,) = read_records(folder)
+    assert (record.status, record.attempt) == ("scored", 1)
+
+
+def test_a_recorded_run_comes_out_the_same_without_the_server(start, tmp_path, connected, key):
+    cassette = tmp_path / "cassette"
+    with start(CONTEXT) as own:
+        first = compare.results(run(tmp_path / "first", own, tasks=1, cassette=cassette, cassette_mode="record"))
+    before = len(connected)
+    assert before > 0
+    again = compare.results(run(tmp_path / "again", own, tasks=1, cassette=cassette, cassette_mode="replay"))
+    assert connected[before:] == []
+    assert again.digest == first.digest
+    assert len(again.records) == len(LOOPS)
+    written = [path for path in cassette.rglob("*") if path.is_file()]
+    assert written != []
+    assert [path for path in written if key.encode() in path.read_bytes()] == []
