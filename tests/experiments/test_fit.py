@@ -596,12 +596,12 @@ def test_the_file_says_where_its_rates_come_from(disturbed):
 # --- a run directory ---
 
 
-def written(folder: Path, done: Sequence[Done], arms: Mapping[str, tuple[str, str]]) -> Path:
+def written(folder: Path, done: Sequence[Done], arms: Mapping[str, tuple[str, str]], **config: Any) -> Path:
     """A run directory; `arms`: name → model and profile."""
     listed = [
         {"arm": name, "loop": name, "options": {}, "model": model, "profile": profile} for name, (model, profile) in arms.items()
     ]
-    write_manifest(folder, {"config": {"real_time": False}, "arms": listed})
+    write_manifest(folder, {"config": config, "arms": listed})
     with Journal(folder) as journal:
         for item in done:
             journal.append(item.record, item.trace)
@@ -647,14 +647,32 @@ def test_models_are_not_pooled_and_give_the_profile_its_name(tmp_path):
     assert fit_run(folder, model="openai/GPT-4o mini", name="mine").profile.name == "mine"
 
 
+@pytest.mark.parametrize(
+    ("model", "config", "timed"),
+    [
+        ("openai/x", {}, True),
+        ("openai/x", {"cassette": "rec", "cassette_mode": "record"}, True),
+        ("openai/x", {"cassette": "rec", "cassette_mode": None}, False),
+        ("openai/x", {"cassette": "rec", "cassette_mode": "replay-or-record"}, False),
+        ("scripted", {}, False),
+        ("scripted", {"real_time": True}, True),
+    ],
+)
+def test_latency_is_fitted_only_where_it_is_the_models(tmp_path, model, config, timed):
+    done = run(["bare"], known(), size=3, repeats=1)
+    found = fit_run(written(tmp_path, done, {"bare": (model, "clean")}, **config))
+    assert (found.rates["provider.slow"].interval is not None) is timed
+    assert ("not measured" in found.notes["latency_s"]) is not timed
+
+
 def test_a_run_without_traces_or_with_broken_ones_is_told(tmp_path):
     folder = written(tmp_path, [], {"bare": ("scripted", "known")})
     with pytest.raises(RunError, match="no traces"):
         fit_run(folder)
     done = run(["bare"], known(), size=1, repeats=1)[0]
     with Journal(folder) as journal:
-        journal.append(done.record, done.trace.replace(b'"event":"ask"', b'"event":"ask","seconds":[]', 1))
-    with pytest.raises(RunError, match="event 1: seconds"):
+        journal.append(done.record, done.trace.replace(b'"role":', b'"roll":', 1))
+    with pytest.raises(RunError, match="event 1: role: is missing"):
         fit_run(folder)
     (folder / "trials.jsonl").write_bytes(b"[]\n")
     with pytest.raises(RunError, match=r"trials\.jsonl:1: no record"):

@@ -721,7 +721,7 @@ def test_a_request_that_json_cannot_say_is_the_askers_fault(tmp_path: Path) -> N
     deep: dict[str, Any] = {}
     for _ in range(150):
         deep = {"a": deep}
-    bad: list[dict[Any, Any]] = [{"a": {1}}, {"a": float("nan")}, {1: 2}, deep]
+    bad: list[dict[Any, Any]] = [{"a": {1}}, {"a": float("nan")}, {1: 2, "a": 3}, deep]
     cassette = Cassette.open(tmp_path, RECORD)
     inner = Says()
     model = cassette.model("m", LANE, inner)

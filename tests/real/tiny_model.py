@@ -25,21 +25,11 @@ BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 SPACE = "\u2581"
 ENDS = ("<|im_end|>", "<|eot_id|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<end_of_turn>")
 """Any of these ends a reply: the more there are, the shorter is the noise."""
-HOSTILE = (
-    "\x1b[2J",
-    "\x1b]0;x\x07",
-    "\x9b31m",
-    "\u202e",
-    "\u2066",
-    "\u2028",
-    "<script>",
-    "</td>",
-    "=1+1",
-    "@SUM(",
-    "```json",
-    "[[ ## ",
-)
+ESCAPES = ("\x1b[2J", "\x1b]0;x\x07", "\x9b31m", "\u202e", "\u2066", "\u2028")
+MARKUP = ("<script>", "</td>", "=1+1", "@SUM(", "```json", "[[ ## ")
 """What a terminal, a page, a spreadsheet or a parser may take for its own."""
+LOUD = 3.0
+"""How much more such text stands out among the likely next words, as does the end of a reply."""
 
 
 def vocabulary() -> Iterator[tuple[str, gguf.TokenType]]:
@@ -48,7 +38,7 @@ def vocabulary() -> Iterator[tuple[str, gguf.TokenType]]:
         yield text, gguf.TokenType.CONTROL
     for text in BYTES:
         yield text, gguf.TokenType.BYTE
-    for text in (SPACE, *string.ascii_letters, *string.digits, *string.punctuation, *HOSTILE):
+    for text in (SPACE, *string.ascii_letters, *string.digits, *string.punctuation, *ESCAPES, *MARKUP):
         yield text, gguf.TokenType.NORMAL
 
 
@@ -90,6 +80,8 @@ def write(path: Path) -> None:
     random = np.random.default_rng(0)
     for name, shape in shapes(len(texts)):
         values = np.ones(shape) if len(shape) == 1 else random.normal(0, SPREAD, shape)
+        if name == "output.weight":
+            values[[texts.index(text) for text in (*ENDS, *ESCAPES, *MARKUP)]] *= LOUD
         writer.add_tensor(name, values.astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

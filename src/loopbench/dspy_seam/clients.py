@@ -15,10 +15,11 @@ from urllib.parse import urlsplit
 
 import dspy
 from dspy import lm15
-from dspy._vendor.lm15.transports import StdlibAsyncTransport
 from dspy.clients.backend_selection import select_backend
 from dspy.clients.engines import AsyncLiteLLMEngine
 from dspy.clients.engines.stream_guard import achecked_stream
+
+from .transport import Transport
 
 MOST_CONNECTIONS = 1024
 """Of one model: how many requests are in flight is decided elsewhere."""
@@ -129,7 +130,7 @@ class _Door:
 
 def _transport(url: str | None) -> Any:
     """Connections; to this machine never by a proxy."""
-    return StdlibAsyncTransport(max_connections=MOST_CONNECTIONS, trust_env=url is None or not _is_loopback(url))
+    return Transport(max_connections=MOST_CONNECTIONS, trust_env=url is None or not _is_loopback(url))
 
 
 def _is_loopback(url: str) -> bool:

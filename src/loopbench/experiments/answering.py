@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from loopbench.models.cassette import Cassette, CassetteMode, Lane
+from loopbench.models.ordering import InOrder
 from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Capabilities, Model, Sampling
@@ -56,7 +57,7 @@ class Answering:
             if self.cassette is not None:
                 inner = self.cassette.model(recorded_name(trial.arm), Lane(*trial.key), inner, tunnel)
             assert inner is not None
-            yield inner
+            yield inner if tunnel is None or tunnel.real_time else InOrder(inner)
 
     def _asked(self, trial: Trial, script: Script | None, tunnel: Tunnel | None, stack: contextlib.ExitStack) -> Model:
         if script is None:

@@ -106,8 +106,9 @@ def fit(
 ) -> Fitted:
     """Estimate a profile from traces, read one by one; what is kept grows with the number of tasks, not of trials.
 
-    `timed`: False where time was virtual, so that latencies say nothing. `paired`: arms meet the same stumbles, as under a scripted
-    model, so that only another repeat is another trial. A trace may hold `retries`, the client's own by kind.
+    `timed`: False where time was simulated or a recording answered, so that latencies say nothing. `paired`: arms meet the same
+    stumbles, as under a scripted model, so that only another repeat is another trial. A trace may hold `retries`, the client's own
+    by kind.
     Raises ValueError for no trace, one that is none, a bad name, or alpha outside of (0, 1).
     """
     if not 0 < alpha < 1:
@@ -159,7 +160,7 @@ def fit_run(
     scripted = source[0] == "scripted"
     label = source[1] if scripted else source[0]
     made = name or (f"fitted-{_slug(label)}" if scripted else _slug(label))
-    timed = not scripted or manifest["config"].get("real_time") is True
+    timed = _is_timed(manifest["config"], scripted=scripted)
     said = f"fitted to {label} from the traces of {folder.resolve().name}"
     try:
         return fit(_traces(folder, chosen), name=made, description=said, alpha=alpha, timed=timed, paired=scripted)
@@ -167,6 +168,13 @@ def fit_run(
         raise
     except ValueError as error:
         raise RunError(f"{folder}: {error}") from None
+
+
+def _is_timed(config: Mapping[str, Any], *, scripted: bool) -> bool:
+    """Whether replies took the time that the model takes: not where it is simulated, or where a recording may have answered."""
+    if scripted:
+        return config.get("real_time") is True
+    return config.get("cassette") is None or config.get("cassette_mode") in ("record", "refresh")
 
 
 def _chosen(
@@ -501,7 +509,7 @@ def _untold(kind: str, *, timed: bool) -> RateEstimate | None:
     if kind in UNTELLABLE:
         return RateEstimate(0, 0, None, f"a trace cannot tell: {UNTELLABLE[kind]}")
     if kind == "provider.slow" and not timed:
-        return RateEstimate(0, 0, None, "a trace cannot tell: the run's time was virtual")
+        return RateEstimate(0, 0, None, "a trace cannot tell: the run's time was simulated, or a recording answered")
     return None
 
 
@@ -651,7 +659,7 @@ def _slow_by_task(found: _Tally) -> Counter[str]:
 
 def _latency(found: _Tally, notes: dict[str, str], *, timed: bool) -> float:
     if not timed:
-        notes["latency_s"] = "not measured: the run's time was virtual"
+        notes["latency_s"] = "not measured: the run's time was simulated, or a recording answered"
         return 0.0
     notes["latency_s"] = f"the median of {found.seconds.total()} first attempts, to within 2 %"
     return round(_median(found), 4)

@@ -205,6 +205,7 @@ class _Trial:
         self.truth: dict[str, Truth] = {}
         specs = {tool.name: tool.spec for tool in self.toolbox}
         script = Script(task.plan, self.truth, profile, seed, task.id, key.repeat, specs, task.query.text)
+        self.own_tools = OwnTools(self.tunnel)
         self.served = ServedTrial(_TrialModel(Scripted(script, self.tunnel), self), self.tunnel, {}, tuple(specs))
         self.replayed: Mapping[str, Replayed] | None = None
         self.model_calls = 0
@@ -232,6 +233,7 @@ class _Trial:
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
         self.tool_calls += 1
+        self.own_tools.not_own.add(call_digest(call.name, call.arguments))
 
     def take(self, body: Mapping[str, Any]) -> float:
         """Score the answer; the first one counts. Raises BadRequest."""
@@ -282,13 +284,12 @@ class _TrialModel(WrappedModel):
     def __init__(self, scripted: Scripted, trial: _Trial) -> None:
         super().__init__(scripted)
         self.trial = trial
-        self.own_tools = OwnTools(trial.tunnel)
 
     async def complete(self, request: Request) -> Reply:
         """Raises as the scripted model does, and ProviderError for a plan that does not replay."""
         replayed = await self.trial.prepare()
-        shown = self.own_tools.signed(request, replayed)
-        tunnel = self.trial.tunnel
+        tunnel, own_tools = self.trial.tunnel, self.trial.own_tools
+        shown = own_tools.signed(request, replayed)
         reply: Reply | None = None
         failure: ModelError | None = None
         try:
@@ -300,7 +301,7 @@ class _TrialModel(WrappedModel):
             tunnel.take_effects(request.scope)  # nobody here repeats them
             tunnel.mark_struck(request, tunnel.struck(shown))
             self.trial.exchange(request, reply, failure, 0.0, None)
-        self.own_tools.heard(reply)
+        own_tools.heard(reply)
         return reply
 
 
@@ -317,6 +318,8 @@ class OwnTools:
     """The model's calls by id; a program that drops its history meets an id again."""
     receipts: dict[tuple[str, str], str] = field(default_factory=dict)
     """(CALL, text) → the receipt given, empty for an error."""
+    not_own: set[str] = field(default_factory=set)
+    """CALL digests of what the suite's own tools were asked for: their results have receipts, and their faults none."""
 
     def heard(self, reply: Reply) -> None:
         """The model has made these calls."""
@@ -341,6 +344,8 @@ class OwnTools:
         except WireError:  # the wire spoiled it: nothing can have come of it
             return message
         key = (call_digest(call.name, call.arguments), message.content)
+        if key[0] in self.not_own:
+            return message
         if key not in self.receipts:
             self.receipts[key] = self._receipt(*key, replayed.get(key[0]))
         return replace(message, content=f"{message.content} {self.receipts[key]}") if self.receipts[key] else message

@@ -17,6 +17,7 @@ from loopbench.metrics.scorers import Judgement, is_abstention, scorer_named
 from loopbench.metrics.summary import false_success
 from loopbench.models.cassette import RecordedModel
 from loopbench.models.metering import Budget, Meter
+from loopbench.models.ordering import InOrder
 from loopbench.models.receipts import Truth, call_digest, content_digest
 from loopbench.models.scripted import Script
 from loopbench.models.tunnel import Tunnel
@@ -162,7 +163,7 @@ class _Run:
     async def go(self) -> None:
         """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""
         with self.setting.answering.model(self.trial, self._script(), self.tunnel) as inner:
-            self.inner = inner
+            self.inner = inner.model if isinstance(inner, InOrder) else inner
             await self._run_loop(GuardedModel(self.turnstile, inner, self.meter, self.recorder, self.tunnel))
 
     async def _run_loop(self, model: GuardedModel) -> None:

@@ -6,7 +6,6 @@ crosses it is what a provider would see, and the names of codec, role and scope 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -22,9 +21,6 @@ from .scripted import Scripted
 from .server import ServedTrial, Server
 from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
-
-TURNS = 20
-"""Of the event loop, for a design to act on the last reply before the next request goes out; each task within a task takes two."""
 
 
 class Switchboard:
@@ -80,38 +76,19 @@ class OverHttp:
         self._codecs = codecs
         self._client = local_client(url, self._metadata)
         self._names: dict[int, str] = {}
-        self._order = asyncio.Lock()
         self._numbers = itertools.count(1)
 
     async def complete(self, request: Request) -> Reply:
         """Raises ContextOverflow and ProviderError, which is injected where the scripted model meant it."""
-        async with self._turn():
-            with self._on_its_way(request):
-                return _counted(request, await self._client.complete(request))
+        with self._on_its_way(request):
+            return _counted(request, await self._client.complete(request))
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Raises what `complete` raises."""
-        async with self._turn():
-            with self._on_its_way(request):
-                async with contextlib.aclosing(self._client.stream(request)) as chunks:
-                    async for chunk in chunks:
-                        yield chunk if chunk.reply is None else replace(chunk, reply=_counted(request, chunk.reply))
-
-    @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """One request of a trial after the other, in the order in which they are made, as in process.
-
-        A design that ends its concurrent work at the first failure would otherwise send more or fewer requests as the wire has it.
-        In real time it is the wire that counts.
-        """
-        if self._tunnel.real_time:
-            yield
-            return
-        waits = self._order.locked()
-        async with self._order:
-            for _ in range(TURNS if waits else 0):
-                await asyncio.sleep(0)
-            yield
+        with self._on_its_way(request):
+            async with contextlib.aclosing(self._client.stream(request)) as chunks:
+                async for chunk in chunks:
+                    yield chunk if chunk.reply is None else replace(chunk, reply=_counted(request, chunk.reply))
 
     def _metadata(self, request: Request) -> Mapping[str, Any]:
         return {"metadata": {"role": request.role.value, "scope": request.scope, "codec": self._names[id(request)]}}

@@ -140,8 +140,10 @@ class Server:
             return _Refused(400, str(error), param=error.param, code=error.code).response()
         except web.HTTPRequestEntityTooLarge:
             return _Refused(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", code="request_too_large").response()
-        except (ConnectionError, web.RequestPayloadError):
-            raise ConnectionError from None  # the client has gone, or sent what is no HTTP: nobody is left to be answered
+        except ConnectionError:  # the client has gone
+            raise
+        except web.RequestPayloadError:
+            return _Refused(400, "The body could not be read as its headers say.").response()
         except Exception:  # a bug of ours must not leave a client without an answer in its own format
             logger.exception("a request failed")
             return _Refused(500, "The server had an error while processing your request.", "server_error").response()

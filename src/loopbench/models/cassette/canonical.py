@@ -8,13 +8,14 @@ from functools import lru_cache
 from typing import Any
 
 from loopbench.protocol import Request
-from loopbench.protocol.digest import digest
+from loopbench.protocol.digest import canonical_json, digest
 from loopbench.protocol.redact import redact
+from loopbench.protocol.wire import from_json
 
 MOST_DEPTH = 100
 """Levels of lists and objects in a request; a deeper one is neither asked nor recorded."""
 MOST_REMEMBERED = 1024
-"""Cleaned texts that are remembered: a conversation shows the same ones again and again."""
+"""Cleaned texts, and cleaned tools and schemas, that are remembered: a conversation shows the same ones again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,38 +33,34 @@ class Cleaner:
 
     def __init__(self) -> None:
         self.text = lru_cache(maxsize=MOST_REMEMBERED)(_clean)
+        self._known = lru_cache(maxsize=MOST_REMEMBERED)(self._read)
 
     def request(self, request: Request) -> Canonical:
         """Raises ValueError for a request that JSON cannot say, or that is nested too deep."""
         value = request.as_dict()
         _rename_calls(value["messages"])
-        for name in ("temperature", "top_p"):
-            if name in value:
-                value[name] = float(value[name])  # 0 and 0.0 ask for the same
         try:
-            made = self._plain(value, MOST_DEPTH)
+            value |= {name: float(value[name]) for name in ("temperature", "top_p") if name in value}  # 0 asks for the same as 0.0
+            known = {name: self._known(canonical_json(value.pop(name))) for name in ("tools", "response_schema") if name in value}
+            made = self._plain(value, MOST_DEPTH) | known
             return Canonical(made, digest(made))
-        except TypeError as error:
+        except (TypeError, RecursionError) as error:
             raise ValueError(str(error)) from None
 
+    def _read(self, text: str) -> Any:
+        return self._plain(from_json(text), MOST_DEPTH - 1)
+
     def _plain(self, value: Any, depth: int) -> Any:
-        """A copy, all its texts cleaned."""
+        """A copy of JSON, all its texts cleaned."""
         if isinstance(value, str):
             return self.text(value)
         if value is None or isinstance(value, bool | int | float):
             return value
         if depth == 0:
             raise ValueError(f"nested deeper than {MOST_DEPTH} levels")
-        if isinstance(value, Mapping):
-            return {self._key(key): self._plain(item, depth - 1) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._plain(item, depth - 1) for item in value]
-        raise ValueError(f"a {type(value).__name__} is no JSON")
-
-    def _key(self, key: object) -> str:
-        if not isinstance(key, str):
-            raise ValueError(f"{key!r} is no key of a JSON object")
-        return self.text(key)
+        if isinstance(value, dict):
+            return {self.text(key): self._plain(item, depth - 1) for key, item in value.items()}
+        return [self._plain(item, depth - 1) for item in value]
 
 
 def _clean(text: str) -> str:

@@ -1,0 +1,74 @@
+"""lm15's connections, with the words of servers that wrap their errors otherwise than OpenAI: lm15 itself would drop them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dspy._vendor.lm15.transports import StdlibAsyncTransport
+
+FIRST_ERROR = 400
+
+
+class Transport(StdlibAsyncTransport):  # type: ignore[misc]  # DSPy ships no types
+    """As lm15's, but for the bodies of errors."""
+
+    def stream(self, request: Any) -> Any:
+        return _Opened(super().stream(request))
+
+
+class _Opened:
+    def __init__(self, opened: Any) -> None:
+        self.opened = opened
+
+    async def __aenter__(self) -> Any:
+        response = await self.opened.__aenter__()
+        return response if response.status < FIRST_ERROR else _Failed(response)
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.opened.__aexit__(*error)
+
+
+class _Failed:
+    """A response that is an error: only its head and its whole body are looked at."""
+
+    def __init__(self, response: Any) -> None:
+        self.response = response
+        self.status = response.status
+        self.reason = response.reason
+        self.headers = response.headers
+        self.http_version = response.http_version
+
+    async def read(self) -> bytes:
+        return enveloped(await self.response.read())
+
+
+def enveloped(body: bytes) -> bytes:
+    """The body of an error in OpenAI's envelope, where a server (vLLM, FastAPI) leaves it out."""
+    try:
+        data = json.loads(body)
+    except ValueError:
+        return body
+    if not isinstance(data, Mapping) or data.get("error"):
+        return body
+    said = data.get("message") or data.get("detail")
+    if not said:
+        return body
+    return json.dumps({"error": {"message": _words(said), "type": data.get("type"), "code": data.get("code")}}).encode()
+
+
+def _words(said: Any) -> str:
+    """FastAPI lists what is wrong, each with its place in the body."""
+    if isinstance(said, str):
+        return said
+    items = said if isinstance(said, list) else [said]
+    return "; ".join(_place_and_problem(item) for item in items)
+
+
+def _place_and_problem(item: Any) -> str:
+    if not isinstance(item, Mapping):
+        return str(item)
+    place = item.get("loc")
+    where = ".".join(map(str, place)) if isinstance(place, list) else ""
+    return f"{where}: {item.get('msg', item)}".removeprefix(": ")

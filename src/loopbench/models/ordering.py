@@ -1,0 +1,75 @@
+"""Concurrent requests of one trial, answered in an order that no timing decides."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import cast
+
+from loopbench.protocol import Chunk, Model, Reply, Request, WrappedModel
+
+TURNS = 24
+"""Turns of the event loop that a design has to act on the last reply, and to send what it sends at the same time: each task within
+a task takes one or two of them."""
+
+
+class InOrder(WrappedModel):
+    """One trial's model in virtual time: of the requests that wait at the same time the first by scope is answered, then the next.
+
+    A design that ends its concurrent work at the first failure would otherwise send one request more or less as machine and wire
+    have it. Requests without a scope are never concurrent, and pass at once.
+    """
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
+        self._busy = False
+        """A request is being answered, or turns are counted before one is."""
+
+    async def complete(self, request: Request) -> Reply:
+        async with self._turn(request.scope):
+            return await self.model.complete(request)
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        async with self._turn(request.scope):
+            chunks = cast(AsyncGenerator[Chunk, None], self.model.stream(request))
+            async with contextlib.aclosing(chunks):
+                async for chunk in chunks:
+                    yield chunk
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, scope: str) -> AsyncIterator[None]:
+        if not scope:
+            yield
+            return
+        mine = asyncio.get_running_loop().create_future()
+        self._waiting.append((scope, mine))
+        self._go_on()
+        try:
+            await mine
+            yield
+        finally:
+            if (scope, mine) in self._waiting:  # cancelled while it waited
+                self._waiting.remove((scope, mine))
+            else:
+                self._busy = False
+                self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._busy and self._waiting:
+            self._busy = True
+            self._count(TURNS)
+
+    def _count(self, turns: int) -> None:
+        """Let so many turns of the event loop pass, then the first of those who still wait."""
+        if turns:
+            asyncio.get_running_loop().call_soon(self._count, turns - 1)
+            return
+        still = [waiting for waiting in self._waiting if not waiting[1].cancelled()]
+        if still:
+            first = min(still, key=lambda waiting: waiting[0])
+            self._waiting.remove(first)
+            first[1].set_result(None)
+        else:
+            self._busy = False

@@ -1,0 +1,83 @@
+"""`loopbench serve` as a process of its own: what it prints, what it answers, how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from loopbench.cli.main import main
+
+
+@contextlib.contextmanager
+def served(*arguments: str) -> Iterator[Any]:
+    """A running server: (process, base URL, example)."""
+    command = [sys.executable, "-m", "loopbench", "serve", "--port", "0", "--tasks", "3", *arguments]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    child = subprocess.Popen(command, env={"PATH": os.defpath}, **pipes)
+    try:
+        assert child.stdout is not None
+        base, example = child.stdout.readline().strip(), child.stdout.readline().strip()
+        yield child, base, example
+    finally:
+        child.kill()
+        child.communicate()
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_it_answers_until_it_is_told_to_end(end):
+    with served("--profile", "flaky-tools") as (child, base, example):
+        listed = httpx.get(f"{base}/models").json()
+        assert "scripted/clean" in [model["id"] for model in listed["data"]]
+        assert len(httpx.get(base.replace("/v1", "/tasks")).json()["tasks"]) == 3
+        words = shlex.split(example)
+        assert words[:2] == ["curl", "-s"]
+        assert words[2].startswith(base)
+        made = httpx.post(words[2], json=json.loads(words[-1]), headers={"Connection": "keep-alive"}).json()
+        assert made["choices"][0]["message"]["tool_calls"]
+        child.send_signal(end)
+        out, errors = child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert out == ""
+    assert errors.splitlines() == ["serving arithmetic, 3 tasks; Ctrl-C ends", "closed"]
+
+
+def failed(monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> str:
+    """What the command says that ends with exit code 2, in one line."""
+    monkeypatch.setattr(sys, "argv", ["loopbench", "serve", *arguments])
+    with pytest.raises(SystemExit) as left:
+        main()
+    said = capsys.readouterr()
+    assert (left.value.code, said.out) == (2, "")
+    assert len(said.err.splitlines()) == 1
+    return str(said.err)
+
+
+def test_a_port_in_use_is_said_in_one_line(monkeypatch, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert f"port {port} is in use" in failed(monkeypatch, capsys, "--port", str(port))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--host", "0.0.0.0"], "loopback only"),
+        (["--tasks", "0"], "at least 1"),
+        (["--suite", "arithmetics"], "did you mean 'arithmetic'"),
+        (["--profile", "flaky"], "unknown profile 'flaky'"),
+        (["--suite", "gsm8k"], "--data FILE"),
+    ],
+)
+def test_mistakes_are_said_in_one_line(monkeypatch, capsys, arguments, said):
+    assert said in failed(monkeypatch, capsys, *arguments)

@@ -1,0 +1,135 @@
+"""Concurrent requests of a trial in virtual time: answered one at a time, by scope, whatever comes in between."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.models.ordering import TURNS, InOrder
+from loopbench.models.streaming import pieces
+from loopbench.protocol import Capabilities, Chunk, Message, ProviderError, Reply, Request
+
+
+class Wire:
+    """Answers after a random number of turns, and notes the order; fails where the scope is in `failing`."""
+
+    name = "wire"
+    capabilities = Capabilities()
+
+    def __init__(self, seed: int, failing: frozenset[str] = frozenset()) -> None:
+        self.random = random.Random(seed)
+        self.failing = failing
+        self.asked: list[str] = []
+        self.in_flight = self.most_in_flight = 0
+
+    async def complete(self, request: Request) -> Reply:
+        self.asked.append(request.scope)
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            for _ in range(self.random.randrange(4)):
+                await asyncio.sleep(0)
+            if request.scope in self.failing:
+                raise ProviderError("500", "server")
+            return Reply(request.scope)
+        finally:
+            self.in_flight -= 1
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        for chunk in pieces(await self.complete(request)):
+            yield chunk
+
+
+def ask(scope: str) -> Request:
+    return Request((Message("user", "?"),), scope=scope)
+
+
+SCOPES = st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=6, unique=True)
+
+
+@given(SCOPES, st.integers(0, 99), st.data())
+def test_what_is_asked_together_is_answered_by_scope_and_one_at_a_time(scopes, seed, data) -> None:
+    late = {scope: data.draw(st.integers(0, TURNS // 3)) for scope in scopes}
+
+    async def one(model: InOrder, scope: str) -> str:
+        for _ in range(late[scope]):  # as a task within a task, or a turnstile, makes it
+            await asyncio.sleep(0)
+        return (await model.complete(ask(scope))).text
+
+    async def all_of_them() -> list[str]:
+        model = InOrder(wire)
+        return await asyncio.gather(*(one(model, scope) for scope in scopes))
+
+    wire = Wire(seed)
+    assert asyncio.run(all_of_them()) == scopes
+    assert wire.asked == sorted(scopes)
+    assert wire.most_in_flight == 1
+
+
+@given(SCOPES, st.integers(0, 99), st.data())
+def test_concurrent_work_that_ends_at_the_first_failure_sends_the_same_requests_on_any_wire(scopes, seed, data) -> None:
+    failing = frozenset([data.draw(st.sampled_from(scopes))])
+
+    async def at_once(wire: Wire) -> None:
+        model = InOrder(wire)
+        async with asyncio.TaskGroup() as group:
+            for scope in scopes:
+                group.create_task(model.complete(ask(scope)))
+
+    sent = []
+    for number in (seed, seed + 1):
+        wire = Wire(number, failing)
+        with pytest.raises(BaseExceptionGroup):
+            asyncio.run(at_once(wire))
+        sent.append(wire.asked)
+    expected = sorted(scopes)
+    assert sent == [expected[: expected.index(*failing) + 1]] * 2
+
+
+@given(st.sets(st.integers(0, 5), max_size=5), st.integers(0, 60))
+def test_a_request_that_is_cancelled_holds_up_no_other(given_up, turns) -> None:
+    async def some_give_up() -> list[object]:
+        model = InOrder(wire)
+        tasks = [asyncio.create_task(model.complete(ask(str(number)))) for number in range(6)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for number in given_up:
+            tasks[number].cancel()
+        return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+
+    wire = Wire(1)
+    for number, ended in enumerate(asyncio.run(some_give_up())):
+        assert ended == Reply(str(number)) or (number in given_up and isinstance(ended, asyncio.CancelledError))
+    assert wire.in_flight == 0
+
+
+def test_a_stream_keeps_its_turn_until_it_ends_or_is_closed() -> None:
+    async def both() -> None:
+        model = InOrder(wire)
+        first = model.stream(ask("a"))
+        assert (await anext(first)).text == "a"
+        second = asyncio.create_task(model.complete(ask("b")))
+        for _ in range(3 * TURNS):
+            await asyncio.sleep(0)
+        assert wire.asked == ["a"]
+        await first.aclose()  # type: ignore[attr-defined]  # it is a generator
+        assert (await asyncio.wait_for(second, 5)).text == "b"
+
+    wire = Wire(1)
+    asyncio.run(both())
+
+
+def test_requests_without_a_scope_pass_at_once() -> None:
+    async def one() -> Reply:
+        asking = asyncio.create_task(InOrder(Wire(0)).complete(ask("")))
+        for _ in range(8):
+            await asyncio.sleep(0)
+        assert asking.done()
+        return asking.result()
+
+    assert asyncio.run(one()) == Reply("")
