@@ -379,6 +379,37 @@ def test_a_plan_that_does_not_replay_is_said_so():
     serve(make_suite(broken), work)
 
 
+@pytest.mark.parametrize("kind", ["provider.cut", "provider.garbled", "provider.dropped"])
+def test_connections_break_for_a_program_with_its_own_tools(kind):
+    """At the answer too, where the model's view of the request has receipts that the request itself has not."""
+    profile = Profile.model_validate(
+        {"name": "x", "rates": {kind: 1.0}, "clears": {"feedback": 0, "after": 1, "never": 0, "attempts": 1}}
+    )
+    broken = []
+
+    async def patient(asking, **ask):
+        while True:
+            try:
+                return await asking.chat.completions.create(**ask)
+            except (openai.APIConnectionError, ValueError) as error:
+                broken.append(type(error))
+
+    async def work(trials, plain):
+        (entry,) = await entries(plain)
+        messages: list[Any] = [{"role": "user", "content": entry["question"]}]
+        async with client(plain, "t1") as asking:
+            first = await patient(asking, model="scripted", messages=messages, tools=entry["tools"])
+            call = first.choices[0].message.tool_calls[0].id
+            messages += [first.choices[0].message.model_dump(exclude_none=True)]
+            messages += [{"role": "tool", "tool_call_id": call, "content": "42"}]
+            last = await patient(asking, model="scripted", messages=messages, tools=entry["tools"])
+        return last.choices[0].message.content, (await plain.get("/t/t1")).json()["faults"]
+
+    answer, faults = serve(make_suite(), work, profile)
+    assert (answer, len(broken)) == ("42", 2)
+    assert faults == {"scheduled": 2, "landed": 2, "absorbed": 0, "recovered": 2}
+
+
 def test_wire_faults_reach_a_program_that_brings_no_codec():
     profile = Profile.model_validate(
         {"name": "x", "rates": {"provider.rate_limit": 1.0}, "clears": {"feedback": 0, "after": 1, "never": 0}}

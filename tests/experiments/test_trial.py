@@ -216,7 +216,7 @@ def test_whatever_a_loop_leaves_or_does_ends_in_one_record(one_trial, tiny, writ
 
     suite = tiny(scorer="exact")
     first, second = (sound(one_trial(written(run), suite)) for _ in range(2))
-    assert (first.status, first.stop) == ("scored", "finished")
+    assert (first.status, first.stop) == ("scored", "finished"), first.reason
     assert records_digest([first]) == records_digest([second])
     assert records_digest([Record.from_json(json.loads(json.dumps(first.to_json())))]) == records_digest([first])
 

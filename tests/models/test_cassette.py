@@ -585,14 +585,17 @@ def test_replay_or_record_asks_only_for_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_first_replay_or_record_records_as_record_does(tmp_path: Path) -> None:
-    """Arms that ask the same in one run are all answered by the model, whichever comes first."""
+    """Arms and scopes that ask the same in one run are all answered by the model, whichever comes first."""
+    scopes = [ask(scope=scope) for scope in ("left", "right")]
     for folder, mode in ((tmp_path / "a", RECORD), (tmp_path / "b", EITHER)):
         cassette = Cassette.open(folder, mode)
         for arm in ("x", "y"):
-            run_sync(heard(cassette.model("m", Lane(arm, "t", 0), Says(arm)), ask()))
+            model = cassette.model("m", Lane(arm, "t", 0), Says(f"{arm}1", f"{arm}2"))
+            for request in scopes:
+                run_sync(heard(model, request))
         cassette.close(True)
         for arm in ("x", "y"):
-            assert use(folder, REPLAY, [ask()], lane=Lane(arm, "t", 0))[0].text == arm
+            assert [reply.text for reply in use(folder, REPLAY, scopes, lane=Lane(arm, "t", 0))] == [f"{arm}1", f"{arm}2"]
     assert without_times(tmp_path / "a" / "m.jsonl") == without_times(tmp_path / "b" / "m.jsonl")
 
 
@@ -629,6 +632,17 @@ def test_a_refresh_loses_no_trial_in_which_the_model_failed(tmp_path: Path) -> N
     cassette.close(True)
     assert [reply.text for reply in use(tmp_path, REPLAY, [ask("a"), ask("b")], lane=Lane("bare", "t1", 0))] == ["A", "B"]
     assert {exchange.asked.lane.task: exchange.answer for exchange in Recording(tmp_path, "m")}["t2"] == Reply("A2")
+
+
+def test_a_refresh_that_goes_on_keeps_what_it_had_refreshed(tmp_path: Path) -> None:
+    first, second = (Lane("bare", task, 0) for task in ("t1", "t2"))
+    for lane in (first, second):
+        use(tmp_path, EITHER, [ask(lane.task)], Says("old"), lane=lane)
+    use(tmp_path, REFRESH, [ask("t1")], Says("new"), lane=first, whole=False)
+    cassette = Cassette.open(tmp_path, REFRESH, goes_on=True)
+    run_sync(heard(cassette.model("m", second, Says("new")), ask("t2")))
+    cassette.close(True)
+    assert [use(tmp_path, REPLAY, [ask(lane.task)], lane=lane)[0].text for lane in (first, second)] == ["new", "new"]
 
 
 def test_an_interrupted_recording_goes_on_and_is_put_in_order(tmp_path: Path) -> None:
@@ -1077,11 +1091,9 @@ def test_all_settings_that_differ_are_named(tmp_path: Path, changes: dict[str, A
 
 def test_a_miss_of_a_request_that_is_recorded_says_so(tmp_path: Path) -> None:
     use(tmp_path, RECORD, [ask()], Says("4"))
-    assert str(missing(tmp_path, ask(), Lane("bare", "t1", 2))).endswith(
-        "the same request is recorded, but recorded is only repeat 0"
-    )
+    assert str(missing(tmp_path, ask(), Lane("bare", "t1", 2))).endswith("the same request is recorded of repeat 0 only")
     again = missing(tmp_path, ask(), before=[ask()])
-    assert str(again).endswith("the same request is recorded, but not for time 2 in one trial")
+    assert str(again).endswith("the same request is recorded once in one trial only")
     assert again.difference == ""
 
 

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import Replayed, replay
-from loopbench.dspy_seam import DspyModel, close_local_clients, local_client
+from loopbench.dspy_seam import DspyModel, close_local_clients, local_client, open_lm
 from loopbench.dspy_seam.clients import LOCAL_KEY
 from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig
@@ -234,7 +234,7 @@ def ask(server: Server, request: Request = HELLO, *, name: str = NAME, patience_
 
 def ask_once(server: Server, request: Request = HELLO) -> Reply:
     """One attempt."""
-    model = open_model(NAME, server.url).model
+    model = DspyModel(open_lm(NAME, server.url))
     return asyncio.run(_ask(model, request, model.aclose))
 
 
@@ -389,6 +389,17 @@ def test_tokens_are_the_servers_count_and_not_an_estimate(shared):
 def test_no_count_is_no_usage(shared):
     shared.rule = lambda heard: Said({key: value for key, value in completion().body.items() if key != "usage"})
     assert ask_once(shared).usage is None
+
+
+@pytest.mark.parametrize("text", ['{"done": true,  "kind": "a"}', '{"done":', "no JSON"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_text_of_a_choice_is_kept_as_it_was_sent(shared, text, streamed):
+    shared.rule = lambda heard: Said(None, frames=frames_of(Reply(text))) if streamed else completion(text)
+    choices = {"done": {"type": "boolean"}, "kind": {"type": "string", "enum": ["a", "b"]}}
+    request = replace(HELLO, response_schema={"type": "object", "properties": choices, "required": ["done", "kind"]})
+    reply = read_once(shared, request)[-1].reply if streamed else ask_once(shared, request)
+    assert reply is not None
+    assert reply.text == text
 
 
 def test_a_refusal_is_what_the_model_said(shared):
@@ -654,7 +665,7 @@ async def _read(model: Any, request: Request) -> list[Chunk]:
 
 def read_once(server: Server, request: Request = HELLO) -> list[Chunk]:
     """One attempt at a stream."""
-    return asyncio.run(_read(open_model(NAME, server.url).model, request))
+    return asyncio.run(_read(DspyModel(open_lm(NAME, server.url)), request))
 
 
 REPLIES = st.builds(

@@ -499,6 +499,20 @@ def test_in_real_time_a_time_out_is_silence(bench):
     run(work, Book(any=struck(bench, "provider.timeout", real_time=True)))
 
 
+@pytest.mark.parametrize(("real_time", "simulated_s"), [(True, 0.0), (False, 0.01)])
+def test_a_slow_reply_comes_all_the_same(bench, real_time, simulated_s):
+    """In real time the model has slept for it; in virtual time the trial's clock says so."""
+    profile = Profile.model_validate({"name": "x", "rates": {"provider.slow": 1.0}, "slow_s": 0.01})
+    trial = bench.Bench(bench.chain(1), profile, real_time=real_time)
+
+    async def work(server, asking):
+        return (await asking.chat.completions.create(**BODY, tools=specs(trial))).choices[0].finish_reason
+
+    assert run(work, Book(any=of(trial))) == "tool_calls"
+    assert trial.tunnel.simulated_s == simulated_s
+    assert [fault.kind for fault in trial.tunnel.disturbances if fault.landed] == ["provider.slow"]
+
+
 def test_the_silence_ends_some_time(bench):
     book = Book(any=struck(bench, "provider.timeout", real_time=True))
     raised = run(lambda server, asking: failure(asking), book, hold_s=0.01)

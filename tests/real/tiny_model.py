@@ -29,7 +29,7 @@ ESCAPES = ("\x1b[2J", "\x1b]0;x\x07", "\x9b31m", "\u202e", "\u2066", "\u2028")
 MARKUP = ("<script>", "</td>", "=1+1", "@SUM(", "```json", "[[ ## ")
 """What a terminal, a page, a spreadsheet or a parser may take for its own."""
 LOUD = 3.0
-"""How much more such text stands out among the likely next words, as does the end of a reply."""
+"""How much more such text stands out among the likely next words."""
 
 
 def vocabulary() -> Iterator[tuple[str, gguf.TokenType]]:
@@ -81,7 +81,7 @@ def write(path: Path) -> None:
     for name, shape in shapes(len(texts)):
         values = np.ones(shape) if len(shape) == 1 else random.normal(0, SPREAD, shape)
         if name == "output.weight":
-            values[[texts.index(text) for text in (*ENDS, *ESCAPES, *MARKUP)]] *= LOUD
+            values[[texts.index(text) for text in (*ESCAPES, *MARKUP)]] *= LOUD
         writer.add_tensor(name, values.astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

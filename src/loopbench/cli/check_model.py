@@ -67,7 +67,10 @@ def _print(name: str, found: Probed, *, priced: bool) -> None:
 
     from .render import out, say
 
-    table = Table("asked", "works", "seconds", "tokens in", "tokens out", "cost, US$", "", title=name, box=SIMPLE)
+    table = Table(title=name, box=SIMPLE)
+    for column in ("asked", "works", "seconds", "tokens in", "tokens out", "cost, US$"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("", overflow="fold")
     for check in found.checks:
         table.add_row(*_cells(check))
     if found.checks:

@@ -19,7 +19,7 @@ from loopbench.protocol.redact import redact
 
 from .clients import Client, LocalClient, NativeClient, client_of
 from .errors import model_error
-from .wire import lm15_request, reply_of, uncached
+from .wire import Streamed, lm15_request, reply_of, uncached
 
 Extensions = Callable[[Request], Mapping[str, Any]]
 """Further top-level fields of a request's body."""
@@ -48,15 +48,16 @@ class Lm15Model:
             yield Chunk(reply.text, reply=reply)
             return
         sent = self._lm15(request)
-        whole = StreamAccumulator(sent)
+        whole, texts = StreamAccumulator(sent), list[str]()
         with _told(self.name, self.client.provider):
             async with aclosing(self.client.stream(sent)) as events:
                 async for event in events:
                     whole.push(event)
                     chunk = _chunk_of(event, whole)
                     if chunk is not None:
+                        texts.append(chunk.text)
                         yield chunk
-            yield Chunk(reply=self._reply(whole.response(), _streamed_calls(whole)))
+            yield Chunk(reply=self._reply(whole.response(), Streamed("".join(texts), _streamed_calls(whole))))
 
     async def aclose(self) -> None:
         """Close connections that belong to this event loop."""
@@ -68,8 +69,8 @@ class Lm15Model:
         except (TypeError, ValueError) as error:
             raise _not_sent(error) from None
 
-    def _reply(self, response: Any, raw_calls: tuple[NativeCall, ...] | None = None) -> Reply:
-        reply = reply_of(response, self.client.provider, raw_calls)
+    def _reply(self, response: Any, streamed: Streamed | None = None) -> Reply:
+        reply = reply_of(response, self.client.provider, streamed)
         if reply.usage is None:
             return reply
         billed = self._cost_usd(response)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -87,14 +87,36 @@ _SEPARATE_REASONING = frozenset({"gemini", "vertex", "vertex-express", "xai"})
 """Providers whose count of output tokens leaves out reasoning."""
 
 
-def reply_of(response: Any, provider: str | None, raw_calls: tuple[NativeCall, ...] | None = None) -> Reply:
-    """A whole reply. `raw_calls`: native calls as they were streamed, where they were."""
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """What came in pieces, put together."""
+
+    text: str
+    calls: tuple[NativeCall, ...]
+
+
+def reply_of(response: Any, provider: str | None, streamed: Streamed | None = None) -> Reply:
+    """A whole reply; its text and native calls as they were sent."""
     return Reply(
-        "".join(part.text for part in response.message.parts if part.type in ("text", "refusal")),
-        _native_calls(response) if raw_calls is None else raw_calls,
+        _text(response) if streamed is None else streamed.text,
+        _native_calls(response) if streamed is None else streamed.calls,
         _usage_of(response.usage, provider),
         FINISH[response.finish_reason],
     )
+
+
+def _text(response: Any) -> str:
+    """lm15 reads the JSON of an answer whose schema has a choice or a truth value, and keeps no text of it."""
+    parts = response.message.parts
+    if any(part.type == "data" for part in parts):
+        sent = _message(response.provider_data).get("content")
+        if isinstance(sent, str):
+            return sent
+    texts = (json.dumps(part.value) if part.type == "data" else part.text for part in parts if part.type in _TEXTS)
+    return "".join(texts)
+
+
+_TEXTS = frozenset({"text", "refusal", "data"})
 
 
 def _usage_of(usage: Any, provider: str | None) -> Usage | None:
@@ -133,9 +155,18 @@ def _native_calls(response: Any) -> tuple[NativeCall, ...]:
 def _raw_arguments(data: Any) -> list[Any]:
     """From a body in OpenAI's format; empty for any other."""
     try:
-        return [call["function"]["arguments"] for call in data["choices"][0]["message"]["tool_calls"]]
-    except (KeyError, IndexError, TypeError):
+        return [call["function"]["arguments"] for call in _message(data)["tool_calls"]]
+    except (KeyError, TypeError):
         return []
+
+
+def _message(data: Any) -> Mapping[str, Any]:
+    """The message in a body of OpenAI's format; empty for any other."""
+    try:
+        message = data["choices"][0]["message"]
+    except (KeyError, IndexError, TypeError):
+        return {}
+    return message if isinstance(message, Mapping) else {}
 
 
 def arguments_object(text: str) -> dict[str, Any]:

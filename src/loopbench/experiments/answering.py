@@ -90,20 +90,19 @@ def answering(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, An
     `begun`: what `as_manifest` gave when the run began, of one that goes on. Raises ValueError for a name that leads nowhere, a
     missing key, a model that does not answer the probe, a recording that lacks a model, or one that must not be there.
     """
-    real = _real_models(config)
-    if begun is not None:
-        real = {name: model.with_capabilities(_capabilities(begun.get(name))) for name, model in real.items()}
-    elif config.provider.probe:
-        real = asyncio.run(_probed(real))
+    opened = _real_models(config)
+    real: Mapping[str, Model] = opened
+    if config.provider.probe:
+        real = asyncio.run(_probed(opened)) if begun is None else _as_begun(opened, begun)
     return Answering(real, _cassette(config, arms, goes_on=begun is not None), config.over_http)
 
 
-def _capabilities(known: object) -> Capabilities:
-    """Raises ValueError."""
+def _as_begun(models: Mapping[str, RealModel], begun: Mapping[str, Any]) -> dict[str, Model]:
+    """The models, known to be able to do what they showed when the run began. Raises ValueError."""
     try:
-        return Capabilities(**known)  # type: ignore[arg-type]
-    except TypeError:
-        raise ValueError("the manifest does not say what the model can do") from None
+        return {name: model.with_capabilities(Capabilities(**begun[name])) for name, model in models.items()}
+    except (KeyError, TypeError):
+        raise ValueError("the run's manifest does not say what its models can do") from None
 
 
 def _real_models(config: CompareConfig) -> dict[str, RealModel]:
@@ -137,11 +136,11 @@ def _options(config: CompareConfig) -> RealOptions:
     )
 
 
-async def _probed(models: Mapping[str, RealModel]) -> dict[str, RealModel]:
+async def _probed(models: Mapping[str, RealModel]) -> dict[str, Model]:
     """The models, known to be able to do what they show. Raises ValueError for one that does not answer."""
     from loopbench.models.probe import probe
 
-    made = {}
+    made: dict[str, Model] = {}
     for name, model in models.items():
         try:
             found = await probe(model)

@@ -114,10 +114,8 @@ def reopen(folder: Path, allowed: Allowed = NOTHING, *, mlflow: bool | None = No
     for what in ("versions", "suite", "profiles", "arms"):
         if now[what] != manifest.get(what):
             raise RunError(f"{folder}: {what} changed since this run began; start a new run (nothing was written)")
-    try:
-        answers = answering(config, arms, manifest["models"])
-    except (AttributeError, KeyError):
-        raise RunError(f"{folder}: its manifest does not say what the models can do") from None
+    known = manifest.get("models")
+    answers = answering(config, arms, known if isinstance(known, dict) else {})
     return Experiment(folder, config, suite, tasks, arms, manifest, answers, tuple(read_records(folder)))
 
 

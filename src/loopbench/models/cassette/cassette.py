@@ -19,9 +19,10 @@ from .recording import Recording, recorded_models
 class Cassette:
     """The recordings of a folder, opened for one run. One process at a time writes; any number replays."""
 
-    def __init__(self, folder: Path, mode: CassetteMode, lock: int | None) -> None:
+    def __init__(self, folder: Path, mode: CassetteMode, lock: int | None, goes_on: bool) -> None:
         self.folder = folder
         self.mode = mode
+        self.goes_on = goes_on
         self.tally = Tally()
         self._lock = lock
         self._cleaner = Cleaner()
@@ -29,12 +30,15 @@ class Cassette:
         self._declared: dict[str, Capabilities] = {}
 
     @classmethod
-    def open(cls, folder: Path, mode: CassetteMode) -> Cassette:
-        """Raises ValueError for a folder that cannot be used, or that another run is recording in."""
+    def open(cls, folder: Path, mode: CassetteMode, *, goes_on: bool = False) -> Cassette:
+        """`goes_on`: of a run that was interrupted; trials that it does not run again keep what is recorded of them.
+
+        Raises ValueError for a folder that cannot be used, or that another run is recording in.
+        """
         if mode is CassetteMode.REPLAY:
             if not folder.is_dir():
                 raise ValueError(f"{folder}: no folder of recordings")
-            return cls(folder, mode, None)
+            return cls(folder, mode, None, goes_on)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock = os.open(folder, os.O_RDONLY)
@@ -45,7 +49,7 @@ class Cassette:
         except OSError:
             os.close(lock)
             raise ValueError(f"{folder}: another run is recording here") from None
-        return cls(folder, mode, lock)
+        return cls(folder, mode, lock, goes_on)
 
     @property
     def hits(self) -> int:
@@ -92,8 +96,8 @@ class Cassette:
     def close(self, whole: bool) -> None:
         """Bring all to the disk. `whole`: the run ended by itself; then what it recorded is put in order, once per request.
 
-        After a whole refresh, what was not asked again is gone, trials in which the model failed apart. Raises ValueError where
-        the disk is full; what was recorded before stands.
+        After a whole refresh, what was not asked again is gone; what is recorded of trials in which the model failed, and of a
+        run that goes on, stays. Raises ValueError where the disk is full; what was recorded before stands.
         """
         try:
             for desk in self._desks.values():
@@ -111,7 +115,8 @@ class Cassette:
 
     def _keeps(self, recording: Recording) -> Callable[[Asked, bool], bool]:
         def keep(asked: Asked, fresh: bool) -> bool:
-            return fresh or self.mode is not CassetteMode.REFRESH or asked.lane in recording.unsettled
+            drops = self.mode is CassetteMode.REFRESH and not self.goes_on
+            return fresh or not drops or asked.lane in recording.unsettled
 
         return keep
 

@@ -66,14 +66,16 @@ def missed(recording: Recording, asked: Asked, request: Mapping[str, Any]) -> Re
         return RecordingMiss(escaped(f"{head}; the recording of {recording.model} is empty"), request)
     recorded, its = recording.request(found), found.asked
     if its.request == asked.request:
-        where = f"recorded is only repeat {its.lane.repeat}" if its.lane.repeat != asked.lane.repeat else _too_often(asked)
-        return RecordingMiss(_line(f"{head}; the same request is recorded, but {where}"), request, recorded)
+        only = (
+            f"of repeat {its.lane.repeat}" if its.lane.repeat != asked.lane.repeat else f"{_times(asked.occurrence)} in one trial"
+        )
+        return RecordingMiss(_line(f"{head}; the same request is recorded {only} only"), request, recorded)
     place = f"call {its.call + 1} ({its.role}) of {its.lane}"
     return RecordingMiss(_line(f"{head}; closest is {place}: {'; '.join(_differences(recorded, request))}"), request, recorded)
 
 
-def _too_often(asked: Asked) -> str:
-    return f"not for time {asked.occurrence + 1} in one trial"
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _closest(recording: Recording, asked: Asked, request: Mapping[str, Any]) -> Exchange | None:

@@ -85,7 +85,7 @@ class Recording:
     def find(self, asked: Asked) -> Exchange | None:
         """The trial's own, else another's with the same key: of the same arm first, then of the same task, then in file order.
 
-        What other trials have recorded since the file was opened does not count: it would depend on which of them came first.
+        What others have recorded since the file was opened does not count: it would depend on which of them came first.
         """
         alike = self._by_key.get(asked.key)
         if alike is None:
@@ -93,7 +93,7 @@ class Recording:
         own = alike.get(asked.own)
         if own is not None:
             return own
-        others = [other for other in alike.values() if other.asked.lane == asked.lane or other.asked not in self._fresh]
+        others = [other for other in alike.values() if other.asked not in self._fresh]
         return min(others, key=lambda other: _strangeness(asked, other.asked), default=None)
 
     @cached_property

@@ -1,0 +1,274 @@
+"""What a model shows of itself, over HTTP on loopback: everything, nothing, each thing alone; and the command that prints it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from loopbench.cli.check_model import check_model
+from loopbench.models.prices import Price
+from loopbench.models.probe import Probed, probe
+from loopbench.models.real import ABILITIES, RealOptions, open_model
+
+NAME = "openai/probed"
+SECRET = "sk-test-SECRET-0123456789"
+
+Answer = tuple[int, dict[str, Any]] | list[dict[str, Any]]
+"""Status and body, or the events of a stream."""
+Rule = Callable[[dict[str, Any]], Answer]
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, rule: Rule) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.rule = rule
+        self.heard: list[dict[str, Any]] = []
+        self.keys: set[str] = set()
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.heard.append(body)
+        self.server.keys.add(self.headers["Authorization"])
+        answer = self.server.rule(body)
+        if isinstance(answer, list):
+            data = "".join(f"data: {json.dumps(event)}\n\n" for event in answer).encode() + b"data: [DONE]\n\n"
+            self.send(200, "text/event-stream", data)
+        else:
+            self.send(answer[0], "application/json", json.dumps(answer[1]).encode())
+
+    def send(self, status: int, kind: str, data: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: object) -> None:
+        """Quiet."""
+
+
+@contextmanager
+def serving(rule: Rule) -> Iterator[Server]:
+    with Server(rule) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+
+USAGE = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
+
+
+def said(text: str | None, *calls: str) -> Answer:
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    if calls:
+        message["tool_calls"] = [
+            {"id": f"c{i}", "type": "function", "function": {"name": name, "arguments": '{"a": 2, "b": 3}'}}
+            for i, name in enumerate(calls)
+        ]
+    reason = "tool_calls" if calls else "stop"
+    return 200, {"id": "1", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": reason}], "usage": USAGE}
+
+
+def refused(what: str, status: int = 400) -> Answer:
+    return status, {"error": {"message": f"{what} is not supported", "type": "invalid_request_error", "code": None}}
+
+
+def able(body: dict[str, Any]) -> Answer:
+    """A model that can do it all."""
+    if body.get("stream"):
+        deltas = [{"content": "one "}, {"content": "two"}, {}]
+        return [{"choices": [{"index": 0, "delta": delta, "finish_reason": None if delta else "stop"}]} for delta in deltas]
+    if "response_format" in body:
+        return said('{"color": "red"}')
+    if isinstance(body.get("tool_choice"), dict):
+        return said(None, body["tool_choice"]["function"]["name"])
+    if "tools" in body:
+        return said(None, "add", "multiply") if "both" in body["messages"][-1]["content"] else said(None, "add")
+    return said("ok")
+
+
+def probed(rule: Rule, **options: Any) -> tuple[Probed, list[dict[str, Any]]]:
+    async def go(server: Server) -> Probed:
+        model = open_model(NAME, server.url, RealOptions(**({"attempts": 1} | options)))
+        try:
+            return await probe(model)
+        finally:
+            await model.aclose()
+
+    with serving(rule) as server:
+        return asyncio.run(go(server)), server.heard
+
+
+def test_a_model_that_can_do_it_all_is_asked_fewer_than_ten_times():
+    found, heard = probed(able, prices={NAME: Price(1, 1)})
+    assert found.capabilities is not None
+    assert all(getattr(found.capabilities, name) for name in ABILITIES)
+    assert all(check.works for check in found.checks)
+    assert len(heard) == len(found.checks) < 10
+    assert all(check.seconds is not None for check in found.checks)
+    usage = found.checks[0].usage
+    assert usage is not None
+    assert usage.total_tokens == 12
+    assert usage.cost_usd == pytest.approx(12e-6)
+    assert all(body["max_completion_tokens"] <= 256 for body in heard)
+
+
+def without(field: str) -> Rule:
+    return lambda body: refused(field) if field in body else able(body)
+
+
+def only_auto(body: dict[str, Any]) -> Answer:
+    return refused("tool_choice") if body.get("tool_choice") not in (None, "auto") else able(body)
+
+
+def ignores_tools(body: dict[str, Any]) -> Answer:
+    return said("5") if "tools" in body else able(body)
+
+
+def one_at_a_time(body: dict[str, Any]) -> Answer:
+    return said(None, "add") if body.get("tool_choice") == "auto" else able(body)
+
+
+def calls_what_it_likes(body: dict[str, Any]) -> Answer:
+    return said(None, "add") if isinstance(body.get("tool_choice"), dict) else able(body)
+
+
+def ignores_schema(body: dict[str, Any]) -> Answer:
+    return said("Red.") if "response_format" in body else able(body)
+
+
+def busy_for_schemas(body: dict[str, Any]) -> Answer:
+    return (503, {"error": {"message": "busy"}}) if "response_format" in body else able(body)
+
+
+TOOLS = {"native_tools", "tool_choice", "parallel_calls"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "lost", "asked"),
+    [
+        (without("tools"), TOOLS, 5),
+        (without("response_format"), {"response_schema"}, 8),
+        (without("stream"), {"streaming"}, 8),
+        (without("seed"), set(), 8),
+        (only_auto, {"tool_choice"}, 8),
+        (ignores_tools, TOOLS, 8),
+        (one_at_a_time, {"parallel_calls"}, 8),
+        (calls_what_it_likes, {"tool_choice"}, 8),
+        (ignores_schema, {"response_schema"}, 8),
+        (busy_for_schemas, {"response_schema"}, 8),
+    ],
+    ids=["no tools", "no schema", "no stream", "no seed", "only auto", "deaf", "one call", "wilful", "free text", "busy"],
+)
+def test_what_a_model_cannot_do_is_found_out(rule, lost, asked):
+    found, heard = probed(rule)
+    assert found.capabilities is not None
+    assert {name for name in ABILITIES if not getattr(found.capabilities, name)} == lost
+    assert len(heard) == asked
+    assert all("\n" not in check.said for check in found.checks)
+    assert all(check.works or check.said for check in found.checks)
+
+
+def test_what_could_not_be_found_out_stays_as_it_was_known():
+    found, _ = probed(busy_for_schemas)
+    assert found.works("response schema") is None
+
+
+def test_a_refused_key_ends_it_at_once():
+    found, heard = probed(lambda body: (401, {"error": {"message": f"Incorrect API key: {SECRET}", "code": "invalid_api_key"}}))
+    assert (found.capabilities, len(heard)) == (None, 1)
+    assert "Incorrect API key" in found.trouble
+    assert SECRET not in found.trouble
+
+
+def test_a_model_that_does_not_answer_is_told():
+    found, heard = probed(lambda body: (404, {"error": {"message": "no such model", "code": "model_not_found"}}))
+    assert (found.capabilities, len(heard)) == (None, 1)
+    assert "no such model" in found.trouble
+
+
+# --- the command ---
+
+app = typer.Typer()
+app.command()(check_model)
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, [NAME, *arguments])
+
+
+def test_the_command_prints_a_table(tmp_path):
+    prices = tmp_path / "prices.toml"
+    prices.write_text(f'["{NAME}"]\ninput = 1\noutput = 1\n')
+    with serving(only_auto) as server:
+        done = run("--base-url", server.url, "--prices", str(prices))
+    assert done.exit_code == 0, done.output
+    assert "0.000012" in done.output
+    (line,) = [line for line in done.output.splitlines() if "forced tool" in line]
+    assert "no" in line.split()
+    assert "tool_choice is not supported" in line
+
+
+def test_the_command_prints_json():
+    with serving(able) as server:
+        done = run("--base-url", server.url, "--json")
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["model"], found["answers"]) == (0, NAME, True)
+    assert found["capabilities"]["tool_choice"] is True
+    assert {check["name"] for check in found["checks"]} >= {"plain", "streaming", "seed"}
+
+
+def test_the_command_says_that_nobody_answers():
+    with serving(lambda body: (401, {"error": {"message": "who are you?"}})) as server:
+        done = run("--base-url", server.url)
+    assert done.exit_code == 1
+    assert "does not answer: who are you?" in done.output
+
+
+def test_bad_input_is_a_value_error_which_the_command_line_shows_in_one_line(tmp_path):
+    assert isinstance(run("--base-url", "nonsense").exception, ValueError)
+    assert isinstance(run("--prices", str(tmp_path / "none.toml")).exception, ValueError)
+    assert isinstance(run("--call-timeout", "0").exception, ValueError)
+
+
+def test_the_key_may_stand_in_a_file(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with serving(able) as server:
+        (tmp_path / ".env").write_text(f"OPENAI_API_KEY=from-the-file\nOPENAI_BASE_URL={server.url}\n")
+        try:
+            assert run("--json").exit_code == 0
+        finally:
+            os.environ.pop("OPENAI_API_KEY")
+            os.environ.pop("OPENAI_BASE_URL")
+        assert server.keys == {"Bearer from-the-file"}
