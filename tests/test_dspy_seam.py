@@ -17,9 +17,11 @@ from dspy.utils.exceptions import (
     LMAuthError,
     LMInvalidRequestError,
     LMRateLimitError,
+    LMStreamAssemblyError,
     LMTimeoutError,
     LMTransportError,
     LMUnexpectedError,
+    LMUnsupportedFeatureError,
 )
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -499,6 +501,12 @@ def test_lm_of_caches_and_retries_nothing_and_a_deep_copy_asks_the_same_model() 
         (LMTransportError("no route"), "connection"),
         (LMAuthError("who?", status=401), "auth"),
         (LMInvalidRequestError("what?", status=400), "bad_request"),
+        (LMInvalidRequestError("LiteLLM knows no better", status=429), "rate_limit"),
+        (LMInvalidRequestError("LiteLLM knows no better", status=401), "auth"),
+        (LMInvalidRequestError("LiteLLM knows no better", status=503), "server"),
+        (LMInvalidRequestError("LiteLLM knows no better", status=504), "timeout"),
+        (LMUnsupportedFeatureError("no tools here"), "refused"),
+        (LMStreamAssemblyError("it ended in the middle"), "connection"),
         (LMUnexpectedError("huh"), "server"),
     ],
 )

@@ -599,6 +599,16 @@ def test_a_first_replay_or_record_records_as_record_does(tmp_path: Path) -> None
     assert without_times(tmp_path / "a" / "m.jsonl") == without_times(tmp_path / "b" / "m.jsonl")
 
 
+def test_a_trial_that_runs_again_in_the_same_run_is_given_what_it_had(tmp_path: Path) -> None:
+    cassette = Cassette.open(tmp_path, EITHER)
+    inner = Says("A", ProviderError("503"), "B")
+    first, second = (cassette.model("m", LANE, inner) for _ in range(2))
+    came = [run_sync(heard(model, ask(text))) for model in (first, second) for text in "ab"]
+    cassette.close(True)
+    assert [answer.text for answer in (came[0], *came[2:])] == ["A", "A", "B"]
+    assert len(inner.asked) == 3
+
+
 def without_times(path: Path) -> list[str]:
     return [json.dumps({key: value for key, value in line.items() if key != "seconds"}) for line in lines_of(path)]
 
@@ -819,10 +829,10 @@ def test_a_stream_that_the_loop_closes_is_recorded_as_far_as_it_came(tmp_path: P
 
 def test_a_stream_that_is_closed_because_its_trial_was_cancelled_is_not_recorded(tmp_path: Path) -> None:
     cassette = Cassette.open(tmp_path, RECORD)
-    model = cassette.model("m", LANE, Says("one two three"))
+    model = cassette.model("m", LANE, Says("one two three", "later"))
 
     async def consume() -> None:
-        stream: Any = model.stream(ask())
+        stream: Any = model.stream(ask())  # nothing of it shifts what comes later
         try:
             await anext(stream)
             await asyncio.sleep(60)
@@ -834,10 +844,12 @@ def test_a_stream_that_is_closed_because_its_trial_was_cancelled_is_not_recorded
         await asyncio.sleep(0.01)
         running.cancel()
         await asyncio.wait([running])
+        await heard(model, ask())
 
     run_sync(go())
     cassette.close(True)
-    assert cassette.recorded == 0
+    assert [reply.text for reply in use(tmp_path, REPLAY, [ask()])] == ["later"]
+    assert cassette.recorded == 1
 
 
 def test_a_stream_that_ends_after_its_run_writes_nothing(tmp_path: Path) -> None:
@@ -904,6 +916,21 @@ def test_equal_parts_are_stored_once_and_growth_is_linear(tmp_path: Path) -> Non
     raw = (tmp_path / "m.jsonl").read_text()
     assert len(raw) < 2_000 + 1_000 + 20 * 500 + 20 * 700
     assert raw.count("z" * 1_000) == raw.count('"tool": ') == 1
+
+
+def test_halves_of_a_character_are_the_character(tmp_path: Path) -> None:
+    """A file cannot keep them apart; a half alone stays one."""
+    halves, whole, alone = "\ud83d\ude00", "\U0001f600", "\ude00\ud83d"
+    schema = {"title": halves}
+    use(
+        tmp_path,
+        RECORD,
+        [ask(text, response_schema=schema) for text in (halves, halves, halves, alone)],
+        Says(halves, "two", "3", alone),
+    )
+    asked = [ask(text, response_schema={"title": whole}) for text in (whole, whole, whole, alone)]
+    assert [reply.text for reply in use(tmp_path, REPLAY, asked)] == [whole, "two", "3", alone]
+    assert len(lines_of(tmp_path / "m.jsonl")) == 1 + 2 + 2 + 4 - 1 + 1
 
 
 def test_two_parts_of_one_short_id_are_kept_apart(tmp_path: Path) -> None:

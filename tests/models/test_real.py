@@ -94,7 +94,7 @@ class Heard:
 
     @property
     def key(self) -> str:
-        return self.headers["Authorization"].removeprefix("Bearer ")
+        return self.headers.get("Authorization", "").removeprefix("Bearer ")
 
 
 Rule = Callable[[Heard], Said]
@@ -141,7 +141,7 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         heard = Heard(body, dict(self.headers), time.monotonic(), self.client_address[1])
         self.server.heard.append(heard)
-        said = self.server.rule(heard) if self.path == "/v1/chat/completions" else failure(404, "no such path")
+        said = self.server.rule(heard) if self.path in ("/v1/chat/completions", "/v1/messages") else failure(404, "no such path")
         if not said.status:
             self.close_connection = True
             return
@@ -436,6 +436,67 @@ def test_dspy_keeps_no_history_of_a_run(shared):
     assert isinstance(model.model, DspyModel)
     assert model.model.lm.history == []
     assert len(dspy.clients.base_lm.GLOBAL_HISTORY) == before
+
+
+# --- another provider's wire ---
+
+CLAUDE = "anthropic/claude-sonnet-4-5"
+CLAUDE_USAGE = {"input_tokens": 10, "cache_read_input_tokens": 90, "cache_creation_input_tokens": 5, "output_tokens": 7}
+CLAUDE_BLOCKS: list[dict[str, Any]] = [
+    {"type": "text", "text": "I add."},
+    {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 1}},
+]
+
+
+def claude_whole(heard: Heard) -> Said:
+    body = {"id": "m1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": CLAUDE_BLOCKS}
+    return Said(body | {"stop_reason": "tool_use", "usage": CLAUDE_USAGE})
+
+
+def claude_streamed(usage: dict[str, int]) -> Said:
+    """https://docs.anthropic.com/en/docs/build-with-claude/streaming. `usage`: what its end tells."""
+    message = {"id": "m1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": []}
+    frames: list[dict[str, Any]] = [{"type": "message_start", "message": message | {"usage": CLAUDE_USAGE | {"output_tokens": 1}}}]
+    for index, (block, deltas) in enumerate(
+        [
+            ({"type": "text", "text": ""}, [{"type": "text_delta", "text": text} for text in ("I ", "add.")]),
+            (
+                CLAUDE_BLOCKS[1] | {"input": {}},
+                [{"type": "input_json_delta", "partial_json": part} for part in ('{"a"', ": 1}")],
+            ),
+        ]
+    ):
+        frames.append({"type": "content_block_start", "index": index, "content_block": block})
+        frames += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        frames.append({"type": "content_block_stop", "index": index})
+    frames.append({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": usage})
+    return Said(None, frames=[*frames, {"type": "message_stop"}])
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_anthropics_counts_mean_what_all_others_mean(shared, streamed, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    shared.rule = (lambda heard: claude_streamed(CLAUDE_USAGE)) if streamed else claude_whole
+    model = open_model(CLAUDE, shared.url)
+    assert model.capabilities.native_tools
+    assert (model.capabilities.context_tokens or 0) >= 200_000
+    reply = asyncio.run(_read(model, HELLO))[-1].reply if streamed else asyncio.run(_ask(model, HELLO, model.aclose))
+    assert reply is not None
+    assert (reply.text, reply.finish_reason) == ("I add.", "tool_calls")
+    assert [(call.id, call.name, json.loads(call.arguments)) for call in reply.calls] == [("t1", "add", {"a": 1})]
+    usage = reply.usage
+    assert usage is not None
+    assert (usage.input_tokens, usage.cached_tokens, usage.output_tokens) == (105, 90, 7)
+    assert usage.cost_usd == pytest.approx((10 * 3 + 90 * 0.3 + 5 * 3.75 + 7 * 15) / 1e6)
+    assert usage.nominal_usd == pytest.approx((100 * 3 + 5 * 3.75 + 7 * 15) / 1e6)
+
+
+def test_half_a_count_is_none(shared, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    shared.rule = lambda heard: claude_streamed({"output_tokens": 7})
+    reply = asyncio.run(_read(open_model(CLAUDE, shared.url), HELLO))[-1].reply
+    assert reply is not None
+    assert (reply.text, reply.usage) == ("I add.", None)
 
 
 # --- errors ---

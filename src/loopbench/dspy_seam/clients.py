@@ -154,13 +154,13 @@ def _forget_closed(held: dict[asyncio.AbstractEventLoop, Any]) -> None:
 
 
 class LiteLLMClient:
-    """LiteLLM, for the providers that lm15 lacks."""
+    """LiteLLM, for the providers that lm15 lacks. It may keep extensions out of the body."""
 
-    provider: str | None = None
     streams = True
 
     def __init__(self, lm: Any, settings: Mapping[str, Any]) -> None:
         self.model = str(lm.model)
+        self.provider: str | None = self.model.partition("/")[0]
         self._engine = AsyncLiteLLMEngine(**settings)
 
     async def complete(self, request: Any) -> Any:

@@ -44,12 +44,25 @@ def model_error(error: LMError) -> ModelError | BudgetExceeded:
     if _is_overflow(error, message):
         return ContextOverflow(message)
     kind: ProviderTrouble = next((kind for types, kind in _KINDS if isinstance(error, types)), "server")
+    if kind == "bad_request":
+        kind = _by_status(error.status)
     if kind in ("bad_request", "server") and _is_refusal(error.status, message):
         kind = "refused"
     wait_s = error.retry_after
     if kind == "rate_limit" and wait_s is None:
         wait_s = _told_to_wait_s(message)
     return ProviderError(message, kind, status=error.status, retry_after_s=wait_s)
+
+
+def _by_status(status: int | None) -> ProviderTrouble:
+    """LiteLLM calls whatever it does not know a bad request, and keeps the status."""
+    if status in (401, 402, 403):
+        return "auth"
+    if status in (408, 504):
+        return "timeout"
+    if status == 429:
+        return "rate_limit"
+    return "server" if status is not None and status >= 500 else "bad_request"
 
 
 # --- too long ---

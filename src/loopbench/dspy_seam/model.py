@@ -17,7 +17,7 @@ from dspy.utils.exceptions import LMError
 from loopbench.protocol import CallDelta, Capabilities, Chunk, ModelError, NativeCall, ProviderError, Reply, Request
 from loopbench.protocol.redact import redact
 
-from .clients import Client, LocalClient, NativeClient, client_of
+from .clients import Client, LocalClient, client_of
 from .errors import model_error
 from .wire import Streamed, lm15_request, reply_of, uncached
 
@@ -131,14 +131,14 @@ class DspyModel(Lm15Model):
     def __init__(self, lm: Any, capabilities: Capabilities | None = None, extensions: Extensions | None = None) -> None:
         client = client_of(lm)
         self.lm = lm
+        self._listed_as = client.model.removeprefix(f"{client.provider}/")
         # LiteLLM's price list, shipped with DSPy and read offline.
-        self._listed: dict[str, Any] = model_info(client.provider, client.model) if isinstance(client, NativeClient) else {}
+        self._listed: dict[str, Any] = model_info(client.provider, self._listed_as) if client.provider else {}
         super().__init__(str(lm.model), client, capabilities or self._supported(client), extensions)
 
     def _supported(self, client: Client) -> Capabilities:
         """By DSPy's list. A model that is not on it is taken to take tools: no list knows, and it says so itself if it does not."""
-        unlisted = isinstance(client, NativeClient) and not self._listed
-        tools = unlisted or bool(self.lm.supports_function_calling)
+        tools = (client.provider is not None and not self._listed) or bool(self.lm.supports_function_calling)
         longest = self._listed.get("max_input_tokens")
         return Capabilities(
             native_tools=tools,
@@ -152,7 +152,7 @@ class DspyModel(Lm15Model):
     def _cost_usd(self, response: Any) -> float | None:
         if "input_cost_per_token" not in self._listed:
             return None
-        cost, _ = estimate_cost(response, provider=self.client.provider, requested_model=self.client.model)
+        cost, _ = estimate_cost(response, provider=self.client.provider, requested_model=self._listed_as)
         return None if cost is None else float(cost)
 
 

@@ -121,9 +121,9 @@ _TEXTS = frozenset({"text", "refusal", "data"})
 
 def _usage_of(usage: Any, provider: str | None) -> Usage | None:
     """Counts that mean the same whoever counted: cached tokens are part of the input, reasoning is part of the output."""
-    if usage.input_tokens is None and usage.output_tokens is None:
-        return None
-    taken, given, cached = usage.input_tokens or 0, usage.output_tokens or 0, usage.cache_read_tokens or 0
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return None  # half a count is none: some streams tell the output only
+    taken, given, cached = usage.input_tokens, usage.output_tokens, usage.cache_read_tokens or 0
     if provider in _DISJOINT_CACHE:
         taken += cached + (usage.cache_write_tokens or 0)
     if provider in _SEPARATE_REASONING:

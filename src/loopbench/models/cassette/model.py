@@ -138,9 +138,8 @@ class RecordedModel:
                 self._failed(ask, error, effects or self._effects(request))
             raise
         except GeneratorExit:
-            task = asyncio.current_task()
-            if heard.whole is None and task is not None and not task.cancelling():
-                self._keep(ask, heard.reply(), effects, cut=True)
+            if heard.whole is None:
+                self._closed(ask, heard, effects)
             raise
         except BaseException:
             if heard.whole is None:
@@ -209,6 +208,14 @@ class RecordedModel:
         stored = self._record(ask, replace(reply, text=clean(reply.text), calls=calls), effects, cut=cut)
         assert isinstance(stored, Reply)
         return stored
+
+    def _closed(self, ask: _Ask, heard: _Heard, effects: Effects | None) -> None:
+        """The stream was given up: by the loop, or because its task is being cancelled."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            self._take_back(ask)
+        else:
+            self._keep(ask, heard.reply(), effects, cut=True)
 
     def _failed(self, ask: _Ask, error: ModelError, effects: Effects | None) -> None:
         """Raises the error as it was recorded; nothing where it is none that is."""
