@@ -1091,6 +1091,21 @@ def test_a_miss_names_the_closest_request_and_where_it_differs(tmp_path: Path) -
     assert found.difference.splitlines() == shown
 
 
+def test_the_closest_request_shares_most_messages_wherever_it_stands(tmp_path: Path) -> None:
+    history = [Message("user", text) for text in ("a", "b", "c", "d")]
+    asked = [Request((Message("user", "x"),)), Request((Message("user", "y"),)), Request(tuple(history))]
+    use(tmp_path, RECORD, asked, Says(*"123"))
+    assert "closest is call 3 (decide) of bare/t1/0: message 4 (user)" in str(
+        missing(tmp_path, Request((*history[:3], Message("user", "e"))))
+    )
+
+
+def test_the_same_request_of_another_repeat_is_closer_than_another_request(tmp_path: Path) -> None:
+    use(tmp_path, EITHER, [ask()], Says("0"))
+    use(tmp_path, EITHER, [ask(sampling=Sampling(temperature=1))], Says("1"), lane=Lane("bare", "t1", 1))
+    assert "recorded of repeat 0 only" in str(missing(tmp_path, ask(), Lane("bare", "t1", 1)))
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -17,6 +17,7 @@ from loopbench.models import real
 from loopbench.models.limits import WINDOW_S, Concurrency, Limits, Window
 from loopbench.models.prices import Price
 from loopbench.models.real import ABILITIES, RealModel, RealOptions
+from loopbench.models.waits import Waits
 from loopbench.protocol import (
     Capabilities,
     Chunk,
@@ -193,6 +194,7 @@ def test_permits_are_never_lost_whoever_is_cancelled(most, visits):
         nonlocal seen
         await asyncio.sleep(arrives)
         permit = await limits.enter()
+        assert limits.in_flight <= limits.concurrency.limit
         seen = max(seen, limits.in_flight)
         try:
             await asyncio.sleep(stays)
@@ -207,6 +209,7 @@ def test_permits_are_never_lost_whoever_is_cancelled(most, visits):
             if cancelled_at is not None:
                 asyncio.get_running_loop().call_later(cancelled_at, running[-1].cancel)
         await asyncio.wait(running)
+        assert not [task for task in running if not task.cancelled() and task.exception()]
         for _ in range(most):  # all of the limit can be had again
             limits.concurrency.limit = most
             await limits.enter()
@@ -531,3 +534,22 @@ def test_options_that_cannot_be_are_refused(options, said):
 def test_errors_that_are_no_providers_pass_through() -> None:
     with pytest.raises(ModelError):
         virtually(RealModel(Flaky([ModelError("odd")])).complete(HELLO))
+
+
+# --- what a trial loses by them ---
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=6))
+def test_what_is_lost_at_the_same_time_counts_once(spans) -> None:
+    async def one(waits: Waits, starts: int, lasts: int) -> None:
+        await asyncio.sleep(starts)
+        with waits.counted():
+            await asyncio.sleep(lasts)
+
+    async def all_of_them() -> float:
+        waits = Waits()
+        await asyncio.gather(*(one(waits, *span) for span in spans))
+        return waits.seconds
+
+    covered = {second for starts, lasts in spans for second in range(starts, starts + lasts)}
+    assert virtually(all_of_them()) == pytest.approx(len(covered))

@@ -345,7 +345,7 @@ def test_the_key_is_in_no_file(finished, server, key):
 
 
 def test_a_server_that_falls_silent_is_no_failure_of_the_loop(server, tmp_path):
-    changes = {"loops": ("bare",), "tasks": 1, "provider": ProviderConfig(call_timeout_s=5, attempts=1)}
+    changes = {"loops": ("bare",), "tasks": 1, "provider": ProviderConfig(call_timeout_s=8, attempts=1)}
     with server.silent():
         folder = run(tmp_path / "runs", server, **changes)
     (record,) = read_records(folder)

@@ -159,7 +159,7 @@ def _cassette(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> C
     mode = CassetteMode(config.cassette_mode or "replay")
     if goes_on and mode is CassetteMode.RECORD:
         mode = CassetteMode.REPLAY_OR_RECORD
-    cassette = Cassette.open(config.cassette, mode)
+    cassette = Cassette.open(config.cassette, mode, goes_on=goes_on)
     try:
         for name in dict.fromkeys(map(recorded_name, arms)):
             cassette.check(name)

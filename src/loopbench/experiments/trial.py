@@ -21,6 +21,7 @@ from loopbench.models.ordering import InOrder
 from loopbench.models.receipts import Truth, call_digest, content_digest
 from loopbench.models.scripted import Script
 from loopbench.models.tunnel import Tunnel
+from loopbench.models.waits import WAITS, Waits
 from loopbench.protocol import Model, Outcome, StopReason, render_value
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import redact
@@ -136,13 +137,16 @@ class _Run:
         self.recorder = Recorder()
         self.tunnel: Tunnel | None = None
         if trial.arm.is_scripted:
+            assert trial.task.plan is not None
             self.tunnel = Tunnel(real_time=setting.real_time, slow_s=trial.arm.profile.slow_s)
+            self.tunnel.unknown = tuple(call.id for call in trial.task.plan.calls)
         self.turnstile = Turnstile()
         self.tools = GuardedToolbox(self.turnstile, environment.tools, self.recorder, self.tunnel)
         self.recorder.tools = self.tools
         self.meter = Meter(setting.trial_budget, setting.meter)
         self.outcome = Outcome(None, StopReason.CRASHED, 0)
         self.crash = ""
+        self.waits = Waits()
         self.inner: Model | None = None
         """Who answers, beneath the harness."""
         self.stalled_s = 0.0
@@ -167,10 +171,12 @@ class _Run:
             await self._run_loop(GuardedModel(self.turnstile, inner, self.meter, self.recorder, self.tunnel))
 
     async def _run_loop(self, model: GuardedModel) -> None:
+        lost = WAITS.set(self.waits)
         running = asyncio.create_task(self._guarded(model))
+        WAITS.reset(lost)
         ended = True
         try:
-            done, _ = await asyncio.wait({running}, timeout=self.setting.timeout_s)
+            done = await self._until_time_is_up(running)
             if not done:
                 self.stalled_s = model.waiting_s
                 ended = await stop(running, GRACE_S)
@@ -189,6 +195,18 @@ class _Run:
             self._end(StopReason.TIMEOUT, f"no end within {self.setting.timeout_s:g} s{extra}")
         else:
             self._take(running)
+
+    async def _until_time_is_up(self, running: asyncio.Task[object]) -> bool:
+        """Whether the loop ended by itself. What its provider's failures and our limits cost is added to its time."""
+        left_s = self.setting.timeout_s
+        granted_s = 0.0
+        while left_s > 0:
+            done, _ = await asyncio.wait({running}, timeout=left_s)
+            if done:
+                return True
+            left_s = self.waits.seconds - granted_s
+            granted_s += left_s
+        return False
 
     async def _guarded(self, model: Model) -> object:
         """What the loop returned, or the exception that left it: asyncio would let a SystemExit end the whole process."""
@@ -270,9 +288,10 @@ class _Run:
         return Done(record, recorder.line(self._trace_head(record)))
 
     def _seconds(self, wall_s: float) -> float:
-        """Simulated time in the tunnel; else wall time, with the recorded time of replies that were replayed."""
+        """Simulated time in the tunnel; else wall time without what a provider's failures and our limits cost, and with the
+        recorded time of replies that were replayed."""
         if self.tunnel is None or self.tunnel.real_time:
-            return wall_s + (self.inner.replayed_s if isinstance(self.inner, RecordedModel) else 0.0)
+            return wall_s - self.waits.seconds + (self.inner.replayed_s if isinstance(self.inner, RecordedModel) else 0.0)
         return self.tunnel.simulated_s
 
     def _infrastructure(self) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, cast
 
 from loopbench.protocol import (
     BudgetExceeded,
@@ -150,12 +151,13 @@ class MeteredModel(WrappedModel):
         text = ""
         heard = False
         try:
-            async for chunk in self.model.stream(request):
-                text += chunk.text
-                if chunk.reply is not None:
-                    chunk = replace(chunk, reply=self._heard(request, chunk.reply, None, started))
-                    heard = True
-                yield chunk
+            async with contextlib.aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(request))) as chunks:
+                async for chunk in chunks:
+                    text += chunk.text
+                    if chunk.reply is not None:
+                        chunk = replace(chunk, reply=self._heard(request, chunk.reply, None, started))
+                        heard = True
+                    yield chunk
         except ModelError as error:
             self._heard(request, None, error, started)
             raise

@@ -16,6 +16,7 @@ from loopbench.protocol import DEFAULT_SAMPLING, Capabilities, Chunk, Model, Pro
 from .limits import Limits, Permit, Pressure
 from .prices import Price
 from .tokens import estimate_input
+from .waits import waits
 
 FIRST_PAUSE_S = 0.5
 """Before the second attempt; twice as long before each further one."""
@@ -149,23 +150,26 @@ class RealModel:
 
     async def _insist(self, request: Request, attempt: Attempt[Value], failed: list[str]) -> Value:
         """One attempt after the other; `failed` gets the kinds of those that were overcome."""
-        clock = asyncio.get_running_loop().time
+        clock, lost = asyncio.get_running_loop().time, waits()
         left_s = self.options.patience_s
         while True:
-            permit = await self._limits.enter(self._expected(request))
+            with lost.counted():
+                permit = await self._limits.enter(self._expected(request))
             began = clock()
             try:
                 return await self._once(attempt, permit, left_s)
             except ProviderError as caught:
                 error = caught
             left_s -= clock() - began
+            lost.lost(clock() - began)
             pause_s = _pause_s(error, len(failed))
             may_pass = error.is_transient and len(failed) + 1 < self.options.attempts and pause_s < left_s
             if not may_pass:
                 error.failed_attempts = tuple(failed)
                 raise error
             failed.append(error.kind)
-            await asyncio.sleep(pause_s)
+            with lost.counted():
+                await asyncio.sleep(pause_s)
             left_s -= pause_s
 
     async def _once(self, attempt: Attempt[Value], permit: Permit, left_s: float) -> Value:

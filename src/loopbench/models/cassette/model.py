@@ -181,8 +181,6 @@ class RecordedModel:
             desk.tally.first_miss = desk.tally.first_miss or f"{miss}\n{miss.difference}".rstrip()
             self.failure = self.failure or miss
             raise miss
-        if self.tunnel is not None:
-            self.tunnel.take_effects(ask.request.scope)  # what an earlier request may have left
         return self.inner
 
     def _take_back(self, ask: _Ask) -> None:

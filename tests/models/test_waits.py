@@ -1,0 +1,82 @@
+"""What a provider's failures and limits of our own cost is no time of the loop's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from loopbench.datasets import arithmetic
+from loopbench.experiments.answering import Answering
+from loopbench.experiments.registry import make_loop, parse_spec
+from loopbench.experiments.schedule import Arm, Trial
+from loopbench.experiments.trial import Setting, run_trial
+from loopbench.models.profiles import load_profile
+from loopbench.models.real import RealModel, RealOptions
+from loopbench.protocol import Answer, Capabilities, Chunk, Model, ProviderError, Reply, Request
+
+PAUSE_S = 0.05
+
+
+class Busy:
+    """Refuses each request `refusals` times, asking for a pause, then answers; or sends nothing for good."""
+
+    name = "openai/busy"
+    capabilities = Capabilities(streaming=False)
+
+    def __init__(self, refusals: int = 0, *, silent: bool = False) -> None:
+        self.refusals = self.left = refusals
+        self.silent = silent
+
+    async def complete(self, request: Request) -> Reply:
+        if self.silent:
+            await asyncio.sleep(60)
+        if self.left:
+            self.left -= 1
+            raise ProviderError("429", "rate_limit", status=429, retry_after_s=PAUSE_S)
+        self.left = self.refusals
+        assert request.codec is not None
+        return request.codec.render(Answer("", "42"))
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        raise NotImplementedError
+
+
+def ran(model: Model, timeout_s: float) -> tuple[str, str | None, float, float]:
+    suite = arithmetic.load(size=1)
+    spec = parse_spec("bare")
+    arm = Arm("bare", spec, make_loop(spec), "openai/busy", load_profile("clean"))
+    setting = Setting(suite, Answering({"openai/busy": model}), timeout_s)
+    record = asyncio.run(run_trial(Trial(arm, suite.tasks[0], 0, 0), setting)).record
+    return record.status, record.stop, record.seconds, record.wall_s
+
+
+def test_a_trial_is_not_timed_out_by_refusals_that_passed() -> None:
+    model = RealModel(Busy(3), RealOptions(attempts=5))
+    status, stop, seconds, wall_s = ran(model, timeout_s=2 * PAUSE_S)
+    assert (status, stop) == ("scored", "finished")
+    assert wall_s >= 3 * PAUSE_S
+    assert seconds <= wall_s - 3 * PAUSE_S
+
+
+def test_a_trial_is_not_timed_out_while_it_waits_for_its_turn() -> None:
+    async def both() -> list[tuple[str, str | None]]:
+        suite = arithmetic.load(size=2)
+        spec = parse_spec("bare")
+        arm = Arm("bare", spec, make_loop(spec), "openai/busy", load_profile("clean"))
+        setting = Setting(suite, Answering({"openai/busy": model}), 2 * PAUSE_S)
+        done = await asyncio.gather(*(run_trial(Trial(arm, task, 0, 0), setting) for task in suite.tasks))
+        return [(item.record.status, item.record.stop) for item in done]
+
+    class Slow(Busy):
+        async def complete(self, request: Request) -> Reply:
+            await asyncio.sleep(1.5 * PAUSE_S)
+            return await super().complete(request)
+
+    model = RealModel(Slow(), RealOptions(most_in_flight=1))
+    assert asyncio.run(both()) == [("scored", "finished")] * 2
+
+
+def test_silence_still_ends_a_trial_as_errored() -> None:
+    status, stop, _, wall_s = ran(RealModel(Busy(silent=True)), timeout_s=2 * PAUSE_S)
+    assert (status, stop) == ("errored", "timeout")
+    assert wall_s < 30
