@@ -28,6 +28,7 @@ class Ended:
 def loopbench(tmp_path: Path, capsys, monkeypatch) -> Callable[..., Ended]:
     """Runs the command within this process, in a directory of its own."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)  # as wide as it wants
 
     def call(*arguments: str) -> Ended:
         monkeypatch.setattr(sys, "argv", ["loopbench", *arguments])

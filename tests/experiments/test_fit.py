@@ -64,6 +64,12 @@ KNOWN = {
 LOOPS = ("bare", 'bare(decision_format="native")', "react_extract", "finish")
 
 
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """What loops warn of under faults is no matter here."""
+    caplog.set_level(logging.ERROR, "loopbench.loops")
+
+
 def known(**changes: Any) -> Profile:
     values: dict[str, Any] = {"name": "known", "rates": KNOWN, "clears": Clears(feedback=0.9, after=0.0, never=0.1)}
     return Profile(**(values | changes))
@@ -71,7 +77,6 @@ def known(**changes: Any) -> Profile:
 
 def run(loops: Sequence[str], profile: Profile, *, size: int, seed: int = 0, repeats: int = 2) -> list[Done]:
     """Trials of the first arithmetic tasks; in the order of the schedule."""
-    logging.getLogger("loopbench.loops").setLevel(logging.ERROR)
     suite = arithmetic.load(size=size)
     setting = Setting(suite)
     specs = [parse_spec(loop) for loop in loops]

@@ -303,7 +303,7 @@ def bush(depth: int) -> dict[str, Any]:
         {"$ref": "#/nowhere"},
         {"$ref": "https://example.com/schema.json"},
         {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
-        {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]},
+        {"anyOf": [{"$ref": "#"}]},
         {"type": "string", "minLength": 10**12},
         {"type": "array", "items": {"type": "integer"}, "minItems": 10**12},
         {"type": "string", "pattern": "["},

@@ -120,18 +120,9 @@ def _shown(value: object) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.box import SIMPLE
-    from rich.table import Table
-    from rich.text import Text
-
-    from loopbench.experiments.report import plain
+def _print_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    from loopbench.experiments.report import Table
 
     from . import render
 
-    drawn = Table(title=Text(plain(title)) if title else None, title_justify="left", box=SIMPLE, pad_edge=False)
-    for column in columns:
-        drawn.add_column(column, no_wrap=column not in ("meaning", "note", "fitted from"))
-    for row in rows:
-        drawn.add_row(*(Text(plain(cell)) for cell in row))
-    render.out().print(drawn)
+    render.table(Table(title, columns, tuple(rows)), render.out())

@@ -41,8 +41,8 @@ def results(found: Results, *, all_metrics: bool = False) -> None:
     """The tables of a run, its verdicts, and what to keep in mind."""
     console = out()
     console.print(Text(plain(found.title), style="bold"))
-    for table in tables(found.comparison, secondary=all_metrics):
-        (_grid if _narrowest(table) <= console.width else _stack)(table, console)
+    for made in tables(found.comparison, secondary=all_metrics):
+        table(made, console)
     for verdict in verdicts(found.comparison):
         console.print(Text(plain(verdict), style="bold"))
     if found.comparison.pairs and not all_metrics:
@@ -52,6 +52,11 @@ def results(found: Results, *, all_metrics: bool = False) -> None:
         console.print(Text(plain(note), style="yellow" if note.startswith("Warning") else "dim"))
 
 
+def table(made: Lines, console: Console) -> None:
+    """As a grid where the terminal is wide enough, else row by row."""
+    (_grid if _narrowest(made) <= console.width else _stack)(made, console)
+
+
 def _narrowest(table: Lines) -> int:
     """Columns of a terminal that a table needs: cells of counts may wrap at spaces, others may not."""
     cells = [[column, *(row[i] for row in table.rows)] for i, column in enumerate(table.columns)]
@@ -59,11 +64,11 @@ def _narrowest(table: Lines) -> int:
     return sum(widths) + 3 * len(widths) + 1  # a space on either side, and a line between
 
 
-WRAPPED = ("stops", "errors")
+WRAPPED = ("stops", "errors", "meaning", "note", "fitted from")
 
 
 def _grid(table: Lines, console: Console) -> None:
-    drawn = Table(title=table.title, title_justify="left", box=SIMPLE, pad_edge=False)
+    drawn = Table(title=Text(plain(table.title)) if table.title else None, title_justify="left", box=SIMPLE, pad_edge=False)
     for column in table.columns:
         drawn.add_column(column, no_wrap=column not in WRAPPED)
     for row in table.rows:
@@ -73,11 +78,12 @@ def _grid(table: Lines, console: Console) -> None:
 
 def _stack(table: Lines, console: Console) -> None:
     """For a narrow terminal: a block per row, a line per column."""
-    console.print(Text(f"\n{table.title}", style="italic"))
+    console.print(Text(f"\n{plain(table.title)}", style="italic"))
     for row in table.rows:
         console.print(Text(plain(row[0]), style="bold"))
         for column, cell in zip(table.columns[1:], row[1:], strict=True):
-            console.print(Text(f"  {column}: {plain(cell)}"))
+            if cell:
+                console.print(Text(f"  {column}: {plain(cell)}"))
 
 
 def failures(records: Sequence[Record]) -> None:

@@ -46,8 +46,8 @@ def model_error(error: LMError) -> ModelError | BudgetExceeded:
     kind: ProviderTrouble = next((kind for types, kind in _KINDS if isinstance(error, types)), "server")
     if kind == "bad_request":
         kind = _by_status(error.status)
-    if kind in ("bad_request", "server") and _is_refusal(error.status, message):
-        kind = "refused"
+    if kind in ("bad_request", "server"):
+        kind = _invalid(message) or ("refused" if _is_refusal(error.status, message) else kind)
     wait_s = error.retry_after
     if kind == "rate_limit" and wait_s is None:
         wait_s = _told_to_wait_s(message)
@@ -112,6 +112,23 @@ def _is_refusal(status: int | None, message: str) -> bool:
     if status is None or not _SUBJECT.search(message):
         return False
     return bool((_REFUSED if status in _REFUSING else _NEEDS_A_FLAG).search(message))
+
+
+# --- invalid ---
+
+_INVALID = re.compile(
+    r"\b\d+ validation errors?\b.*'loc': \('body', '(?P<said>\w+)'"  # FastAPI, as it prints itself: llama-cpp-python with 500
+    r"|^body\.(?P<listed>\w+)[.:]"  # FastAPI, as `transport.py` words it
+)
+_WISHES = frozenset({"response_format", "tools", "tool_choice"})
+
+
+def _invalid(message: str) -> ProviderTrouble | None:
+    """What a request that failed its server's validation is, whatever the status; None for any other failure."""
+    found = _INVALID.search(message)
+    if found is None:
+        return None
+    return "refused" if (found["said"] or found["listed"]) in _WISHES else "bad_request"
 
 
 # --- wait ---
