@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loopbench.experiments.compare import Allowed, Results, prepare, reopen, results, run
-from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.config import BudgetConfig, CompareConfig, ProviderConfig
 from loopbench.experiments.journal import RunError
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import FAULT_KINDS, built_in_profiles
@@ -190,3 +191,52 @@ def test_a_loop_with_another_option_is_served_where_it_asks_the_same(tmp_path: P
     found = made(tmp_path, loops=("bare(max_consecutive_errors=7)",), cassette=tape)
     assert {record.status for record in found.records} == {"scored"}
     assert all(record.accuracy == 1 for record in found.records)
+
+
+# --- real arms: the served model as somebody else's ---
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[str]:
+    """`loopbench serve` in a process of its own; its base URL."""
+    command = [sys.executable, "-m", "loopbench", "serve", "--port", "0", "--tasks", "8"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+def test_a_real_arm_is_billed_once_and_replayed_for_nothing(tmp_path: Path, served: str) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text('["openai/scripted"]\ninput = 1.0\noutput = 4.0\n')
+    asked: dict[str, Any] = {
+        "loops": ('bare(decision_format="native")', "finish"), "suite": "arithmetic", "tasks": 8, "models": ("openai/scripted",),
+        "base_url": served, "cassette": tmp_path / "tape", "provider": {"prices": prices, "requests_per_minute": 5000},
+    }  # fmt: skip
+    paid = made(tmp_path, **asked, cassette_mode="record")
+    again = made(tmp_path, **asked)
+    assert again.digest == paid.digest
+    for now, then in zip(again.comparison.arms, paid.comparison.arms, strict=True):
+        assert then.summary.accuracy is not None
+        assert then.summary.accuracy.value == 1
+        assert then.summary.cost_usd is not None
+        assert then.summary.cost_usd.value > 0
+        assert then.summary.nominal_usd == then.summary.cost_usd
+        assert now.summary.cost_usd is not None
+        assert now.summary.cost_usd.value == 0
+        assert now.summary.nominal_usd == then.summary.nominal_usd
+
+
+def test_an_interrupted_run_on_a_real_model_goes_on(tmp_path: Path, served: str) -> None:
+    config = CompareConfig(
+        runs=tmp_path / "runs", loops=("finish",), tasks=8, models=("openai/scripted",), base_url=served, mlflow=False,
+        provider=ProviderConfig(without=("tool_choice",)), budget=BudgetConfig(calls=9), concurrency=2,
+    )  # fmt: skip
+    experiment = prepare(config)
+    assert experiment.manifest["models"]["openai/scripted"]["tool_choice"] is False
+    assert run(experiment, Silent()) != ""
+    while run(reopen(experiment.folder, Allowed(base_url=served)), Silent()):
+        pass
+    assert {record.status for record in results(experiment.folder).records} == {"scored"}

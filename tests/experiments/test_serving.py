@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from loopbench.datasets import arithmetic, calculator
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.experiments import serving
-from loopbench.experiments.serving import SuiteTrials, is_error, read_result, same_result
+from loopbench.experiments.serving import SuiteTrials, is_error, read_result, same_result, unwrapped
 from loopbench.models.profiles import Profile, load_profile
 from loopbench.models.server import Server
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
@@ -122,7 +122,7 @@ def test_of_two_questions_the_longer_one_is_meant():
         async with client(plain) as asking:
             for entry in await entries(plain):
                 await loop(asking, entry, lambda name, arguments: "1")
-        return [(await plain.get(f"/t/{name}")).json()["model_calls"] for name in ("short", "long")]
+        return [(await plain.get(f"/t/{name}")).json()["model_calls"] for name in ("short,0,~1", "long,0,~2")]
 
     assert serve(make_suite(short, long), work) == [2, 2]
 
@@ -431,12 +431,45 @@ def test_wire_faults_reach_a_program_that_brings_no_codec():
 
 # --- what a tool's text means ---
 
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["data", "result", "text", "status", "ok", "other"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
 
 @given(st.integers() | st.floats(allow_nan=False, allow_infinity=False))
 def test_a_number_is_the_same_however_it_is_written(number):
     for text in (json.dumps(number), json.dumps(json.dumps(number)), f" {number} "):
         assert same_result(read_result(text), number)
         assert not is_error(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "held"),
+    [
+        ({"status": "success", "data": "180", "tool_name": "multiply"}, 180),
+        ({"result": {"value": 3}}, 3),
+        ([{"type": "text", "text": "3.5"}], 3.5),
+        ({"status": "shipped", "order": 17}, {"status": "shipped", "order": 17}),
+        ({"data": 1, "value": 2}, {"data": 1, "value": 2}),
+        ([{"text": "1"}, {"text": "2"}], [{"text": "1"}, {"text": "2"}]),
+        ({"status": "success"}, {"status": "success"}),
+        (3, 3),
+        (None, None),
+    ],
+)
+def test_an_envelope_is_looked_into(value, held):
+    assert unwrapped(value) == held
+
+
+@given(json_values)
+def test_what_is_looked_into_is_a_part_of_the_value_and_needs_it_once(value):
+    inner = unwrapped(value)
+    assert unwrapped(inner) == inner
 
 
 @pytest.mark.parametrize(
@@ -472,6 +505,10 @@ def test_same_results(one, other, same):
         ("the error is 0.3", False),
         ("3", False),
         ("", False),
+        ('{"status": "success", "data": "3", "tool_name": "add"}', False),
+        ('{"status": "error", "data": "no such city", "tool_name": "find"}', True),
+        ('{"ok": false, "result": null}', True),
+        ('{"status": "failed", "order": 17}', False),
     ],
 )
 def test_errors_are_told_by_their_beginning(text, error):

@@ -215,6 +215,7 @@ requests = st.builds(
     st.none() | any_text,
     st.none() | objects,
     samplings,
+    st.booleans(),
 )
 
 
@@ -268,6 +269,7 @@ def test_what_changes_no_answer_changes_no_digest(request: Request, order: rando
         request.tool_choice,
         shuffled(request.response_schema, order),
         request.sampling,
+        request.parallel_calls,
         role,
         scope,
         object(),  # type: ignore[arg-type]  # whatever codec
@@ -281,7 +283,11 @@ def neighbours(draw: st.DrawFn) -> tuple[Request, Request]:
     one = draw(requests)
     at = draw(st.integers(0, len(one.messages) - 1))
     message = one.messages[at]
-    kind = draw(st.sampled_from(("content", "role", "order", "more", "call", "answers", "tools", "choice", "schema", "sampling")))
+    kind = draw(
+        st.sampled_from(
+            ("content", "role", "order", "more", "call", "answers", "tools", "choice", "schema", "sampling", "parallel")
+        )
+    )
     changed: Message | None = None
     if kind == "content":
         changed = replace(message, content=draw(any_text))
@@ -301,6 +307,8 @@ def neighbours(draw: st.DrawFn) -> tuple[Request, Request]:
         return one, replace(one, tools=(*one.tools[1:], draw(st.builds(ToolSpec, any_text, any_text, objects))))
     if kind == "choice":
         return one, replace(one, tool_choice=draw(st.none() | any_text))
+    if kind == "parallel":
+        return one, replace(one, parallel_calls=not one.parallel_calls)
     if kind == "schema":
         return one, replace(one, response_schema=draw(st.none() | objects))
     return one, replace(one, sampling=draw(samplings))
@@ -321,7 +329,8 @@ def plain(request: Request) -> str:
         said.append([message.role, message.content, made, place(message.call_id) if message.role == "tool" else None])
     tools = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
     sampling = [None if value is None else value for value in (request.sampling.as_dict(),)]
-    return canonical_json([said, tools, request.tool_choice, request.response_schema, sampling])
+    one_call = bool(tools) and not request.parallel_calls
+    return canonical_json([said, tools, request.tool_choice, request.response_schema, sampling, one_call])
 
 
 @given(neighbours())

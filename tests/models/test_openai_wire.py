@@ -198,7 +198,7 @@ def test_a_whole_request():
     assert (request.tool_choice, request.response_schema) == ("add", {"type": "integer"})
     assert request.sampling == Sampling(0.5, 9, 1, 3, ("END",))
     assert (request.role, request.scope, request.codec) == (Role.PLAN, "s", None)
-    assert (asked.model, asked.stream, asked.include_usage, asked.parallel) == ("scripted", True, True, False)
+    assert (asked.model, asked.stream, asked.include_usage, asked.request.parallel_calls) == ("scripted", True, True, False)
     assert asked.metadata == {"role": "plan", "scope": "s", "codec": "k"}
 
 

@@ -17,6 +17,7 @@ import typer
 from typer.testing import CliRunner
 
 from loopbench.cli.check_model import check_model
+from loopbench.models import real
 from loopbench.models.prices import Price
 from loopbench.models.probe import Probed, probe
 from loopbench.models.real import ABILITIES, RealOptions, open_model
@@ -84,6 +85,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(real, "FIRST_PAUSE_S", 0.01)
 
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
@@ -141,7 +143,7 @@ def test_a_model_that_can_do_it_all_is_asked_fewer_than_ten_times():
     assert usage is not None
     assert usage.total_tokens == 12
     assert usage.cost_usd == pytest.approx(12e-6)
-    assert all(body["max_completion_tokens"] <= 256 for body in heard)
+    assert all(body["max_tokens"] <= 256 for body in heard)
 
 
 def without(field: str) -> Rule:
@@ -203,6 +205,22 @@ def test_what_a_model_cannot_do_is_found_out(rule, lost, asked):
 def test_what_could_not_be_found_out_stays_as_it_was_known():
     found, _ = probed(busy_for_schemas)
     assert found.works("response schema") is None
+
+
+def fails_when_forced(body: dict[str, Any]) -> Answer:
+    """llama-cpp-python on `required`: a failure of the server, without a word."""
+    return (
+        (500, {"error": {"message": "", "type": "internal_server_error"}}) if body.get("tool_choice") == "required" else able(body)
+    )
+
+
+def test_what_a_server_fails_at_for_good_is_asked_twice_at_most_and_told_in_one_line():
+    found, heard = probed(fails_when_forced, attempts=4)
+    (check,) = [check for check in found.checks if check.name == "required tool"]
+    assert (check.works, check.said) == (None, "server: HTTP 500")
+    assert [body.get("tool_choice") for body in heard].count("required") == 2
+    assert found.capabilities is not None
+    assert found.capabilities.tool_choice
 
 
 def test_a_refused_key_ends_it_at_once():

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import Replayed, replay
-from loopbench.dspy_seam import DspyModel, close_local_clients, local_client, open_lm
+from loopbench.dspy_seam import DspyModel, clients, close_local_clients, local_client, open_lm
 from loopbench.dspy_seam.clients import LOCAL_KEY
 from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig
@@ -273,18 +273,14 @@ def requests(draw: st.DrawFn) -> Request:
 
 
 def wire_form(request: Request) -> dict[str, Any]:
-    """OpenAI's format, from its reference: https://platform.openai.com/docs/api-reference/chat/create."""
+    """OpenAI's format, as servers of one's own take it: https://platform.openai.com/docs/api-reference/chat/create."""
     body: dict[str, Any] = {"model": "test-model", "messages": [], **request.sampling.as_dict()}
-    if "max_tokens" in body:
-        body["max_completion_tokens"] = body.pop("max_tokens")
     leading = 0
     while request.messages[leading].role == "system":
         leading += 1
     system = "\n\n".join(message.content for message in request.messages[:leading])
-    for made in ([{"role": "system", "content": system}] if system else []) + [m.as_dict() for m in request.messages[leading:]]:
-        if made.get("tool_calls") and not made["content"]:
-            made["content"] = None
-        body["messages"].append(made)
+    body["messages"] += [{"role": "system", "content": system}] if system else []
+    body["messages"] += [message.as_dict() for message in request.messages[leading:]]
     if request.tools:
         body["tools"] = [
             {"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters}}
@@ -349,6 +345,37 @@ def test_a_turn_of_native_calls_and_results_can_be_shown_again(shared, calls, re
         (call.id, call.name, json.loads(call.arguments)) for call in calls
     ]
     assert [(t["role"], t["tool_call_id"], t["content"]) for t in told] == [("tool", a.call_id, a.content) for a in answers]
+
+
+CALLS_ALONE = Request(
+    (*HELLO.messages, Message("assistant", "", (NativeCall("1", "add", "{}"),)), Message("tool", "2", call_id="1")),
+    sampling=Sampling(max_tokens=9),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [(NAME, "max_tokens"), ("openai/gpt-5", "max_completion_tokens"), ("hosted_vllm/x", "max_tokens")]
+)
+def test_a_server_of_ones_own_is_asked_in_the_words_that_such_servers_know(shared, name, limit):
+    """A reasoning model of OpenAI's, behind a gateway, refuses the older name of the limit."""
+    ask(shared, CALLS_ALONE, name=name)
+    body = shared.heard[-1].body
+    assert {key: body[key] for key in body if key.startswith("max_")} == {limit: 9}
+    assert body["messages"][1]["content"] == ""
+
+
+def test_openai_and_anthropic_are_asked_in_their_own_words(shared, monkeypatch):
+    """Their addresses are not reached: this machine passes for OpenAI's."""
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    monkeypatch.setattr(clients, "_OPENAI", ("127.0.0.1",))
+    ask(shared, CALLS_ALONE)
+    body = shared.heard[-1].body
+    assert body["max_completion_tokens"] == 9
+    assert body["messages"][1]["content"] is None
+    shared.rule = claude_whole
+    ask(shared, CALLS_ALONE, name=CLAUDE)
+    assert [block["type"] for block in shared.heard[-1].body["messages"][1]["content"]] == ["tool_use"]
 
 
 def test_a_call_that_is_no_json_can_be_shown_again(shared):
@@ -589,6 +616,15 @@ def test_a_request_that_is_too_long_is_no_failure_of_the_provider(shared, said):
         ask_once(shared)
 
 
+def invalid(*place: str | int) -> str:
+    """FastAPI's words for a request that failed validation at a place of its body."""
+    items = [
+        {"type": "literal_error", "loc": ("body", *place), "msg": "Input should be 'x'", "input": "'loc': ('body', 'tools')"},
+        {"type": "missing", "loc": ("body", *place, "tools"), "msg": "Field required", "input": None},
+    ]
+    return "2 validation errors:\n" + "".join(f"  {item!r}\n" for item in items)
+
+
 REFUSALS = {
     "openai tool_choice": failure(
         400, "Unsupported parameter: 'tool_choice' is not supported with this model.", "unsupported_parameter"
@@ -609,6 +645,9 @@ REFUSALS = {
     ),
     "llama.cpp": failure(500, "tools param requires --jinja flag"),
     "fastapi": Said({"detail": [{"loc": ["body", "tool_choice"], "msg": "Extra inputs are not permitted"}]}, 422),
+    "fastapi value": Said({"detail": [{"loc": ["body", "response_format", "type"], "msg": "Input should be 'text'"}]}, 422),
+    "llama-cpp-python": failure(500, invalid("response_format", "type")),
+    "vllm format": vllm(400, invalid("tool_choice")),
     "plain": Said({"error": "this model does not support tools"}, 400),
     "not implemented": failure(501, "tool_choice is not implemented"),
 }
@@ -649,6 +688,8 @@ ORDINARY = [
     failure(400, "Invalid schema for function 'add': 'type' is required"),
     failure(404, "The model `gpt-9` does not exist or you do not have access to it.", "model_not_found"),
     failure(400, "Invalid 'messages[2].content': string expected"),
+    failure(500, invalid("messages", 1, "tool_calls")),
+    Said({"detail": [{"loc": ["body", "temperature"], "msg": "Input should be less than 2"}]}, 422),
 ]
 
 
@@ -776,7 +817,8 @@ def test_a_streamed_reply_has_its_price(shared):
     [
         ([frame({"content": "a"})], True, "connection"),
         ([frame({"content": "a"})], False, "connection"),
-        ([], False, "connection"),
+        ([], False, "server"),
+        ([], True, "connection"),
         ([frame({"content": "a"}), "{no json", "[DONE]"], False, "server"),
         ([frame({"content": "a"}), {"error": {"message": "oops", "type": "server_error", "code": None}}], False, "server"),
         (
@@ -785,7 +827,7 @@ def test_a_streamed_reply_has_its_price(shared):
             None,
         ),
     ],
-    ids=["cut", "no end", "nothing", "garbled", "error", "nameless call"],
+    ids=["cut", "no end", "nothing", "cut at once", "garbled", "error", "nameless call"],
 )
 def test_a_broken_stream_is_an_error(shared, frames, cut, kind):
     shared.rule = lambda heard: Said(None, frames=frames, cut=cut)
@@ -1193,20 +1235,6 @@ COMPARE = [
 ]
 
 
-def test_the_command_line_compares_loops_on_a_real_model(shell, solver: Solver):
-    with serving(solver) as server:
-        done = shell(*COMPARE, *flags(server))
-        assert done.returncode == 0, done.stderr
-        assert {heard.key for heard in server.heard} == {SECRET}
-        arms = json.loads(done.stdout)["arms"]
-        assert [(arm["loop"], arm["model"], arm["scored"], arm["accuracy"]["value"]) for arm in arms] == [
-            (loop, NAME, TASKS, 1.0) for loop in ("bare", "react_extract")
-        ]
-        assert SECRET not in shell.texts() + done.stdout + done.stderr
-        assert {line for line in shell.connections if str(server.server_port) not in line or "127.0.0.1" not in line} == set()
-    assert shell.files() == {"runs", "connections"}  # no cache, of DSPy or any other
-
-
 def test_errored_trials_run_again_on_resume_and_no_key_is_left_anywhere(shell, solver: Solver):
     def broken(heard: Heard) -> Said:
         if "next_thought" not in json.dumps(heard.body):
@@ -1227,7 +1255,10 @@ def test_errored_trials_run_again_on_resume_and_no_key_is_left_anywhere(shell, s
     arms = [[(arm["loop"], arm["scored"], arm["errored"]) for arm in json.loads(done.stdout)["arms"]] for done in (first, second)]
     assert arms == [[("bare", TASKS, 0), ("react_extract", 0, TASKS)], [("bare", TASKS, 0), ("react_extract", TASKS, 0)]]
     assert all("[[ ## " in json.dumps(heard.body) for heard in again)  # bare's trials stood already
-    assert json.loads(second.stdout)["arms"][1]["accuracy"]["value"] == 1.0
+    assert second.returncode == 0
+    assert [(arm["model"], arm["accuracy"]["value"]) for arm in json.loads(second.stdout)["arms"]] == [(NAME, 1.0)] * 2
+    assert {line for line in shell.connections if str(server.server_port) not in line or "127.0.0.1" not in line} == set()
+    assert shell.files() == {"runs", "connections"}  # no cache, of DSPy or any other
     assert "[redacted]" in before
     for text in (before, shell.texts(), first.stdout, first.stderr, second.stdout, second.stderr):
         assert SECRET not in text

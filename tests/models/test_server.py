@@ -677,6 +677,23 @@ def test_a_body_that_is_too_large_is_refused_unread():
     assert b" 413 " in head
 
 
+@pytest.mark.parametrize(("sent", "is_last"), [(b"{}", False), (b"{", True), (b"", True)], ids=["whole", "half", "unsent"])
+def test_an_answer_to_half_a_request_is_the_last_of_its_connection(sent, is_last):
+    """The server closes it, and the client must know before it sends the next request."""
+
+    async def work(server, asking):
+        head = f"POST /v1/models HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Length: 2\r\n\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(head.encode() + sent)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        return answer
+
+    head = run(work, Book())
+    assert b" 405 " in head.splitlines()[0]
+    assert (b"\r\nConnection: close\r\n" in head) is is_last
+
+
 def test_a_body_that_unpacks_to_too_much_is_refused():
     import gzip
 

@@ -26,12 +26,12 @@ from loopbench.experiments.config import CompareConfig, ProviderConfig
 from loopbench.experiments.journal import read_records
 from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.metrics.record import Record
+from loopbench.models.probe import MOST_TOKENS, probe
 from loopbench.models.real import RealModel, RealOptions, open_model
 from loopbench.protocol import (
     Chunk,
     ContextOverflow,
     Message,
-    ModelError,
     NativeCall,
     ProviderError,
     Request,
@@ -128,19 +128,23 @@ def test_a_forced_tool_comes_back_as_that_tool_with_arguments_that_fit(server):
 
 
 def in_its_words(request: Request) -> dict[str, Any]:
-    """What this server calls a schema and a limit: it knows neither `json_schema` nor `max_completion_tokens`."""
-    made: dict[str, Any] = {}
-    if request.response_schema is not None:
-        made["response_format"] = {"type": "json_object", "schema": request.response_schema}
-    if request.sampling.max_tokens is not None:
-        made["max_tokens"] = request.sampling.max_tokens
-    return made
+    """What this server calls a schema: it does not know `json_schema`."""
+    return {"response_format": {"type": "json_object", "schema": request.response_schema}}
 
 
 def test_a_response_schema_in_the_servers_own_words_is_kept_to(server):
     lm = open_lm(NAME, server.url)
     reply = ask(server, Request(HELLO, response_schema=SCHEMA), RealModel(DspyModel(lm, extensions=in_its_words)))
     validate(json.loads(reply.text), SCHEMA)
+
+
+def test_a_streamed_reply_to_a_schema_of_choices_comes_whole(server):
+    """lm15 reads the JSON of such a reply; its text must not be lost."""
+    model = RealModel(DspyModel(open_lm(NAME, server.url), extensions=in_its_words))
+    chunks = streamed(server, Request(HELLO, response_schema=SCHEMA), model)
+    assert chunks[-1].reply is not None
+    assert "".join(chunk.text for chunk in chunks) == chunks[-1].reply.text
+    validate(json.loads(chunks[-1].reply.text), SCHEMA)
 
 
 def test_a_response_schema_that_the_server_does_not_know_is_refused_for_good(server):
@@ -150,9 +154,9 @@ def test_a_response_schema_that_the_server_does_not_know_is_refused_for_good(ser
     assert (raised.value.kind, raised.value.failed_attempts) == ("refused", ())
 
 
-@pytest.mark.parametrize("provider", ["hosted_vllm", "ollama_chat"])
+@pytest.mark.parametrize("provider", ["openai", "hosted_vllm", "ollama_chat"])
 def test_a_limit_on_tokens_is_kept_to(server, provider):
-    """These clients say `max_tokens`; OpenAI's says `max_completion_tokens`, which this server does not know."""
+    """This server knows `max_tokens` only, and ignores OpenAI's newer name."""
     limit = 16
     options = RealOptions(sampling=Sampling(max_tokens=limit))
     replies = [ask(server, Request(HELLO), open_model(f"{provider}/tiny", server.url, options)) for _ in range(6)]
@@ -190,11 +194,11 @@ def test_many_requests_at_once_are_all_answered(server):
 # --- streams ---
 
 
-def streamed(server, request: Request) -> list[Chunk]:
+def streamed(server, request: Request, model: RealModel | None = None) -> list[Chunk]:
     async def read(model: RealModel) -> list[Chunk]:
         return [chunk async for chunk in model.stream(request)]
 
-    return with_model(server, read)
+    return with_model(server, read, model)
 
 
 def test_streamed_text_comes_in_pieces_and_then_whole(server):
@@ -248,11 +252,29 @@ def test_a_stream_beyond_the_context_fails_before_it_begins(small):
     """This server has said 200 before it counts the tokens: the stream is empty, and nothing says why."""
 
     async def both(model: RealModel):
-        with pytest.raises(ModelError):
+        with pytest.raises(ProviderError, match="the stream was empty") as raised:
             await anext(model.stream(Request(LONG)))
+        assert raised.value.kind == "server"
         return await model.complete(Request(HELLO))
 
     assert with_model(small, both).usage is not None
+
+
+# --- what it can do ---
+
+
+def test_the_probe_says_what_this_server_can_do_each_in_one_line(server):
+    """A model of noise shows what the server makes it say, and no more."""
+    found = with_model(server, probe)
+    assert found.capabilities is not None
+    checks = {check.name: check for check in found.checks}
+    assert all("\n" not in check.said and (check.works or check.said) for check in found.checks)
+    assert [name for name in ("plain", "forced tool", "streaming", "seed") if not checks[name].works] == []
+    assert checks["response schema"].said.startswith("refused: ")
+    assert checks["required tool"].said.startswith("server: ")
+    assert not found.capabilities.response_schema
+    assert found.capabilities.tool_choice
+    assert all(check.usage.output_tokens < 2 * MOST_TOKENS for check in found.checks if check.usage is not None)
 
 
 # --- whole runs ---

@@ -344,6 +344,8 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
         render.say(f"recording {cassette.folder}: {cassette.hits} replies replayed, {cassette.recorded} recorded")
         for line in cassette.first_miss.splitlines():
             render.say(line)
+    for line in experiment.answering.pressure():
+        render.say(line)
     render.say(f"run directory: {experiment.folder}")
     if experiment.config.mlflow and not interrupted:
         _track(experiment, found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Any, ClassVar, Protocol
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from dspy import lm15
 from dspy.clients.backend_selection import select_backend
 from dspy.clients.engines import AsyncLiteLLMEngine
 from dspy.clients.engines.stream_guard import achecked_stream
+from dspy.clients.model_metadata import model_info
 
 from .transport import Transport
 
@@ -25,6 +26,9 @@ MOST_CONNECTIONS = 1024
 """Of one model: how many requests are in flight is decided elsewhere."""
 LOCAL_KEY = "none"
 """What a server of one's own is sent where no key is set: clients refuse to send nothing."""
+_OPENAI = ("openai.com", "openai.azure.com")
+_OLDER_LIMIT = lm15.OpenAIChatCompat(max_tokens_field="max_tokens")
+"""Many servers that speak OpenAI's format ignore its newer name for the limit, `max_completion_tokens`."""
 
 
 class Client(Protocol):
@@ -91,10 +95,12 @@ class NativeClient:
         self._doors: dict[asyncio.AbstractEventLoop, _Door] = {}
 
     async def complete(self, request: Any) -> Any:
-        return await (await self._provider()).complete(request)
+        door = await self._door()
+        return await door.provider.complete(door.worded(request))
 
     async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
-        async with aclosing(_checked(await self._provider(), request)) as events:
+        door = await self._door()
+        async with aclosing(_checked(door.provider, door.worded(request))) as events:
             async for event in events:
                 yield event
 
@@ -103,7 +109,7 @@ class NativeClient:
         if door is not None:
             await door.transport.aclose()
 
-    async def _provider(self) -> Any:
+    async def _door(self) -> _Door:
         loop = asyncio.get_running_loop()
         door = self._doors.get(loop)
         if door is None:
@@ -116,8 +122,14 @@ class NativeClient:
                 transport=door.transport,
             )
             # Reads credentials, for a cloud over the network.
-            door.provider = await asyncio.to_thread(lm15.AsyncLMRouter(config).lm, f"{self.provider}:{self.model}")
-        return door.provider
+            provider = await asyncio.to_thread(lm15.AsyncLMRouter(config).lm, f"{self.provider}:{self.model}")
+            door.is_own = isinstance(provider, lm15.AsyncOpenAIChatLM) and _is_own(self._url, provider.base_url)
+            door.provider = replace(provider, compat=_OLDER_LIMIT) if door.is_own and self._takes_older_limit() else provider
+        return door
+
+    def _takes_older_limit(self) -> bool:
+        """All but OpenAI's reasoning models, which refuse it, behind a gateway too; other providers' names lm15 knows itself."""
+        return self.provider == "openai-chat" and not model_info(self.provider, self.model).get("supports_reasoning")
 
 
 @dataclass(slots=True)
@@ -126,6 +138,36 @@ class _Door:
 
     transport: Any
     provider: Any = None
+    is_own: bool = False
+    """Behind it is no provider's service but some server that speaks OpenAI's format."""
+
+    def worded(self, request: Any) -> Any:
+        """The request as this server takes it."""
+        return _with_texts(request) if self.is_own else request
+
+
+def _with_texts(request: Any) -> Any:
+    """Turns of calls alone with an empty text in the place of null.
+
+    llama-cpp-python, Ollama and LM Studio refuse null; services on Bedrock refuse the empty text, so theirs stays null.
+    """
+    messages = tuple(
+        replace(message, parts=(lm15.TextPart(""), *message.parts)) if _is_calls_alone(message) else message
+        for message in request.messages
+    )
+    return replace(request, messages=messages)
+
+
+def _is_calls_alone(message: Any) -> bool:
+    return message.role == "assistant" and not any(part.type == "text" for part in message.parts)
+
+
+def _is_own(given: str | None, address: str) -> bool:
+    """By the address that the user gave, if any, and the one that is asked."""
+    if given is None:
+        return _is_loopback(address)
+    host = urlsplit(given).hostname or ""
+    return not any(host == name or host.endswith(f".{name}") for name in _OPENAI)
 
 
 def _transport(url: str | None) -> Any:
@@ -141,10 +183,19 @@ def _is_loopback(url: str) -> bool:
         return host == "localhost"
 
 
-def _checked(provider: Any, request: Any) -> AsyncGenerator[Any, None]:
-    """A stream's events; one that ends before its end is an error."""
-    events: AsyncGenerator[Any, None] = achecked_stream(provider.stream(request), provider=getattr(provider, "provider", None))
-    return events
+async def _checked(provider: Any, request: Any) -> AsyncGenerator[Any, None]:
+    """A stream's events. One that ends before its end was cut; one of status 200 without any is the server's failure."""
+    name = getattr(provider, "provider", None)
+    is_empty = True
+    async with aclosing(achecked_stream(provider.stream(request), provider=name)) as events:
+        try:
+            async for event in events:
+                is_empty = False
+                yield event
+        except lm15.StreamAssemblyError:
+            if is_empty:
+                raise lm15.ServerError("the stream was empty", provider=name) from None
+            raise
 
 
 def _forget_closed(held: dict[asyncio.AbstractEventLoop, Any]) -> None:

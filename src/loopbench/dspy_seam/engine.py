@@ -59,7 +59,9 @@ def _request_of(request: Any) -> Request:
     tools = tuple(ToolSpec(tool.name, tool.description or "", tool.parameters) for tool in request.tools)
     config = request.config
     sampling = Sampling(config.temperature, config.max_tokens, config.top_p, config.seed, tuple(config.stop))
-    made = Request(tuple(messages), tools, _choice_of(config.tool_choice), _schema_of(config.response_format), sampling)
+    choice = config.tool_choice
+    several = choice is None or choice.parallel is not False
+    made = Request(tuple(messages), tools, _choice_of(choice), _schema_of(config.response_format), sampling, several)
     asked = ASKED.get()
     return made if asked is None else replace(made, role=asked.codec.role, scope=asked.scope, codec=asked.codec)
 

@@ -117,7 +117,7 @@ def _is_refusal(status: int | None, message: str) -> bool:
 # --- invalid ---
 
 _INVALID = re.compile(
-    r"\b\d+ validation errors?\b.*'loc': \('body', '(?P<said>\w+)'"  # FastAPI, as it prints itself: llama-cpp-python with 500
+    r"\b\d+ validation errors?\b.*?'loc': \('body', '(?P<said>\w+)'"  # FastAPI, as it prints itself: llama-cpp-python with 500
     r"|^body\.(?P<listed>\w+)[.:]"  # FastAPI, as `transport.py` words it
 )
 _WISHES = frozenset({"response_format", "tools", "tool_choice"})

@@ -33,11 +33,6 @@ def lm15_request(request: Request, model: str, extensions: Mapping[str, Any] | N
     runs = groupby(request.messages[first:], lambda message: message.role == "tool")
     messages = [made for from_tools, run in runs for made in ([_tool_results(run)] if from_tools else map(_lm15_message, run))]
     sampling = request.sampling
-    choice = None
-    if request.tool_choice in ("auto", "required", "none"):
-        choice = lm15.ToolChoice(mode=request.tool_choice)
-    elif request.tool_choice is not None:
-        choice = lm15.ToolChoice(mode="required", allowed=(request.tool_choice,))
     schema = request.response_schema
     config = lm15.Config(
         max_tokens=sampling.max_tokens,
@@ -45,7 +40,7 @@ def lm15_request(request: Request, model: str, extensions: Mapping[str, Any] | N
         top_p=sampling.top_p,
         seed=sampling.seed,
         stop=sampling.stop,
-        tool_choice=choice,
+        tool_choice=_choice(request),
         response_format=None if schema is None else {"type": "json_schema", "name": "answer", "schema": dict(schema)},
         extensions=dict(extensions) if extensions else None,
     )
@@ -53,6 +48,15 @@ def lm15_request(request: Request, model: str, extensions: Mapping[str, Any] | N
         lm15.FunctionTool(name=tool.name, description=tool.description, parameters=dict(tool.parameters)) for tool in request.tools
     )
     return lm15.Request(model=model, messages=tuple(messages), system=sendable(system) or None, tools=tools, config=config)
+
+
+def _choice(request: Request) -> Any:
+    """None where nothing is to be said about calls."""
+    one = False if request.tools and not request.parallel_calls else None
+    if request.tool_choice in (None, "auto", "required", "none"):
+        silent = request.tool_choice is None and one is None
+        return None if silent else lm15.ToolChoice(mode=request.tool_choice or "auto", parallel=one)
+    return lm15.ToolChoice(mode="required", allowed=(request.tool_choice,), parallel=one)
 
 
 def _tool_results(messages: Iterable[Message]) -> Any:

@@ -18,6 +18,7 @@ from .config import CompareConfig
 from .schedule import Arm, Trial
 
 if TYPE_CHECKING:  # DSPy and aiohttp take a second to import: only where a model is asked over a network
+    from loopbench.models.limits import Pressure
     from loopbench.models.over_http import Switchboard
     from loopbench.models.real import RealModel, RealOptions
 
@@ -69,6 +70,16 @@ class Answering:
         """Bring a recording to the disk. `whole`: the run came to its end. Raises ValueError where the disk is full."""
         if self.cassette is not None:
             self.cassette.close(whole)
+
+    def pressure(self) -> list[str]:
+        """A line for each real model that refusals or limits held up."""
+        said = []
+        for name, model in self.real.items():
+            seen: Pressure | None = getattr(model, "pressure", None)
+            if seen is not None and (seen.waited_s >= 1 or seen.smallest_in_flight < seen.most_in_flight):
+                fewest = f"as few as {seen.smallest_in_flight} of {seen.most_in_flight} requests under way at once"
+                said.append(f"{name}: {fewest}; waited for a turn {seen.waited_s:.0f} s in all")
+        return said
 
     def as_manifest(self) -> dict[str, Any]:
         """What real models can do, as they declare it or as they showed."""

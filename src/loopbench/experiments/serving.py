@@ -6,6 +6,7 @@ in the path the task is the one whose question stands in the request. Further pa
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import re
@@ -64,6 +65,9 @@ class SuiteTrials:
         self._tasks = {task.id: task for task in suite.tasks}
         self._by_length = sorted(suite.tasks, key=lambda task: len(task.query.text), reverse=True)
         self._trials: OrderedDict[_Key, _Trial] = OrderedDict()
+        self._latest: dict[str, _Key] = {}
+        """Task → its latest conversation without a trial's name."""
+        self._numbers = itertools.count(1)
 
     def models(self) -> list[str]:
         """Names, the server's own profile first."""
@@ -74,10 +78,7 @@ class SuiteTrials:
         profile = self._profile(asked.model)
         if trial is not None:
             return self._trial(self._key(trial), profile).served
-        key = _Key(self._asked_about(asked.request).id)
-        if not any(message.role in ("assistant", "tool") for message in asked.request.messages):
-            self._drop(key)
-        return self._trial(key, profile).served
+        return self._trial(self._conversation(asked.request), profile).served
 
     async def more(self, call: Call) -> Any:
         """`GET /tasks`, `GET /t/TRIAL`, `POST /t/TRIAL/answer`, `POST /t/TRIAL/tools/NAME`.
@@ -123,6 +124,25 @@ class SuiteTrials:
         if task not in self._tasks or (rest and not (repeat.isascii() and repeat.isdigit() and int(repeat[:8]) <= MAX_REPEAT)):
             raise LookupError(f"No trial '{name[:200]}': say TASK, TASK,REPEAT or TASK,REPEAT,LABEL; GET /tasks lists the tasks.")
         return _Key(task, int(repeat[:8] or 0), label)
+
+    def _conversation(self, request: Request) -> _Key:
+        """The trial of a program that names none: told by the ids of the calls that its conversation shows.
+
+        One that shows none goes on with the task's latest if it has had a reply, or if the first request has only met failures so
+        far: that is tried again. Otherwise a new one begins.
+        """
+        task = self._asked_about(request).id
+        ids = [call_id for message in request.messages for call_id in (message.call_id, *(call.id for call in message.calls))]
+        numbers = [match[1] for call_id in ids if (match := _CONVERSATION.match(call_id))]
+        if numbers:
+            return _Key(task, 0, f"~{numbers[-1]}")
+        latest = self._latest.get(task)
+        known = None if latest is None else self._trials.get(latest)
+        has_begun = any(message.role in ("assistant", "tool") for message in request.messages)
+        if latest is not None and known is not None and (has_begun or (known.model_calls and not known.replies)):
+            return latest
+        made = self._latest[task] = _Key(task, 0, f"~{next(self._numbers)}")
+        return made
 
     def _asked_about(self, request: Request) -> Task:
         text = "\n".join(message.content for message in request.messages)
@@ -208,7 +228,7 @@ class _Trial:
         self.own_tools = OwnTools(self.tunnel)
         self.served = ServedTrial(_TrialModel(Scripted(script, self.tunnel), self), self.tunnel, {}, tuple(specs))
         self.replayed: Mapping[str, Replayed] | None = None
-        self.model_calls = 0
+        self.model_calls = self.replies = 0
         self.tool_calls = 0
         self.usage = Usage()
         self.answer: Any = None
@@ -228,6 +248,7 @@ class _Trial:
 
     def exchange(self, request: Request, reply: Reply | None, error: ModelError | None, seconds: float, fault: str | None) -> None:
         self.model_calls += 1
+        self.replies += reply is not None
         if reply is not None and reply.usage is not None:
             self.usage += reply.usage
 
@@ -301,8 +322,17 @@ class _TrialModel(WrappedModel):
             tunnel.take_effects(request.scope)  # nobody here repeats them
             tunnel.mark_struck(request, tunnel.struck(shown))
             self.trial.exchange(request, reply, failure, 0.0, None)
+        if self.trial.key.label.startswith("~"):
+            reply = replace(reply, calls=tuple(self._named(call) for call in reply.calls))
         own_tools.heard(reply)
         return reply
+
+    def _named(self, call: NativeCall) -> NativeCall:
+        """With an id that tells the conversation: its program names no trial."""
+        return replace(call, id=f"call_{self.trial.key.label[1:]}_{call.id.removeprefix('call_')}")
+
+
+_CONVERSATION = re.compile(r"call_([0-9]{1,12})_")
 
 
 @dataclass(slots=True)
@@ -351,13 +381,15 @@ class OwnTools:
         return replace(message, content=f"{message.content} {self.receipts[key]}") if self.receipts[key] else message
 
     def _receipt(self, digest: str, text: str, true: Replayed | None) -> str:
-        value, ledger = read_result(text), self.tunnel.ledger
+        whole, ledger = read_result(text), self.tunnel.ledger
+        value = unwrapped(whole)
         if true is not None and true.failed:
             expected = is_error(text) or isinstance(value, str)  # in whatever words a program tells it
             return ledger.sign(digest, true.text if expected else text, None if expected else value, False).receipt
         if is_error(text):
             return ""
-        if true is not None and (text.strip() == true.text.strip() or same_result(value, true.value)):
+        alike = true is not None and (same_result(whole, true.value) or same_result(value, true.value))
+        if true is not None and (alike or text.strip() == true.text.strip()):
             return ledger.sign(digest, true.text, true.value, True).receipt
         return ledger.sign(digest, text, value, True).receipt
 
@@ -366,11 +398,36 @@ _ERROR = re.compile(r"\W*(?:\w*error|\w*exception|traceback)\b", re.IGNORECASE)
 
 
 def is_error(text: str) -> bool:
-    """Whether a tool's text tells of a failure: it begins so, or is an object with a true `error` or `isError`."""
+    """Whether a tool's text tells of a failure: it begins so, or is an object with a true `error` or `isError`, or an envelope
+    (see `unwrapped`) whose status says so.
+    """
     value = read_result(text)
     if isinstance(value, dict):
-        return bool(value.get("error") or value.get("isError"))
+        if value.get("error") or value.get("isError"):
+            return True
+        return _is_envelope(value) and (value.get("status") in _FAILED or value.get("ok") is False or value.get("success") is False)
     return _ERROR.match(text) is not None
+
+
+_INSIDE = ("data", "result", "output", "value", "content", "text")
+_BESIDE = frozenset({"status", "ok", "success", "error", "isError", "type", "id", "name", "tool", "tool_name", "tool_call_id"})
+_FAILED = ("error", "failed", "failure")
+
+
+def unwrapped(value: Any) -> Any:
+    """What an envelope holds: an object of one of `data`, `result`, `output`, … and of nothing else but what is said about it, as
+    `{"status": "success", "data": 9}`; also as the only item of a list, as MCP has it. Anything else is itself.
+    """
+    if isinstance(value, list) and len(value) == 1 and _is_envelope(value[0]):
+        return unwrapped(value[0])
+    if not _is_envelope(value):
+        return value
+    inner = next(value[name] for name in _INSIDE if name in value)
+    return unwrapped(read_result(inner) if isinstance(inner, str) else inner)
+
+
+def _is_envelope(value: Any) -> bool:
+    return isinstance(value, dict) and sum(name in value for name in _INSIDE) == 1 and value.keys() <= {*_INSIDE, *_BESIDE}
 
 
 def read_result(text: str) -> Any:

@@ -126,7 +126,7 @@ class Bare:
         offered = tools.specs if self.decision_format == "native" else ()
 
         async def ask(messages: tuple[Message, ...], step: int) -> Reply:
-            return await model.complete(Request(messages, offered, role=Role.DECIDE, codec=codec))
+            return await model.complete(Request(messages, offered, parallel_calls=not offered, role=Role.DECIDE, codec=codec))
 
         return await self.loop(query.full_text, tools, ask, observer)
 

@@ -199,7 +199,7 @@ def foreign_codec(asked: Asked, task_tools: Collection[str] = ()) -> ForeignCode
     """The codec for one request. `task_tools`: names of the tools that the task is solved with."""
     request = asked.request
     made = sum(len(message.calls) for message in request.messages)
-    return ForeignCodec(request.tools, request.tool_choice, request.response_schema, asked.parallel, task_tools, made)
+    return ForeignCodec(request.tools, request.tool_choice, request.response_schema, request.parallel_calls, task_tools, made)
 
 
 def _plain(name: str) -> str:

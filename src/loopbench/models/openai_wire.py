@@ -48,8 +48,6 @@ class Asked:
     include_usage: bool = False
     """A stream ends with a chunk that tells the usage."""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    parallel: bool = True
-    """Several calls may be made in one reply."""
 
 
 # --- reading ---
@@ -80,15 +78,16 @@ def read_request(body: Any) -> Asked:
         _tool_choice(body, tools),
         _response_schema(body),
         _sampling(body),
-        _role(metadata),
-        metadata.get("scope", ""),
+        _flag(body, "parallel_tool_calls") is not False,
+        role=_role(metadata),
+        scope=metadata.get("scope", ""),
     )
     stream = bool(_flag(body, "stream"))
     options = _object(body, "stream_options") or {}
     if options and not stream:
         raise BadRequest("The 'stream_options' parameter is only allowed when 'stream' is enabled.", "stream_options")
     include_usage = bool(_flag(options, "include_usage", "stream_options.include_usage"))
-    return Asked(request, model, stream, include_usage, metadata, _flag(body, "parallel_tool_calls") is not False)
+    return Asked(request, model, stream, include_usage, metadata)
 
 
 def _check_depth(body: Any) -> None:

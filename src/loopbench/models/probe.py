@@ -14,6 +14,7 @@ from .real import RealModel
 
 MOST_TOKENS = 256
 """Of one reply: a model that thinks first gets to its answer."""
+MOST_ATTEMPTS = 2
 
 _NUMBERS = {
     "type": "object",
@@ -64,7 +65,11 @@ class _Stopped(Exception):
 
 
 async def probe(model: RealModel) -> Probed:
-    """Fewer than ten requests of a few tokens each. A refused key ends it at once. Raises nothing for what a provider says."""
+    """Fewer than ten checks of a few tokens each. A refused key ends it at once. Raises nothing for what a provider says.
+
+    A failure that may pass is met with one more attempt at most: some servers fail for good at what they cannot do.
+    """
+    model = _less_patient(model)
     checks: list[Check] = []
     try:
         checks.append(await _check("plain", partial(model.complete, _ask("Reply with the one word: ok")), _any_reply))
@@ -78,6 +83,11 @@ async def probe(model: RealModel) -> Probed:
     except _Stopped as stopped:
         return Probed(None, tuple(checks), str(stopped))
     return Probed(_capabilities(Probed(None, tuple(checks)), model.capabilities), tuple(checks))
+
+
+def _less_patient(model: RealModel) -> RealModel:
+    options = replace(model.options, attempts=min(model.options.attempts, MOST_ATTEMPTS))
+    return RealModel(model.model, options).with_capabilities(model.capabilities)
 
 
 async def _tools(model: RealModel) -> list[Check]:

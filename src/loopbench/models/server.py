@@ -131,6 +131,12 @@ class Server:
     # --- from a request to a page ---
 
     async def _handle(self, request: BaseRequest) -> web.StreamResponse:
+        response = await self._answer(request)
+        if not request.content.is_eof():
+            response.force_close()  # the connection ends after it, unless the rest comes soon: the client must not use it again
+        return response
+
+    async def _answer(self, request: BaseRequest) -> web.StreamResponse:
         try:
             self._guard(request)
             return await self._page(request)

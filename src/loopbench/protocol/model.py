@@ -48,6 +48,8 @@ class Request:
     response_schema: Mapping[str, Any] | None = None
     """JSON schema that the text must follow."""
     sampling: Sampling = DEFAULT_SAMPLING
+    parallel_calls: bool = True
+    """False: at most one call in the reply."""
     role: Role = field(default=Role.DECIDE, compare=False)
     scope: str = field(default="", compare=False)
     """Tells apart requests that a loop sends concurrently; two requests of equal scope are never in flight together."""
@@ -62,6 +64,8 @@ class Request:
             ]
         if self.tool_choice is not None:
             made["tool_choice"] = self.tool_choice
+        if self.tools and not self.parallel_calls:
+            made["parallel_calls"] = False
         if self.response_schema is not None:
             made["response_schema"] = self.response_schema
         return made | self.sampling.as_dict()

@@ -32,7 +32,7 @@ LONGEST_LINE = 1 << 26
 """Bytes."""
 SHORT_ID, FULL_ID = 12, 64
 """Hex digits of a part's id; all of them where the first twelve stand for another part."""
-SETTINGS = frozenset({"tool_choice", "temperature", "max_tokens", "top_p", "seed", "stop"})
+SETTINGS = frozenset({"tool_choice", "parallel_calls", "temperature", "max_tokens", "top_p", "seed", "stop"})
 _ENVELOPE = 4
 """Levels that a line adds round a part of a request."""
 
