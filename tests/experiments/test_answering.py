@@ -232,7 +232,7 @@ def test_a_real_arm_is_billed_once_and_replayed_for_nothing(tmp_path: Path, serv
 def test_an_interrupted_run_on_a_real_model_goes_on(tmp_path: Path, served: str) -> None:
     config = CompareConfig(
         runs=tmp_path / "runs", loops=("finish",), tasks=8, models=("openai/scripted",), base_url=served, mlflow=False,
-        provider=ProviderConfig(without=("tool_choice",)), budget=BudgetConfig(calls=9), concurrency=2,
+        provider=ProviderConfig(without=("tool_choice",)), budget=BudgetConfig(calls=12), concurrency=1,
     )  # fmt: skip
     experiment = prepare(config)
     assert experiment.manifest["models"]["openai/scripted"]["tool_choice"] is False
