@@ -164,7 +164,7 @@ def limited(spec: str) -> Loop:
     return make_loop(parse_spec(spec), LIMIT)
 
 
-EVERY = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+EVERY = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -64,7 +64,9 @@ async def one_trial(loop: str, task: Task, suite: Suite, profile: Profile, casse
     }
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize(
+    "name", [name if name == "flaky-tools" else pytest.param(name, marks=pytest.mark.slow) for name in PROFILES]
+)
 def test_every_loop_replays_to_the_same_record_and_trace(tmp_path: Path, name: str) -> None:
     """Unrecorded, recorded and replayed; all loops in one recording, all trials at once."""
     suite, profile = load(), load_profile(name)
