@@ -79,8 +79,10 @@ def _metrics() -> list[Entry]:
 def _models() -> list[Entry]:
     return [
         Entry("scripted", "follows each task's plan as far as the prompt shows its results; needs no network and no key"),
+        Entry("scripted --over-http", "the same behind a server on loopback, asked as real models are; equal digests"),
         Entry("PROVIDER/NAME", "a real model through DSPy, such as openai/gpt-4o-mini; its key comes from the environment"),
-        Entry("openai/NAME --base-url URL", "any OpenAI-compatible server"),
+        Entry("openai/NAME --base-url URL", "any OpenAI-compatible server, `loopbench serve` included"),
+        Entry("any of them --cassette FOLDER", "recorded (--cassette-mode record), or replayed without network and key"),
     ]
 
 
