@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from loopbench.protocol.digest import digest
 
-PROFILES_VERSION = 3
-"""Raised with any change to a built-in profile, to the policy or to the way faults are drawn."""
+PROFILES_VERSION = 4
+"""Raised with any change to a built-in profile, to the policy, or to the way faults are drawn or replies ordered."""
 
 FAULT_KINDS: dict[str, str] = {
     "wire.malformed": "every opening bracket of the reply is lost",
