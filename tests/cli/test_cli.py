@@ -172,6 +172,7 @@ def test_version(loopbench):
         (["compare", "--config", "torn.toml"], "torn.toml: no valid TOML"),
         (["compare", "--config", "latin.toml"], "latin.toml: no valid TOML"),
         (["compare", "--config", "typed.toml"], "typed.toml: seed: "),
+        (["compare", "--config", "keyed.toml"], "keyed.toml: provider: Input should be a valid dictionary"),
         (["resume", "nope"], "no run 'nope'"),
         (["resume", "latest"], "no run 'latest'"),
         (["report", "nope"], "no run 'nope'; in runs: none yet"),
@@ -186,12 +187,14 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, argume
     (here / "torn.toml").write_text("loops = [\n")
     (here / "latin.toml").write_bytes("experiment = 'Z\u00fcrich'\n".encode("latin-1"))
     (here / "typed.toml").write_text("seed = 'x'\n")
+    (here / "keyed.toml").write_text("provider = 'sk-proj-0123456789abcdef'\n")
     before = sorted(here.iterdir())
     found = loopbench(*arguments)
     assert (found.code, found.out) == (2, "")
     assert found.err.count("\n") == 1
     assert found.err.startswith("error: ")
     assert said in found.err
+    assert "0123456789" not in found.err
     assert sorted(here.iterdir()) == before
 
 

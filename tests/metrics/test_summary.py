@@ -132,6 +132,7 @@ def test_nothing_is_known_of_no_records():
 def test_a_price_nobody_knows_is_none_and_not_zero():
     assert summarize([record()]).cost_usd is None
     assert summarize([record(cost_usd=math.nan)]).cost_usd is None
+    assert summarize([record(input_tokens=10**400)]).tokens is None
 
 
 def test_faults_and_recovery():

@@ -507,9 +507,19 @@ def test_a_file_that_was_tampered_with_is_read_or_refused(killed: bytes, data: s
             assert len(Recording(Path(folder), "m")) == len(read) + 1
 
 
+def exchange_with(**changes: Any) -> str:
+    line = {"request": "a" * 64, "task": "t", "arm": "a", "repeat": 0, "call": 0, "role": "decide", "messages": [], "reply": {}}
+    return json.dumps(line | changes)
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
+        (exchange_with(call=-1), "'call' is negative"),
+        (exchange_with(seconds=-0.5), "'seconds' is negative"),
+        (exchange_with(seconds=10**400), "'seconds' is larger than"),
+        (exchange_with(reply={"usage": {"input_tokens": 10**400}}), "'input_tokens' is larger than"),
+        (exchange_with(reply={"usage": {"cost_usd": 1e300}}), "'cost_usd' is larger than"),
         ("<<<<<<< HEAD", "Expecting value"),
         ("[1]", "no JSON object"),
         ("{}", "no line of a recording"),

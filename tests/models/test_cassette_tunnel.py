@@ -87,6 +87,29 @@ def test_every_loop_replays_to_the_same_record_and_trace(tmp_path: Path, name: s
     assert sum(len(one["faults"]) for one in plain) > 0 or name == "clean"
 
 
+def test_a_recording_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+    """A trial that was cut off begins anew: the model must not stumble again where its recorded replies have already."""
+    suite = load(size=1)
+    profile = Profile(name="p", rates={"wire.empty": 1}, clears=Clears(feedback=0, after=1, never=0))
+
+    def run(mode: CassetteMode | None) -> dict[str, Any]:
+        cassette = None if mode is None else Cassette.open(tmp_path, mode)
+        result = run_sync(one_trial("bare", suite.tasks[0], suite, profile, cassette))
+        if cassette is not None:
+            cassette.close(True)
+        return result
+
+    plain = run(None)
+    assert run(CassetteMode.RECORD) == plain
+    path = tmp_path / "scripted-p.jsonl"
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    asked = [number for number, line in enumerate(lines, 1) if b'"request"' in line]
+    path.write_bytes(b"".join(lines[: asked[0]]))
+    assert run(CassetteMode.REPLAY_OR_RECORD) == plain
+    assert path.read_bytes() == whole
+
+
 @st.composite
 def profiles(draw: st.DrawFn) -> Profile:
     """Many faults, of all kinds."""

@@ -17,6 +17,7 @@ from loopbench.models import real
 from loopbench.models.limits import WINDOW_S, Concurrency, Limits, Window
 from loopbench.models.prices import Price
 from loopbench.models.real import ABILITIES, RealModel, RealOptions
+from loopbench.models.tokens import estimate_input
 from loopbench.models.waits import Waits
 from loopbench.protocol import (
     Capabilities,
@@ -339,6 +340,16 @@ def test_an_overflow_is_not_tried_again(ask: Ask) -> None:
     model = Flaky([ContextOverflow("long")])
     with pytest.raises(ContextOverflow):
         virtually(ask(RealModel(model)))
+    assert len(model.asked) == 1
+
+
+@BOTH
+def test_a_request_longer_than_is_allowed_is_an_overflow_and_is_not_sent(ask: Ask) -> None:
+    model = Flaky(["ok"])
+    allowed = estimate_input(HELLO)
+    virtually(ask(RealModel(model, RealOptions(context_tokens=allowed))))
+    with pytest.raises(ContextOverflow, match=f"about {allowed} tokens, and {allowed - 1} are allowed"):
+        virtually(ask(RealModel(model, RealOptions(context_tokens=allowed - 1))))
     assert len(model.asked) == 1
 
 

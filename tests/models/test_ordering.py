@@ -108,20 +108,38 @@ def test_a_request_that_is_cancelled_holds_up_no_other(given_up, turns) -> None:
     assert wire.in_flight == 0
 
 
-def test_a_stream_keeps_its_turn_until_it_ends_or_is_closed() -> None:
-    async def both() -> None:
-        model = InOrder(wire)
+def test_what_a_design_does_between_two_chunks_holds_up_no_other_scope() -> None:
+    async def nested() -> list[str]:
+        model = InOrder(Wire(1))
+        heard = []
+        async for chunk in model.stream(ask("a")):
+            heard += [chunk.text, (await model.complete(ask("a.b"))).text]
+        return heard
+
+    async def left_open() -> str:
+        model = InOrder(Wire(1))
         first = model.stream(ask("a"))
         assert (await anext(first)).text == "a"
-        second = asyncio.create_task(model.complete(ask("b")))
-        for _ in range(3 * TURNS):
-            await asyncio.sleep(0)
-        assert wire.asked == ["a"]
-        await first.aclose()  # type: ignore[attr-defined]  # it is a generator
-        assert (await asyncio.wait_for(second, 5)).text == "b"
+        return (await model.complete(ask("b"))).text
 
-    wire = Wire(1)
-    asyncio.run(both())
+    assert asyncio.run(asyncio.wait_for(nested(), 5)) == ["a", "a.b", "", "a.b"]  # the last chunk holds the reply
+    assert asyncio.run(asyncio.wait_for(left_open(), 5)) == "b"
+
+
+@given(SCOPES, st.integers(0, 99))
+def test_streams_that_are_read_at_once_come_one_after_the_other(scopes, seed) -> None:
+    heard: list[str] = []
+
+    async def one(model: InOrder, scope: str) -> None:
+        async for chunk in model.stream(ask(scope)):
+            heard.append(scope if chunk.reply is None else f"{scope}.")
+
+    async def all_of_them() -> None:
+        model = InOrder(Wire(seed))
+        await asyncio.gather(*(one(model, scope) for scope in scopes))
+
+    asyncio.run(all_of_them())
+    assert heard == [said for scope in sorted(scopes) for said in (scope, f"{scope}.")]
 
 
 def test_requests_without_a_scope_pass_at_once() -> None:

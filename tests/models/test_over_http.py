@@ -113,6 +113,33 @@ def test_an_injected_failure_is_marked_and_of_the_kind_that_was_meant(bench, kin
     assert [(fault.kind, fault.landed) for fault in trial.tunnel.disturbances] == [(kind, True)]
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("kind", [*PROVIDER_FAULTS, "refused", "overflow"])
+def test_a_failure_is_told_in_the_words_that_it_has_in_process(bench, kind, streamed):
+    """A loop may show them to the model: the client's would tell ids and numbers of bytes, and no two runs would be equal."""
+    abilities = {"context_tokens": 20} if kind == "overflow" else {"tool_choice": False}
+    profile = struck(kind) if kind in PROVIDER_FAULTS else Profile.model_validate({"name": "small", "abilities": abilities})
+
+    async def words(model: Model) -> str:
+        with pytest.raises(ModelError) as caught:
+            await (Streamed(model) if streamed else model).complete(request)
+        return f"{type(caught.value).__name__}: {caught.value}"
+
+    request = bench.Bench(bench.chain(1)).request(tool_choice="add" if kind == "refused" else None)
+    inside = run_sync(words(bench.Bench(bench.chain(1), profile).scripted))
+    assert with_model(bench.Bench(bench.chain(1), profile), words) == inside
+
+
+def test_one_request_may_be_sent_several_times_at_once(bench):
+    trial = bench.Bench(bench.chain(1))
+    request = trial.request(codec=bare.CODEC)
+
+    async def ask(model: OverHttp) -> list[Reply]:
+        return await asyncio.gather(*(model.complete(request) for _ in range(5)))
+
+    assert len({reply.text for reply in with_model(trial, ask)}) == 1
+
+
 def test_what_the_model_cannot_do_is_told(bench):
     abilities = {"name": "small", "abilities": {"context_tokens": 200, "tool_choice": False}}
     trial = bench.Bench(bench.chain(1), Profile.model_validate(abilities))

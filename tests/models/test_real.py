@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from loopbench.cli.main import main
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import Replayed, replay
@@ -30,7 +32,7 @@ from loopbench.dspy_seam import DspyModel, clients, close_local_clients, local_c
 from loopbench.dspy_seam.clients import LOCAL_KEY
 from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.journal import read_records
+from loopbench.experiments.journal import RunError, read_records
 from loopbench.loops import bare, react_extract
 from loopbench.metrics.record import Record
 from loopbench.models import real
@@ -1154,10 +1156,46 @@ def test_a_hanging_provider_is_told_from_a_slow_loop(tmp_path):
 
     with serving(hang) as server:
         try:
-            records = run(tmp_path, server, trial_timeout_s=3.0, tasks=1)
+            records = run(tmp_path, server, trial_timeout_s=0.4, tasks=1, provider={"attempts": 2})
         finally:
             released.set()
-    assert {(record.status, record.reason) for record in records} == {("errored", "provider: no reply within 1.5 s")}
+    assert {(record.status, record.reason) for record in records} == {("errored", "provider: no reply within 0.2 s")}
+    assert {(record.errors["provider.timeout"], record.retries["timeout"]) for record in records} == {(1, 1)}
+
+
+def test_a_provider_that_was_silent_once_or_asked_to_wait_is_asked_again_beyond_the_time_of_a_trial(tmp_path, solver: Solver):
+    released, asked = threading.Event(), iter(range(10**6))
+
+    def trouble(heard: Heard) -> Said:
+        number = next(asked)
+        if number == 0:
+            released.wait(30)
+        return failure(429, "later", **{"Retry-After": "0.7"}) if number == 1 else solver(heard)
+
+    with serving(trouble) as server:
+        try:
+            records = run(tmp_path, server, trial_timeout_s=0.6, tasks=1, loops=("bare",))
+        finally:
+            released.set()
+    assert [(record.status, record.accuracy, record.retries) for record in records] == [
+        ("scored", 1.0, {"rate_limit": 1, "timeout": 1})
+    ]
+    assert records[0].seconds < 0.6
+
+
+def test_a_run_at_an_address_with_a_key_in_it_goes_on_where_the_address_is_typed_again(tmp_path, solver: Solver):
+    """The manifest leaves the key out, and so does what is said of it."""
+    with serving(solver) as server:
+        address = f"{server.url}?api_key={SECRET}"
+        values = {"loops": ("bare",), "models": (NAME,), "base_url": address, "tasks": 1, "mlflow": False}
+        begun = compare.prepare(CompareConfig(**values, runs=tmp_path / "runs", provider={"attempts": 1}))
+        for wrong in (None, server.url, address.replace("127.0.0.1", "localhost")):
+            with pytest.raises(RunError, match="type it again") as caught:
+                compare.reopen(begun.folder, compare.Allowed(base_url=wrong))
+            assert SECRET not in str(caught.value)
+        again = compare.reopen(begun.folder, compare.Allowed(base_url=address))
+    assert again.config.base_url == address
+    assert SECRET not in (begun.folder / "manifest.json").read_text()
 
 
 def test_an_overflow_is_the_loops_to_deal_with(tmp_path, solver: Solver):
@@ -1186,15 +1224,13 @@ main()
 
 @dataclass(frozen=True)
 class Shell:
-    """A user's machine: home, working directory, key."""
+    """A user's machine, without a key: home and working directory."""
 
     home: Path
 
-    def __call__(self, *arguments: str, key: str = SECRET) -> subprocess.CompletedProcess[str]:
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
         environ = kept | {"HOME": str(self.home), "DSPY_CACHEDIR": str(self.home / "cache"), "COLUMNS": "200"}
-        if key:
-            environ["OPENAI_API_KEY"] = key
         command = [sys.executable, "-c", WATCHED, str(self.home / "connections"), *arguments]
         return subprocess.run(command, cwd=self.home, env=environ, capture_output=True, text=True, timeout=120, check=False)
 
@@ -1206,14 +1242,47 @@ class Shell:
         """What stands in the home directory."""
         return {path.name for path in self.home.iterdir()}
 
-    def texts(self) -> str:
-        """All that a run left on the disk."""
-        return "\n".join(path.read_text() for path in (self.home / "runs").rglob("*") if path.is_file())
-
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
+
+
+@dataclass(frozen=True)
+class Here:
+    """The command within this process, which has the key: one of its own would take seconds to import what it needs."""
+
+    home: Path
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+    places: list[Any] = field(default_factory=list)
+    """What was connected to."""
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        self.monkeypatch.setattr(sys, "argv", ["loopbench", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        code, said = left.value.code, self.capsys.readouterr()
+        assert isinstance(code, int)
+        return subprocess.CompletedProcess(arguments, code, said.out, said.err)
+
+    def texts(self) -> str:
+        """All that a run left on the disk."""
+        return "\n".join(path.read_text() for path in self.home.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
+    made, connect = Here(tmp_path, monkeypatch, capsys), socket.socket.connect
+
+    def watched(sock: socket.socket, address: Any) -> None:
+        made.places.append(address)
+        connect(sock, address)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setattr(socket.socket, "connect", watched)
+    return made
 
 
 def flags(server: Server) -> list[str]:
@@ -1235,41 +1304,41 @@ COMPARE = [
 ]
 
 
-def test_errored_trials_run_again_on_resume_and_no_key_is_left_anywhere(shell, solver: Solver):
+def test_errored_trials_run_again_on_resume_and_no_key_is_left_anywhere(here: Here, solver: Solver):
     def broken(heard: Heard) -> Said:
         if "next_thought" not in json.dumps(heard.body):
             return solver(heard)
         return failure(401, f"Unauthorized: {json.dumps(heard.headers)} from http://user:{heard.key}@proxy.test/")
 
     with serving(broken) as server:
-        first = shell(*COMPARE, *flags(server))
+        first = here(*COMPARE, *flags(server))
         assert {heard.key for heard in server.heard} == {SECRET}
-        before = shell.texts()
+        before = here.texts()
         server.rule = solver
         asked = len(server.heard)
-        untyped = shell("resume", "latest", "--no-mlflow", "--json")  # a run directory does not say where a key is sent
+        untyped = here("resume", "latest", "--no-mlflow", "--json")  # a run directory does not say where a key is sent
         assert (untyped.returncode, untyped.stdout, len(server.heard)) == (2, "", asked)
         assert "type it again: --base-url" in untyped.stderr
-        second = shell("resume", "latest", "--no-mlflow", "--json", "--base-url", server.url)
+        second = here("resume", "latest", "--no-mlflow", "--json", "--base-url", server.url)
         again = server.heard[asked:]
     arms = [[(arm["loop"], arm["scored"], arm["errored"]) for arm in json.loads(done.stdout)["arms"]] for done in (first, second)]
     assert arms == [[("bare", TASKS, 0), ("react_extract", 0, TASKS)], [("bare", TASKS, 0), ("react_extract", TASKS, 0)]]
     assert all("[[ ## " in json.dumps(heard.body) for heard in again)  # bare's trials stood already
     assert second.returncode == 0
     assert [(arm["model"], arm["accuracy"]["value"]) for arm in json.loads(second.stdout)["arms"]] == [(NAME, 1.0)] * 2
-    assert {line for line in shell.connections if str(server.server_port) not in line or "127.0.0.1" not in line} == set()
-    assert shell.files() == {"runs", "connections"}  # no cache, of DSPy or any other
+    assert {place[:2] for place in here.places} == {("127.0.0.1", server.server_port)}
+    assert [path.name for path in here.home.iterdir()] == ["runs"]
     assert "[redacted]" in before
-    for text in (before, shell.texts(), first.stdout, first.stderr, second.stdout, second.stderr):
+    for text in (before, here.texts(), first.stdout, first.stderr, second.stdout, second.stderr):
         assert SECRET not in text
 
 
 def test_an_unknown_provider_is_one_line_and_no_run_directory(shell):
-    done = shell(*COMPARE, "--model", "opnai/gpt-4o-mini", key="")
+    done = shell(*COMPARE, "--model", "opnai/gpt-4o-mini")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: model 'opnai/gpt-4o-mini': unknown provider; did you mean 'openai'?")
     assert done.stderr.count("\n") == 1
-    assert shell.files() == {"connections"}
+    assert shell.files() == {"connections"}  # no cache either, of DSPy or any other
     assert shell.connections == []
 
 

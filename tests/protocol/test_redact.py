@@ -151,14 +151,16 @@ def test_a_value_in_base64_is_found_wherever_it_stands(value, before, after):
     "write",
     [
         html.escape,
+        repr,
         lambda value: json.dumps(json.dumps(value)),
+        lambda value: json.dumps([json.dumps([json.dumps([json.dumps([value])])])]),
         lambda value: json.dumps(value).replace("/", "\\/"),
         quote_plus,
         lambda value: re.sub("%..", lambda found: found[0].lower(), quote(value, safe="")),
         lambda value: base64.b64encode(f"user:{value}".encode()).decode(),
         lambda value: f"key\n{value}".encode().decode(),
     ],
-    ids=["html", "json twice", "escaped slash", "form", "lower-case hex", "basic", "line"],
+    ids=["html", "python", "json twice", "json four times", "escaped slash", "form", "lower-case hex", "basic", "line"],
 )
 def test_a_value_is_found_in_every_spelling(write):
     value = "pa<ss/w0rd&'\"\u00e9 with-9-parts"

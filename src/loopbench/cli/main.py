@@ -333,7 +333,7 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
         missing = found.scheduled - len(found.records)
         render.say(f"{'interrupted' if interrupted else stopped}: {missing} trials are left; go on with")
         allowed = "".join(f" --allow {name}" for name in own_code(experiment.config))
-        typed = {"base-url": experiment.config.base_url, "cassette": experiment.config.cassette}
+        typed = {"base-url": experiment.config.public()["base_url"], "cassette": experiment.config.cassette}
         again = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in typed.items() if value)
         render.say(f"  loopbench resume {shlex.quote(str(experiment.folder))}{allowed}{again}")
         if not found.records:
@@ -404,11 +404,12 @@ def _folder(run: Path, runs: Path | None) -> Path:
 
 
 def main() -> None:
-    """Entry point: a mistake of the user's is one line on stderr and exit code 2."""
+    """Entry point: a mistake of the user's is one line on stderr, without secrets, and exit code 2."""
     try:
         app()
     except (ValueError, OSError) as error:
         from loopbench.experiments.report import plain
+        from loopbench.protocol.redact import redact
 
-        print(f"error: {plain(' '.join(str(error).split()))}", file=sys.stderr)
+        print(f"error: {plain(' '.join(redact(str(error)).split()))}", file=sys.stderr)
         sys.exit(BAD_INPUT)

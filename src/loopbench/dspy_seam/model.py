@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -35,11 +35,13 @@ class Lm15Model:
         self.extensions = extensions
 
     async def complete(self, request: Request) -> Reply:
-        """Raises ProviderError and ContextOverflow, without their causes: those may hold a key."""
+        """Raises ProviderError and ContextOverflow, without cause and context: those may hold a key."""
         sent = self._lm15(request)
-        with _told(self.name, self.client.provider):
-            response = await self.client.complete(sent)
-            return self._reply(response)
+        try:
+            return self._reply(await self.client.complete(sent))
+        except Exception as error:
+            told = self._told(error)
+        raise told  # here, where no context is put to it
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         """Closing it early closes the connection. Raises what `complete` raises."""
@@ -49,7 +51,7 @@ class Lm15Model:
             return
         sent = self._lm15(request)
         whole, texts = StreamAccumulator(sent), list[str]()
-        with _told(self.name, self.client.provider):
+        try:
             async with aclosing(self.client.stream(sent)) as events:
                 async for event in events:
                     whole.push(event)
@@ -58,6 +60,10 @@ class Lm15Model:
                         texts.append(chunk.text)
                         yield chunk
             yield Chunk(reply=self._reply(whole.response(), Streamed("".join(texts), _streamed_calls(whole))))
+            return
+        except Exception as error:
+            told = self._told(error)
+        raise told
 
     async def aclose(self) -> None:
         """Close connections that belong to this event loop."""
@@ -67,7 +73,23 @@ class Lm15Model:
         try:
             return lm15_request(request, self.client.model, self.extensions and self.extensions(request))
         except (TypeError, ValueError) as error:
-            raise _not_sent(error) from None
+            told = _not_sent(error)
+        raise told
+
+    def _told(self, error: Exception) -> Exception:
+        """Whatever a client raises, as one of our errors."""
+        match error:
+            case ModelError():
+                return error
+            case LMError():
+                return model_error(error)
+            case lm15.LM15Error():
+                return model_error(wrap_error(error, model=self.name, provider=self.client.provider))
+            case UnicodeEncodeError():
+                return _not_sent(error)
+        # A body of a form that no provider documents fails anywhere in lm15's readers.
+        said = " ".join(redact(f"{type(error).__name__}: {error}").split())
+        return ProviderError(f"the reply cannot be read: {said}", "server")
 
     def _reply(self, response: Any, streamed: Streamed | None = None) -> Reply:
         reply = reply_of(response, self.client.provider, streamed)
@@ -84,24 +106,6 @@ class Lm15Model:
 
 def _not_sent(error: Exception) -> ProviderError:
     return ProviderError(f"not sent: {' '.join(redact(str(error)).split())}", "bad_request")
-
-
-@contextmanager
-def _told(name: str, provider: str | None) -> Iterator[None]:
-    """Whatever a client raises, as one of our errors."""
-    try:
-        yield
-    except ModelError:
-        raise
-    except LMError as error:
-        raise model_error(error) from None
-    except lm15.LM15Error as error:
-        raise model_error(wrap_error(error, model=name, provider=provider)) from None
-    except UnicodeEncodeError as error:
-        raise _not_sent(error) from None
-    except Exception as error:  # a body of a form that no provider documents fails anywhere in lm15's readers
-        said = " ".join(redact(f"{type(error).__name__}: {error}").split())
-        raise ProviderError(f"the reply cannot be read: {said}", "server") from None
 
 
 def _chunk_of(event: Any, whole: Any) -> Chunk | None:

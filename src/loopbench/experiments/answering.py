@@ -128,15 +128,16 @@ def _real_models(config: CompareConfig) -> dict[str, RealModel]:
 
 def _options(config: CompareConfig) -> RealOptions:
     from loopbench.models.prices import read_prices
-    from loopbench.models.real import RealOptions
+    from loopbench.models.real import DEFAULTS, RealOptions
 
     given = config.provider
-    # Half of a trial's time for one reply: so a provider that hangs is told from a loop that takes too long.
-    patience_s = config.trial_timeout_s / 2
+    # Half of a trial's time for one attempt: so a provider that hangs is told from a loop that takes too long. Failed attempts
+    # and pauses are no time of the trial's, so all together may take longer than it.
+    call_timeout_s = min(given.call_timeout_s, config.trial_timeout_s / 2)
     return RealOptions(
-        call_timeout_s=min(given.call_timeout_s, patience_s),
+        call_timeout_s=call_timeout_s,
         attempts=given.attempts,
-        patience_s=patience_s,
+        patience_s=max(DEFAULTS.patience_s, given.attempts * call_timeout_s),
         requests_per_minute=given.requests_per_minute,
         tokens_per_minute=given.tokens_per_minute,
         most_in_flight=config.concurrency,

@@ -103,8 +103,11 @@ def reopen(folder: Path, allowed: Allowed = NOTHING, *, mlflow: bool | None = No
     for name in own_code(config):
         if name not in allowed.code:
             raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
-    if config.base_url is not None and allowed.base_url != config.base_url:
-        raise RunError(f"{folder}: this run asks the server at {config.base_url}; type it again: --base-url {config.base_url}")
+    if config.base_url is not None:
+        typed = config.model_copy(update={"base_url": allowed.base_url})
+        if typed.public()["base_url"] != config.base_url:  # the manifest leaves out what is secret
+            raise RunError(f"{folder}: this run asks the server at {config.base_url}; type it again: --base-url {config.base_url}")
+        config = typed
     if config.cassette is not None and allowed.cassette != config.cassette:
         raise RunError(f"{folder}: this run uses the recordings in {config.cassette}; type it again: --cassette {config.cassette}")
     if mlflow is not None:

@@ -49,7 +49,7 @@ class ProviderConfig(BaseModel):
     without: tuple[Capability, ...] = ()
     """What the model cannot do, whatever its provider says."""
     context_tokens: Positive | None = None
-    """Longest request in tokens."""
+    """Longest request in tokens, estimated; a longer one is not sent."""
     probe: bool = False
     """Find out what the model can do by asking it, before the run."""
     temperature: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] | None = None

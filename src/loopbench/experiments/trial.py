@@ -34,6 +34,11 @@ from .turnstile import GuardedModel, GuardedToolbox, Turnstile, stop
 
 STALLED_SHARE = 0.25
 """A real model that has been silent for this share of a trial's time when that is up has failed; the loop was not too slow."""
+MOST_LOST = 60
+"""Time limits that a trial may lose to its provider's failures and our limits; then it ends all the same: what waits for something
+that it holds itself, or asks a dead provider for ever, would never end."""
+SHORTEST_WAIT_S = 0.01
+"""What is left of a trial's time need not be looked at more often."""
 GRACE_S = 2.0
 """Seconds that a loop gets to end after it was cancelled; then it is abandoned."""
 MOST_ANSWER_CHARS = 100_000
@@ -151,6 +156,8 @@ class _Run:
         """Who answers, beneath the harness."""
         self.stalled_s = 0.0
         """How long the last request had waited for its reply when the time limit was met."""
+        self.held_up = False
+        """The provider's failures and our limits took all the time that a trial can lose to them."""
         self.ran_out = False
         """The time limit was met, and the loop did as it was told; one that swallows its cancellation has failed by itself."""
 
@@ -199,13 +206,14 @@ class _Run:
     async def _until_time_is_up(self, running: asyncio.Task[object]) -> bool:
         """Whether the loop ended by itself. What its provider's failures and our limits cost is added to its time."""
         left_s = self.setting.timeout_s
-        granted_s = 0.0
+        most_s, granted_s = MOST_LOST * left_s, 0.0
         while left_s > 0:
-            done, _ = await asyncio.wait({running}, timeout=left_s)
+            done, _ = await asyncio.wait({running}, timeout=max(left_s, SHORTEST_WAIT_S))
             if done:
                 return True
-            left_s = self.waits.seconds - granted_s
+            left_s = min(self.waits.seconds, most_s) - granted_s
             granted_s += left_s
+        self.held_up = self.waits.seconds >= most_s
         return False
 
     async def _guarded(self, model: Model) -> object:
@@ -291,7 +299,8 @@ class _Run:
         """Simulated time in the tunnel; else wall time without what a provider's failures and our limits cost, and with the
         recorded time of replies that were replayed."""
         if self.tunnel is None or self.tunnel.real_time:
-            return wall_s - self.waits.seconds + (self.inner.replayed_s if isinstance(self.inner, RecordedModel) else 0.0)
+            replayed_s = self.inner.replayed_s if isinstance(self.inner, RecordedModel) else 0.0
+            return max(0.0, wall_s - self.waits.seconds) + replayed_s  # two clocks
         return self.tunnel.simulated_s
 
     def _infrastructure(self) -> str:
@@ -301,6 +310,8 @@ class _Run:
         failure = self.recorder.provider_failure
         if failure is not None and self.outcome.stop not in _STANDS:
             return cap(f"provider: {failure}", MOST_REASON_CHARS)
+        if self.held_up:
+            return f"provider: its failures and our limits took {MOST_LOST} times the trial's {self.setting.timeout_s:g} s"
         if self.tunnel is None and self.stalled_s >= STALLED_SHARE * self.setting.timeout_s:
             return f"provider: no reply for {self.stalled_s:.1f} s when the trial's time was up"
         if self.tunnel is not None and self.ran_out:

@@ -14,6 +14,8 @@ from .record import FaultRecord, Record
 from .statistics import ALPHA, Interval, accuracy_interval, event_rate, mean_interval
 
 PRIMARY = "accuracy"
+MOST_VALUE = 1e100
+"""Larger values are no measurements; their squares would overflow."""
 
 METRICS: Mapping[str, Callable[[Record], float | None]] = {
     PRIMARY: lambda record: record.accuracy,
@@ -107,14 +109,14 @@ class TaskValues:
 
 
 def task_values(records: Sequence[Record], metric: Callable[[Record], float | None]) -> TaskValues:
-    """Sort a metric's values by task. Values that are not finite count as not known."""
+    """Sort a metric's values by task. Values that are not finite, or beyond all measure, count as not known."""
     values: dict[str, list[float]] = {}
     clusters: dict[str, str] = {}
     for record in records:
         if record.status != "scored":
             continue
         value = metric(record)
-        if value is not None and math.isfinite(value):
+        if value is not None and abs(value) < MOST_VALUE:  # NaN is not
             values.setdefault(record.task, []).append(float(value))
             clusters[record.task] = record.cluster
     return TaskValues(values, clusters)

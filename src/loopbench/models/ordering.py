@@ -32,11 +32,15 @@ class InOrder(WrappedModel):
             return await self.model.complete(request)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        async with self._turn(request.scope):
-            chunks = cast(AsyncGenerator[Chunk, None], self.model.stream(request))
-            async with contextlib.aclosing(chunks):
-                async for chunk in chunks:
-                    yield chunk
+        """A turn for each chunk: between two of them a design may wait for what it asks in another scope."""
+        chunks = cast(AsyncGenerator[Chunk, None], self.model.stream(request))
+        async with contextlib.aclosing(chunks):
+            while True:
+                async with self._turn(request.scope):
+                    chunk = await anext(chunks, None)
+                if chunk is None:
+                    return
+                yield chunk
 
     @contextlib.asynccontextmanager
     async def _turn(self, scope: str) -> AsyncIterator[None]:

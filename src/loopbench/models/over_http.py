@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from loopbench.dspy_seam import close_local_clients, local_client
-from loopbench.protocol import Capabilities, Chunk, Codec, ModelError, ProviderError, Reply, Request
+from loopbench.protocol import Capabilities, Chunk, Codec, ModelError, ProviderError, Reply, Request, WrappedModel
 
 from .native import NATIVE
 from .openai_wire import Asked
@@ -44,10 +44,10 @@ class Switchboard:
     def put_through(self, scripted: Scripted) -> Iterator[OverHttp]:
         """A trial's scripted model behind the server, for as long as the trial lasts."""
         name = f"trial-{next(self._numbers)}"
-        codecs: dict[str, Codec] = {}
-        self._trials[name] = ServedTrial(scripted, scripted.tunnel, codecs)
+        behind = _Behind(scripted)
+        self._trials[name] = ServedTrial(behind, scripted.tunnel, behind.codecs)
         try:
-            yield OverHttp(f"{self.url}/t/{name}/v1", scripted.tunnel, codecs, scripted.capabilities)
+            yield OverHttp(f"{self.url}/t/{name}/v1", scripted.tunnel, behind)
         finally:
             del self._trials[name]
 
@@ -64,19 +64,43 @@ async def open_switchboard() -> AsyncIterator[Switchboard]:
             await close_local_clients()
 
 
+class _Behind(WrappedModel):
+    """A trial's scripted model at the server's end."""
+
+    def __init__(self, scripted: Scripted) -> None:
+        super().__init__(scripted)
+        self.codecs: dict[str, Codec] = {}
+        """Where the server looks up the codecs that requests name."""
+        self.failures: dict[str, ModelError] = {}
+        """Scope → what its last request was failed with."""
+
+    def named(self, codec: Codec) -> str:
+        """The codec's name on the wire; the codec is kept, so that no other has its id."""
+        name = f"{codec.name}#{id(codec)}"
+        self.codecs[name] = codec
+        return name
+
+    async def complete(self, request: Request) -> Reply:
+        try:
+            return await self.model.complete(request)
+        except ModelError as error:
+            self.failures[request.scope] = error
+            raise
+
+
 class OverHttp:
     """One trial's model behind the server. Nothing is asked twice: a fault is the loop's to deal with."""
 
     name = "scripted"
 
-    def __init__(self, url: str, tunnel: Tunnel, codecs: dict[str, Codec], capabilities: Capabilities) -> None:
-        """`codecs`: where the server looks up the codecs that requests name."""
-        self.capabilities = capabilities
+    def __init__(self, url: str, tunnel: Tunnel, behind: _Behind) -> None:
         self._tunnel = tunnel
-        self._codecs = codecs
+        self._behind = behind
         self._client = local_client(url, self._metadata)
-        self._names: dict[int, str] = {}
-        self._numbers = itertools.count(1)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._behind.capabilities
 
     async def complete(self, request: Request) -> Reply:
         """Raises ContextOverflow and ProviderError, which is injected where the scripted model meant it."""
@@ -91,24 +115,27 @@ class OverHttp:
                     yield chunk if chunk.reply is None else replace(chunk, reply=_counted(request, chunk.reply))
 
     def _metadata(self, request: Request) -> Mapping[str, Any]:
-        return {"metadata": {"role": request.role.value, "scope": request.scope, "codec": self._names[id(request)]}}
+        return {"metadata": {"role": request.role.value, "scope": request.scope, "codec": self._behind.named(request.codec or NATIVE)}}
 
     @contextlib.contextmanager
     def _on_its_way(self, request: Request) -> Iterator[None]:
-        """The server knows the request's codec by name; afterwards the tunnel says what the model did on purpose."""
-        codec = request.codec or NATIVE
-        name = self._names[id(request)] = f"{codec.name}#{next(self._numbers)}"
-        self._codecs[name] = codec
+        """Afterwards tunnel and server's end say what the model did on purpose.
+
+        Such a failure keeps the kind that the client made of it, and gets the model's own words: a client's tell of ids and bytes,
+        and a loop may show them to the model.
+        """
         self._tunnel.asked(request.scope)
+        self._behind.failures.pop(request.scope, None)
         try:
             yield
         except ModelError as error:
-            effects = self._tunnel.effects(request.scope)
-            if isinstance(error, ProviderError) and effects is not None:
-                error.injected = effects.injected
+            meant = self._behind.failures.get(request.scope)
+            if meant is not None:
+                error.args = meant.args
+            if isinstance(error, ProviderError):
+                error.injected = isinstance(meant, ProviderError) and meant.injected
             raise
         finally:
-            del self._codecs[name], self._names[id(request)]
             effects = self._tunnel.effects(request.scope)
             self._tunnel.mark_struck(request, effects.struck if effects is not None else None)
 

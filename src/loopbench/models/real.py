@@ -11,7 +11,17 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
 from loopbench.dspy_seam import DspyModel, close_local_clients, local_client, open_lm
-from loopbench.protocol import DEFAULT_SAMPLING, Capabilities, Chunk, Model, ProviderError, Reply, Request, Sampling
+from loopbench.protocol import (
+    DEFAULT_SAMPLING,
+    Capabilities,
+    Chunk,
+    ContextOverflow,
+    Model,
+    ProviderError,
+    Reply,
+    Request,
+    Sampling,
+)
 
 from .limits import Limits, Permit, Pressure
 from .prices import Price
@@ -53,7 +63,7 @@ class RealOptions:
     without: frozenset[str] = frozenset()
     """Capabilities that the model is to be treated as lacking: see `ABILITIES`."""
     context_tokens: int | None = None
-    """Longest request in tokens; None: what DSPy's list says."""
+    """Longest request in tokens, estimated: a longer one is not sent. None: what the provider takes."""
     sampling: Sampling = DEFAULT_SAMPLING
     """Where a request leaves it open."""
 
@@ -112,7 +122,7 @@ class RealModel:
                 reply = await self.model.complete(request)
             return self._received(reply, permit)
 
-        request = self._filled(request)
+        request = self._fitting(request)
         failed: list[str] = []
         reply = await self._insist(request, attempt, failed)
         return replace(reply, failed_attempts=tuple(failed)) if failed else reply
@@ -123,7 +133,7 @@ class RealModel:
             reply = await self.complete(request)
             yield Chunk(reply.text, reply=reply)
             return
-        request = self._filled(request)
+        request = self._fitting(request)
         failed: list[str] = []
 
         async def attempt(permit: Permit, deadline: float) -> _Opened:
@@ -183,6 +193,13 @@ class RealModel:
                 raise
         limit_s = self.options.patience_s if allowed_s < self.options.call_timeout_s else allowed_s
         raise ProviderError(f"no reply within {limit_s:g} s", "timeout")
+
+    def _fitting(self, request: Request) -> Request:
+        """The request as it is sent. Raises ContextOverflow for one that is longer than the options allow."""
+        longest = self.options.context_tokens
+        if longest is not None and (tokens := estimate_input(request)) > longest:
+            raise ContextOverflow(f"the request has about {tokens} tokens, and {longest} are allowed")
+        return self._filled(request)
 
     def _filled(self, request: Request) -> Request:
         """The request with the defaults for what it leaves open."""

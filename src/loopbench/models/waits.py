@@ -12,14 +12,17 @@ class Waits:
     """Seconds that one trial's requests have lost. What several lose at the same time counts once."""
 
     def __init__(self) -> None:
-        self._lost_s = 0.0
+        self._spans: list[tuple[float, float]] = []
+        """Starts and ends on the event loop's clock, in order; no two overlap."""
         self._since: float | None = None
         self._waiting = 0
 
     @property
     def seconds(self) -> float:
         """Until now, on the event loop's clock."""
-        return self._lost_s + (0.0 if self._since is None else asyncio.get_running_loop().time() - self._since)
+        if self._since is not None:
+            self._add(self._since)
+        return sum(end - start for start, end in self._spans)
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
@@ -31,13 +34,19 @@ class Waits:
             yield
         finally:
             self._waiting -= 1
-            if self._waiting == 0:
-                self._lost_s, self._since = self.seconds, None
+            if self._waiting == 0 and self._since is not None:
+                self._add(self._since)
+                self._since = None
 
     def lost(self, seconds: float) -> None:
         """A failed attempt took so long; known only now."""
-        if self._since is None:  # else it passed while others waited
-            self._lost_s += seconds
+        self._add(asyncio.get_running_loop().time() - seconds)
+
+    def _add(self, start: float) -> None:
+        """From then until now; one span with all that it meets."""
+        while self._spans and self._spans[-1][1] >= start:
+            start = min(start, self._spans.pop()[0])
+        self._spans.append((start, asyncio.get_running_loop().time()))
 
 
 WAITS: ContextVar[Waits | None] = ContextVar("loopbench_waits", default=None)

@@ -62,6 +62,8 @@ _JOINED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 _FLAT = bytes(0x61 if code in _JOINED else 0x20 for code in range(256))
 _LONG = b"a" * _RUN
 _DIGIT = re.compile(r"[\d*]")
+_JSON_IN_JSON = 6
+"""JSON within JSON: a tool's result, in a call's arguments, in a body that an error quotes, in a trace."""
 
 
 def redact(text: str, environ: Mapping[str, str] | None = None) -> str:
@@ -165,9 +167,12 @@ def _any_of(forms: list[str]) -> re.Pattern[str]:
 def _spellings(value: str) -> Iterator[str]:
     """As it may stand in a text."""
     yield value
+    yield repr(value)[1:-1]
     for ascii_only in (True, False):
-        once = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
-        yield from (once, once.replace("/", r"\/"), json.dumps(once, ensure_ascii=ascii_only)[1:-1])
+        escaped = value
+        for _ in range(_JSON_IN_JSON):
+            escaped = json.dumps(escaped, ensure_ascii=ascii_only)[1:-1]
+            yield from (escaped, escaped.replace("/", r"\/"))
     yield html.escape(value)
     escaped = quote(value, safe="", errors="surrogateescape")
     yield from (escaped, re.sub("%..", lambda found: found[0].lower(), escaped), quote(value, errors="surrogateescape"))

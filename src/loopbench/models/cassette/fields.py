@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+MOST = 10**15
+"""Larger numbers are no counts, seconds or dollars; what is computed from them would overflow."""
 
 
 class Fields:
@@ -31,14 +33,11 @@ class Fields:
 
     def whole(self, name: str, default: int | None = None) -> int:
         """A count: no negative number."""
-        value: int = default if default is not None and name not in self._left else self.taken(name, int)
-        if value < 0:
-            raise ValueError(f"{name!r} is {value}")
-        return value
+        return default if default is not None and name not in self._left else int(_sane(name, self.taken(name, int)))
 
     def number(self, name: str, default: float) -> float:
-        value: float = self.taken(name, int, float) if name in self._left else default
-        return value
+        """Seconds or dollars: nothing negative."""
+        return _sane(name, self.taken(name, int, float)) if name in self._left else default
 
     def maybe_number(self, name: str) -> float | None:
         return self.number(name, 0.0) if name in self._left else None
@@ -73,3 +72,9 @@ class Fields:
         """Raises ValueError where a field was not taken."""
         if self._left:
             raise ValueError(f"unknown field {next(iter(self._left))!r}")
+
+
+def _sane(name: str, value: float) -> float:
+    if not 0 <= value <= MOST:
+        raise ValueError(f"{name!r} is {'negative' if value < 0 else f'larger than {MOST}'}")
+    return value

@@ -82,6 +82,8 @@ class RecordedModel:
         self.failure: RecordingError | None = None
         """The first failure of the recording itself: the trial says nothing then, however it ends."""
         self._desk = desk
+        # A scripted model knows what it has said to its trial: one that is asked in the middle would stumble all over again.
+        self._looks_up = desk.mode.looks_up and (inner is None or tunnel is None)
         self._calls = 0
         self._occurrences = Counter[tuple[str, str]]()
 
@@ -164,7 +166,7 @@ class RecordedModel:
     def _found(self, ask: _Ask) -> Exchange | None:
         """The recorded exchange, which from here on is this trial's own."""
         desk = self._desk
-        found = desk.recording.find(ask.asked) if desk.mode.looks_up else None
+        found = desk.recording.find(ask.asked) if self._looks_up else None
         if found is None:
             return None
         desk.tally.hits += 1
@@ -174,7 +176,7 @@ class RecordedModel:
 
     def _inner(self, ask: _Ask) -> Model:
         desk = self._desk
-        if desk.mode.looks_up:
+        if self._looks_up:
             desk.tally.misses += 1
         if self.inner is None:
             miss = missed(desk.recording, ask.asked, ask.canonical.value)
