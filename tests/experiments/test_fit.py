@@ -384,6 +384,8 @@ def test_slow_replies_and_the_usual_latency():
     assert (found.rates["provider.slow"].count, found.rates["provider.slow"].points) == (1, 41)
     assert found.profile.latency_s == pytest.approx(0.5, rel=0.03)
     assert found.profile.slow_s == pytest.approx(late - 0.5, rel=0.03)
+    endless = fit([*usual, trace(calling(a=1) | {"seconds": 1e308}, ran(a=1), task="late")])
+    assert endless.profile.slow_s == pytest.approx(86_400, rel=0.03)
     untimed = fit(usual, timed=False)
     assert untimed.rates["provider.slow"].interval is None
     assert untimed.profile.latency_s == 0
@@ -396,7 +398,15 @@ def test_a_providers_failure_is_told_by_its_kind_and_text(fault):
 
 
 def test_the_clients_own_retries_count():
-    assert counts(trace(calling(a=1), ran(a=1), answer(), retries={"rate_limit": 1, "auth": 3})) == {"provider.rate_limit": (1, 2)}
+    assert counts(trace(calling(a=1), ran(a=1), answer(), retries={"rate_limit": 1, "auth": 3})) == {"provider.rate_limit": (1, 3)}
+
+
+def test_what_the_client_overcame_gives_the_rate_of_an_attempt():
+    """Requests tried again until they are answered, each attempt refused with the same chance."""
+    draws = np.random.default_rng(0).negative_binomial(2, 0.6, 300)  # refusals before a trial's two answers
+    course = (calling(a=1), ran(a=1), answer())
+    found = fit([trace(*course, task=f"t{n}", retries={"rate_limit": int(count)}) for n, count in enumerate(draws)])
+    assert holds(found.rates["provider.rate_limit"], 0.4)
 
 
 def test_abilities_are_no_chance():
@@ -680,5 +690,9 @@ def test_a_run_without_traces_or_with_broken_ones_is_told(tmp_path):
     with pytest.raises(RunError, match="event 1: role: is missing"):
         fit_run(folder)
     (folder / "trials.jsonl").write_bytes(b"[]\n")
-    with pytest.raises(RunError, match=r"trials\.jsonl:1: no record"):
-        fit_run(folder)
+    record = done.record.to_json()
+    lines: list[Any] = [[], record | {"arm": []}]
+    for line in lines:
+        (folder / "trials.jsonl").write_text(json.dumps(line) + "\n")
+        with pytest.raises(RunError, match=r"trials\.jsonl:1: no record"):
+            fit_run(folder)

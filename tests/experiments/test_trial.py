@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loopbench.datasets.task import StatelessEnvironment, Suite
@@ -206,6 +206,7 @@ VALUE = st.recursive(
 
 
 @given(VALUE, VALUE, VALUE, VALUE)
+@example([], [], Treacherous(a=1), {})
 def test_whatever_a_loop_leaves_or_does_ends_in_one_record(one_trial, tiny, written, answer, confidence, details, argument):
     async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
         observer.note("seen", event="mine", value=argument)

@@ -244,6 +244,27 @@ def test_a_stream_is_heard_once_with_its_whole_reply(bench) -> None:
     assert (model.meter.calls, model.meter.tokens) == (1, 8)
 
 
+def test_the_time_in_which_a_stream_is_silent_is_waited_for_and_that_in_which_it_is_read_is_not(bench) -> None:
+    class Stalling(Echo):
+        async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+            yield Chunk("a")
+            await asyncio.sleep(3600)
+
+    async def go() -> list[bool]:
+        model = MeteredModel(Stalling(), Meter(), bench.Ear())
+        chunks = aiter(model.stream(QUESTION))
+        await anext(chunks)
+        waited = [model.waiting_s > 0]
+        running = asyncio.ensure_future(anext(chunks))
+        await asyncio.sleep(0.01)
+        waited.append(model.waiting_s >= 0.005)
+        running.cancel()
+        await asyncio.wait({running})
+        return [*waited, model.waiting_s > 0]
+
+    assert asyncio.run(go()) == [False, True, False]
+
+
 def test_a_stream_that_fails_is_heard_once(bench) -> None:
     async def read(model: Any) -> None:
         async for _ in model.stream(QUESTION):

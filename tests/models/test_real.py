@@ -733,8 +733,30 @@ def test_an_error_that_echoes_the_key_does_not_hold_it(shared, before, after):
         del os.environ["OPENAI_API_KEY"]
     assert shared.heard[-1].key == SECRET
     assert SECRET not in str(caught.value)
-    assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)  # what the provider said holds the key
+
+
+@pytest.mark.parametrize(
+    "said",
+    [failure(401, SECRET), Said(f"<html>{SECRET}", 500), Said(f"<html>{SECRET}"), failure(400, SECRET, "context_length_exceeded")],
+    ids=["refused", "broken", "unreadable", "overflow"],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_nothing_that_a_provider_said_is_behind_an_error(shared, said, streamed):
+    """Those who report errors look at what came before them, too."""
+    shared.rule = lambda heard: said
+    model = open_model(NAME, shared.url, RealOptions(attempts=1))
+
+    async def go() -> None:
+        try:
+            async for _ in model.stream(HELLO):
+                break
+        finally:
+            await model.aclose()
+
+    with pytest.raises(ModelError) as caught:
+        asyncio.run(go() if streamed else _ask(model, HELLO, model.aclose))
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
 
 
 # --- streams ---

@@ -20,7 +20,7 @@ from loopbench.models.native import NATIVE
 from loopbench.models.openai_wire import Asked
 from loopbench.models.profiles import Profile
 from loopbench.models.scripted import PROVIDER_FAULTS
-from loopbench.models.server import MAX_BODY_BYTES, Call, ServedTrial, Server, UnknownModel, WrongMethod
+from loopbench.models.server import MAX_BODY_BYTES, Call, ServedTrial, Server, UnknownModel, WrongMethod, own_hosts
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Capabilities, ContextOverflow, Message, ModelError, ProviderError, Reply, Request, ToolCall, Usage
 
@@ -725,6 +725,14 @@ def test_nothing_is_printed(bench, capfd):
 
     run(work, Book(any=fixed(RuntimeError("secret"))))
     assert capfd.readouterr() == ("", "")
+
+
+def test_httpx_leaves_the_port_of_http_out_and_is_answered_there_too():
+    for host in ("127.0.0.1", "localhost", "[::1]"):
+        for port in (80, 8377):
+            assert httpx.Request("GET", f"http://{host}:{port}/v1/models").headers["Host"] in own_hosts(port)
+    assert "127.0.0.1" not in own_hosts(8377)
+    assert not any(host in own_hosts(80) for host in ("", ":80", "example.org", "127.0.0.1:8377"))
 
 
 # --- further pages, and many at once ---

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from loopbench.datasets import arithmetic
 from loopbench.experiments.answering import Answering
 from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import Setting, run_trial
+from loopbench.experiments.trial import MOST_LOST, Setting, run_trial
+from loopbench.models.cassette import Cassette, CassetteMode
 from loopbench.models.profiles import load_profile
 from loopbench.models.real import RealModel, RealOptions
+from loopbench.models.waits import Waits
 from loopbench.protocol import Answer, Capabilities, Chunk, Model, ProviderError, Reply, Request
 
 PAUSE_S = 0.05
@@ -41,11 +44,11 @@ class Busy:
         raise NotImplementedError
 
 
-def ran(model: Model, timeout_s: float) -> tuple[str, str | None, float, float]:
+def ran(model: Model, timeout_s: float, cassette: Cassette | None = None) -> tuple[str, str | None, float, float]:
     suite = arithmetic.load(size=1)
     spec = parse_spec("bare")
     arm = Arm("bare", spec, make_loop(spec), "openai/busy", load_profile("clean"))
-    setting = Setting(suite, Answering({"openai/busy": model}), timeout_s)
+    setting = Setting(suite, Answering({"openai/busy": model}, cassette), timeout_s)
     record = asyncio.run(run_trial(Trial(arm, suite.tasks[0], 0, 0), setting)).record
     return record.status, record.stop, record.seconds, record.wall_s
 
@@ -80,3 +83,31 @@ def test_silence_still_ends_a_trial_as_errored() -> None:
     status, stop, _, wall_s = ran(RealModel(Busy(silent=True)), timeout_s=2 * PAUSE_S)
     assert (status, stop) == ("errored", "timeout")
     assert wall_s < 30
+
+
+def test_a_trial_that_waits_without_end_ends_as_errored() -> None:
+    model = RealModel(Busy(100), RealOptions(attempts=100))
+    status, stop, _, wall_s = ran(model, timeout_s=0.01)
+    assert (status, stop) == ("errored", "timeout")
+    assert wall_s >= MOST_LOST * 0.01
+
+
+def test_what_is_lost_at_the_same_time_counts_once() -> None:
+    async def lost() -> float:
+        waits = Waits()
+        waits.lost(5)
+        waits.lost(7)
+        with waits.counted():
+            waits.lost(6)
+        return waits.seconds
+
+    assert 7 <= asyncio.run(lost()) < 8
+
+
+def test_a_recorded_latency_is_that_of_the_reply_alone(tmp_path: Path) -> None:
+    cassette = Cassette.open(tmp_path, CassetteMode.RECORD)
+    ran(RealModel(Busy(3), RealOptions(attempts=5)), 60, cassette)
+    cassette.close(True)
+    status, _, seconds, _ = ran(Busy(), 60, Cassette.open(tmp_path, CassetteMode.REPLAY))
+    assert status == "scored"
+    assert seconds < 3 * PAUSE_S

@@ -79,7 +79,7 @@ async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, 
     except AdapterParseError as error:
         raise WireError(complaint(error, codec.signature)) from None
     except LMError as error:
-        raise model_error(error) from error
+        raise model_error(error) from None
     finally:
         ASKED.reset(token)
     return Asked({name: prediction[name] for name in outputs_of(codec.signature)}, None)

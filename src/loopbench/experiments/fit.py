@@ -234,7 +234,9 @@ def _traces(folder: Path, arms: frozenset[str]) -> Iterator[Mapping[str, Any]]:
 
 def _record(line: bytes, where: str) -> Record:
     try:
-        return Record.from_json(json.loads(line))
+        record = Record.from_json(json.loads(line))
+        hash(record.key)  # TypeError where a name is a list
+        return record
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise RunError(f"{where}: no record of a trial: {type(error).__name__}: {error}") from None
 
@@ -304,6 +306,7 @@ class _Tally:
         for kind, count in course.retries.items():
             if fault := provider_fault(kind):
                 struck[fault] += count
+                points[ALL] += count
                 self.retries += count
         self._abilities(course.attempts)
 
@@ -620,16 +623,18 @@ def _clears(found: _Tally, notes: dict[str, str]) -> Clears:
 
 _STEP = 1.02
 """Latencies are kept to within 2 %."""
+_LONGEST_S = 86_400.0
+"""What a profile can say."""
 
 
 def _size(seconds: float) -> int:
     """Number of the bin of a latency; 0 for less than a millisecond."""
-    return 0 if seconds < 0.001 else 1 + int(math.log(seconds / 0.001) / math.log(_STEP))
+    return 0 if seconds < 0.001 else 1 + int(math.log(min(seconds, _LONGEST_S) / 0.001) / math.log(_STEP))
 
 
 def _seconds(size: int) -> float:
     """The middle of a bin."""
-    return 0.0 if size == 0 else min(0.001 * _STEP ** (size - 0.5), 86_400.0)
+    return 0.0 if size == 0 else min(0.001 * _STEP ** (size - 0.5), _LONGEST_S)
 
 
 def _median(found: _Tally) -> float:

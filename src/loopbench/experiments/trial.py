@@ -419,4 +419,7 @@ def _brief(details: Any) -> dict[str, Any]:
     """What a design adds that the events do not show already: short plain values."""
     if not isinstance(details, Mapping):
         return {}
-    return {str(key): value for key, value in details.items() if isinstance(value, str | int | float | bool)}
+    try:
+        return {str(key): value for key, value in details.items() if isinstance(value, str | int | float | bool)}
+    except Exception:  # whatever a class of the loop's own raises
+        return {}

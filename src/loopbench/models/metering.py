@@ -127,7 +127,7 @@ class MeteredModel(WrappedModel):
 
     @property
     def waiting_s(self) -> float:
-        """How long the oldest request in flight has been waiting for its reply; 0 where there is none."""
+        """How long the oldest request in flight has been waiting for its reply, or a stream's next piece; 0 where there is none."""
         return time.perf_counter() - min(self._in_flight.values()) if self._in_flight else 0.0
 
     async def complete(self, request: Request) -> Reply:
@@ -147,7 +147,8 @@ class MeteredModel(WrappedModel):
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Counts the last chunk's reply; of a stream that is closed before, the text that came."""
         self._admit()
-        started = time.perf_counter()
+        ticket = object()
+        started = self._in_flight[ticket] = time.perf_counter()
         text = ""
         heard = False
         try:
@@ -157,7 +158,9 @@ class MeteredModel(WrappedModel):
                     if chunk.reply is not None:
                         chunk = replace(chunk, reply=self._heard(request, chunk.reply, None, started))
                         heard = True
+                    del self._in_flight[ticket]  # as long as the loop looks at it, nobody waits for the model
                     yield chunk
+                    self._in_flight[ticket] = time.perf_counter()
         except ModelError as error:
             self._heard(request, None, error, started)
             raise
@@ -165,6 +168,8 @@ class MeteredModel(WrappedModel):
             if not heard:
                 self._heard(request, Reply(text, finish_reason="other"), None, started)
             raise
+        finally:
+            self._in_flight.pop(ticket, None)
 
     def _admit(self) -> None:
         if self.tunnel is not None:

@@ -115,7 +115,8 @@ class OverHttp:
                     yield chunk if chunk.reply is None else replace(chunk, reply=_counted(request, chunk.reply))
 
     def _metadata(self, request: Request) -> Mapping[str, Any]:
-        return {"metadata": {"role": request.role.value, "scope": request.scope, "codec": self._behind.named(request.codec or NATIVE)}}
+        codec = self._behind.named(request.codec or NATIVE)
+        return {"metadata": {"role": request.role.value, "scope": request.scope, "codec": codec}}
 
     @contextlib.contextmanager
     def _on_its_way(self, request: Request) -> Iterator[None]:

@@ -40,6 +40,7 @@ CLOSE_S = 0.5
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Of the server in a Host header: any other means that a name of someone else's points here (DNS rebinding)."""
+HTTP_PORT = 80
 SSE = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 
 logger = logging.getLogger(__name__)
@@ -156,8 +157,7 @@ class Server:
 
     def _guard(self, request: BaseRequest) -> None:
         """No page of a browser may use the server: neither by another name for this machine nor by a request across origins."""
-        name, _, port = request.headers.get("Host", "").rpartition(":")
-        if name.lower() not in _NAMES or port != str(self.port):
+        if request.headers.get("Host", "").lower() not in own_hosts(self.port):
             raise _Refused(403, "The Host header must name this server on loopback.", "permission_error", code="host_refused")
         if "Origin" in request.headers:
             raise _Refused(403, "Requests with an Origin header are refused.", "permission_error", code="origin_refused")
@@ -248,6 +248,11 @@ class Server:
         if error.kind == "timeout" and tunnel.real_time:
             await asyncio.sleep(self.hold_s)
         raise _refused_by(error)
+
+
+def own_hosts(port: int) -> frozenset[str]:
+    """What a Host header may be, in small letters; clients leave HTTP's own port out."""
+    return frozenset(f"{name}:{port}" for name in _NAMES) | (_NAMES if port == HTTP_PORT else frozenset())
 
 
 class UnknownModel(LookupError):

@@ -169,7 +169,7 @@ class Exchange:
     cut: bool = False
     """The loop closed the stream before its end: the answer is what had come."""
     seconds: float = 0.0
-    """Latency; 0 in the tunnel, where time is virtual."""
+    """Latency, without failed attempts and limits; 0 in the tunnel, where time is virtual."""
     effects: Effects | None = None
     """What the answer did to its trial in the tunnel."""
 

@@ -13,6 +13,7 @@ from typing import cast
 
 from loopbench.models.streaming import pieces
 from loopbench.models.tunnel import Effects, Tunnel
+from loopbench.models.waits import waits
 from loopbench.protocol import Capabilities, Chunk, Model, ModelError, NativeCall, ProviderError, Reply, Request
 
 from .canonical import Canonical, Cleaner
@@ -67,6 +68,13 @@ class _Ask:
     canonical: Canonical
     asked: Asked
     started: float = field(default_factory=time.perf_counter)
+    lost_s: float = field(default_factory=lambda: waits().seconds)
+    """What the trial had lost by then to failures and limits."""
+
+    @property
+    def seconds(self) -> float:
+        """Until now, without what was lost meanwhile."""
+        return max(0.0, time.perf_counter() - self.started - (waits().seconds - self.lost_s))
 
 
 class RecordedModel:
@@ -228,7 +236,7 @@ class RecordedModel:
         raise stored.error() from None
 
     def _record(self, ask: _Ask, answer: Reply | Failure, effects: Effects | None, *, cut: bool = False) -> Reply | Failure:
-        seconds = 0.0 if self.tunnel is not None else round(time.perf_counter() - ask.started, 3)
+        seconds = 0.0 if self.tunnel is not None else round(ask.seconds, 3)
         stored = self._write(ask, Exchange(ask.asked, Parts(()), answer, cut, seconds, effects))
         self._desk.tally.recorded += 1
         return stored.answer
