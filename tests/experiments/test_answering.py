@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -15,7 +16,7 @@ import pytest
 
 from loopbench.experiments.compare import Allowed, Results, prepare, reopen, results, run
 from loopbench.experiments.config import BudgetConfig, CompareConfig, ProviderConfig
-from loopbench.experiments.journal import RunError
+from loopbench.experiments.journal import RunError, read_trace
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import FAULT_KINDS, built_in_profiles
 
@@ -183,6 +184,8 @@ def test_what_was_not_recorded_is_errored_and_never_scored(tmp_path: Path) -> No
     by_task = {record.task: record for record in found.records}
     assert sorted(record.status for record in by_task.values()) == ["errored"] * 2 + ["scored"] * 3
     missed = [record for record in by_task.values() if record.status == "errored"]
+    assert found.comparison.invalid
+    assert found.to_json()["invalid"] is True
     assert all("not recorded" in record.reason for record in missed), missed[0].reason
 
 
@@ -241,3 +244,62 @@ def test_an_interrupted_run_on_a_real_model_goes_on(tmp_path: Path, served: str)
     while run(reopen(experiment.folder, Allowed(base_url=served)), Silent()):
         pass
     assert {record.status for record in results(experiment.folder).records} == {"scored"}
+
+
+def test_how_replies_are_drawn_is_a_part_of_what_is_recorded(tmp_path: Path, served: str) -> None:
+    asked: dict[str, Any] = {
+        "loops": ("finish",), "suite": "arithmetic", "tasks": 2, "models": ("openai/scripted",), "base_url": served,
+        "cassette": tmp_path / "tape",
+    }  # fmt: skip
+    paid = made(tmp_path, **asked, cassette_mode="record", provider={"temperature": 0.5})
+    assert made(tmp_path, **asked, provider={"temperature": 0.5}).digest == paid.digest
+    other = made(tmp_path, **asked, provider={"temperature": 0.7})
+    assert {record.status for record in other.records} == {"errored"}
+    assert all("temperature" in record.reason for record in other.records)
+
+
+def test_another_seed_is_another_scripted_model(tmp_path: Path) -> None:
+    values: dict[str, Any] = {"loops": ("bare",), "suite": "arithmetic(size=3)", "cassette": tmp_path / "tape"}
+    made(tmp_path, **values, cassette_mode="record", seed=7)
+    with pytest.raises(ValueError, match=r"no recording of scripted/clean/8; recorded models: scripted/clean/7"):
+        made(tmp_path, **values, seed=8)
+
+
+def test_a_budget_in_dollars_needs_a_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    dollars: dict[str, Any] = {"budget": {"dollars": 1.0}, "loops": ("bare",)}
+    with pytest.raises(ValueError, match="the scripted one costs nothing"):
+        made(tmp_path, **dollars)
+    with pytest.raises(ValueError, match=r"needs the price of openai/nobody-knows-me.*--prices"):
+        made(tmp_path, **dollars, models=("openai/nobody-knows-me",))
+    assert prepare(CompareConfig(runs=tmp_path / "runs", mlflow=False, models=("openai/gpt-4o-mini",), **dollars)).answering.real
+
+
+def test_a_run_on_a_server_that_is_down_stops_early_and_can_be_gone_on_with(tmp_path: Path) -> None:
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        config = CompareConfig(
+            runs=tmp_path / "runs", loops=("bare",), mlflow=False, models=("openai/x",), concurrency=10,
+            base_url=f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", provider=ProviderConfig(attempts=1),
+        )  # fmt: skip
+        experiment = prepare(config)
+        assert "the first 50 trials all failed, the last because of provider: " in run(experiment, Silent())
+    found = results(experiment.folder)
+    assert not found.is_complete
+    assert {record.status for record in found.records} == {"errored"}
+    assert found.comparison.invalid
+
+
+def test_a_secret_in_an_option_is_refused_and_names_of_trials_stay_what_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("APP_SECRET", "react_extract")  # the name of a loop
+    found = made(tmp_path, loops=("react_extract",), suite="arithmetic(size=2)")
+    for record in found.records:
+        assert read_trace(found.folder, record)["arm"] == "react_extract/clean"
+    monkeypatch.setenv("MY_TOKEN", "correct-horse-battery-9")
+    runs = len(list((tmp_path / "runs").iterdir()))
+    with pytest.raises(ValueError, match="option instructions holds what looks like a secret") as told:
+        made(tmp_path, loops=('bare(instructions="Use correct-horse-battery-9.")',))
+    assert "horse" not in str(told.value)
+    assert len(list((tmp_path / "runs").iterdir())) == runs

@@ -111,3 +111,26 @@ def test_a_recorded_latency_is_that_of_the_reply_alone(tmp_path: Path) -> None:
     status, _, seconds, _ = ran(Busy(), 60, Cassette.open(tmp_path, CassetteMode.REPLAY))
     assert status == "scored"
     assert seconds < 3 * PAUSE_S
+
+
+class Half(Busy):
+    """Fails every other request for good, and never answers the question."""
+
+    asked = 0
+
+    async def complete(self, request: Request) -> Reply:
+        self.asked += 1
+        if self.asked % 2:
+            raise ProviderError("500", "server", status=500)
+        return Reply("what?")
+
+
+def test_a_trial_that_met_a_providers_failure_is_never_scored_0() -> None:
+    """Though later replies came, and the loop ended by a limit of its own."""
+    model = RealModel(Half(), RealOptions(attempts=1))
+    suite = arithmetic.load(size=1)
+    spec = parse_spec("bare(on_provider_error=observe, max_consecutive_errors=none)")
+    arm = Arm("bare", spec, make_loop(spec, 3), "openai/busy", load_profile("clean"))
+    record = asyncio.run(run_trial(Trial(arm, suite.tasks[0], 0, 0), Setting(suite, Answering({"openai/busy": model}), 5))).record
+    assert (record.status, record.stop) == ("errored", "max_steps")
+    assert record.reason.startswith("provider: ")

@@ -351,8 +351,7 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
         _track(experiment, found)
     if interrupted or stopped:
         raise typer.Exit(INTERRUPTED)
-    missed = cassette is not None and bool(cassette.first_miss)
-    raise typer.Exit(INVALID if found.comparison.invalid or missed else DONE)
+    raise typer.Exit(INVALID if found.comparison.invalid else DONE)
 
 
 @contextmanager

@@ -153,8 +153,13 @@ class DspyModel(Lm15Model):
             context_tokens=longest if isinstance(longest, int) else None,
         )
 
+    @property
+    def is_priced(self) -> bool:
+        """Whether DSPy's list has its price."""
+        return "input_cost_per_token" in self._listed
+
     def _cost_usd(self, response: Any) -> float | None:
-        if "input_cost_per_token" not in self._listed:
+        if not self.is_priced:
             return None
         cost, _ = estimate_cost(response, provider=self.client.provider, requested_model=self._listed_as)
         return None if cost is None else float(cost)

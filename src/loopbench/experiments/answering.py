@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from loopbench.models.cassette import Cassette, CassetteMode, Lane
 from loopbench.models.ordering import InOrder
+from loopbench.models.sampling import WithSampling
 from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import Capabilities, Model, Sampling
+from loopbench.protocol import DEFAULT_SAMPLING, Capabilities, Model, Sampling
 
 from .config import CompareConfig
 from .schedule import Arm, Trial
@@ -32,6 +33,8 @@ class Answering:
     cassette: Cassette | None = None
     over_http: bool = False
     """Scripted models are asked through a server of their own."""
+    sampling: Sampling = DEFAULT_SAMPLING
+    """What requests to real models leave open; known to a recording, too."""
     switchboard: Switchboard | None = None
     """To that server, while it runs."""
 
@@ -56,9 +59,12 @@ class Answering:
             if self.cassette is None or self.cassette.mode is not CassetteMode.REPLAY:
                 inner = self._asked(trial, script, tunnel, stack)
             if self.cassette is not None:
-                inner = self.cassette.model(recorded_name(trial.arm), Lane(*trial.key), inner, tunnel)
+                inner = self.cassette.model(recorded_name(trial.arm, trial.run_seed), Lane(*trial.key), inner, tunnel)
             assert inner is not None
-            yield inner if tunnel is None or tunnel.real_time else InOrder(inner)
+            if tunnel is None:
+                yield WithSampling(inner, self.sampling)
+            else:
+                yield inner if tunnel.real_time else InOrder(inner)
 
     def _asked(self, trial: Trial, script: Script | None, tunnel: Tunnel | None, stack: contextlib.ExitStack) -> Model:
         if script is None:
@@ -76,9 +82,12 @@ class Answering:
         said = []
         for name, model in self.real.items():
             seen: Pressure | None = getattr(model, "pressure", None)
-            if seen is not None and (seen.waited_s >= 1 or seen.smallest_in_flight < seen.most_in_flight):
-                fewest = f"as few as {seen.smallest_in_flight} of {seen.most_in_flight} requests under way at once"
-                said.append(f"{name}: {fewest}; waited for a turn {seen.waited_s:.0f} s in all")
+            if seen is not None and seen.smallest_in_flight < seen.most_in_flight:
+                said.append(
+                    f"{name}: refusals brought requests under way down from {seen.most_in_flight} to {seen.smallest_in_flight}"
+                )
+            if seen is not None and seen.waited_s >= 1:
+                said.append(f"{name}: requests waited for their turn, {seen.waited_s:.0f} s added up over all trials")
         return said
 
     def as_manifest(self) -> dict[str, Any]:
@@ -90,9 +99,9 @@ async def _nothing() -> None:
     """For a model that has nothing to close."""
 
 
-def recorded_name(arm: Arm) -> str:
-    """Under which a recording keeps an arm's model: under two fault profiles the scripted model is two models."""
-    return f"{arm.model}/{arm.profile.name}" if arm.is_scripted else arm.model
+def recorded_name(arm: Arm, seed: int) -> str:
+    """Under which a recording keeps an arm's model: under two fault profiles or seeds the scripted model is two models."""
+    return f"{arm.model}/{arm.profile.name}/{seed}" if arm.is_scripted else arm.model
 
 
 def answering(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, Any] | None = None) -> Answering:
@@ -105,7 +114,21 @@ def answering(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, An
     real: Mapping[str, Model] = opened
     if config.provider.probe:
         real = asyncio.run(_probed(opened)) if begun is None else _as_begun(opened, begun)
-    return Answering(real, _cassette(config, arms, goes_on=begun is not None), config.over_http)
+    _check_dollars(config, real)
+    given = config.provider
+    sampling = Sampling(given.temperature, given.max_tokens, given.top_p, given.seed)
+    return Answering(real, _cassette(config, arms, goes_on=begun is not None), config.over_http, sampling)
+
+
+def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
+    """A budget in dollars that could never be used up is none. Raises ValueError."""
+    if config.budget.dollars is None and config.trial_budget.dollars is None:
+        return
+    if not config.real_models:
+        raise ValueError("a budget in dollars is for real models: the scripted one costs nothing")
+    for name, model in models.items():
+        if not getattr(model, "is_priced", True):
+            raise ValueError(f"a budget in dollars needs the price of {name}, which no list has: give it with --prices FILE")
 
 
 def _as_begun(models: Mapping[str, RealModel], begun: Mapping[str, Any]) -> dict[str, Model]:
@@ -144,7 +167,6 @@ def _options(config: CompareConfig) -> RealOptions:
         prices={} if given.prices is None else read_prices(given.prices),
         without=frozenset(given.without),
         context_tokens=given.context_tokens,
-        sampling=Sampling(given.temperature, given.max_tokens, given.top_p, given.seed),
     )
 
 
@@ -173,8 +195,8 @@ def _cassette(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> C
         mode = CassetteMode.REPLAY_OR_RECORD
     cassette = Cassette.open(config.cassette, mode, goes_on=goes_on)
     try:
-        for name in dict.fromkeys(map(recorded_name, arms)):
-            cassette.check(name)
+        for arm in arms:
+            cassette.check(recorded_name(arm, config.seed))
     except ValueError:
         cassette.close(whole=False)
         raise

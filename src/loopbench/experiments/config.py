@@ -16,7 +16,7 @@ from .registry import nearest
 Positive = Annotated[int, Field(ge=1)]
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
-Capability = Literal["native_tools", "tool_choice", "response_schema", "streaming", "parallel_calls"]
+Capability = Literal["tool_choice", "response_schema", "streaming"]
 CassetteModeName = Literal["record", "replay", "replay-or-record", "refresh"]
 MOST_SHOWN = 80
 """Characters of a bad value that an error shows."""
@@ -198,6 +198,8 @@ def config_from(data: dict[str, Any], source: str, *, flags: Collection[str] = (
             model = _SECTIONS.get(path[0], CompareConfig) if len(path) > 1 else CompareConfig
             raise ValueError(f"{source}: unknown field {'.'.join(path)!r}; {nearest(path[-1], model.model_fields)}") from None
         message = first["msg"].removeprefix("Value error, ")
+        if not path and flags and source != "command line":
+            source = f"{source} and the command line"
         where = f"{'.'.join(path)}: " if path else ""
         got = f", got {_short(first['input'])}" if path else ""
         raise ValueError(f"{source}: {where}{message}{got}") from None

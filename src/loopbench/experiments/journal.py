@@ -91,7 +91,7 @@ def read_trace(folder: Path, record: Record) -> dict[str, Any]:
         with (folder / TRACES).open("rb") as file:
             file.seek(offset)
             trace = json.loads(file.read(length))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise RunError(f"{folder / TRACES}: no trace at {offset}: {error}") from None
     if not isinstance(trace, dict) or not isinstance(trace.get("events"), list):
         raise RunError(f"{folder / TRACES}: no trace at {offset}")

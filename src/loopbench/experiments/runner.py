@@ -12,6 +12,9 @@ from .journal import LONGEST_UNSYNCED_S, Journal
 from .schedule import Trial
 from .trial import NotRun, Setting, run_trial
 
+FIRST_FAILURES = 50
+"""Trials after which a run is stopped, to be gone on with, if all of them were errored."""
+
 
 class Progress(Protocol):
     """Told of each finished trial."""
@@ -20,11 +23,12 @@ class Progress(Protocol):
 
 
 async def run_trials(trials: Iterable[Trial], setting: Setting, journal: Journal, progress: Progress, concurrency: int) -> str:
-    """Run all trials; gives why it stopped early, or an empty text.
+    """Run all trials; gives why it stopped early, or an empty text. A run in which nothing works stops early.
 
     Cancellation stops at once: trials in flight are not recorded, and run again on resume.
     """
     waiting = iter(trials)
+    dead = _DeadEnd()
     stopped: list[str] = []
 
     async def worker() -> None:
@@ -36,6 +40,9 @@ async def run_trials(trials: Iterable[Trial], setting: Setting, journal: Journal
                 return
             journal.append(done.record, done.trace)
             progress.finished(done.record)
+            if dead.shows(done.record):
+                stopped.append(f"the first {FIRST_FAILURES} trials all failed, the last because of {done.record.reason}")
+                return
             await asyncio.sleep(0)  # a trial without latency never waits: let the others, and Ctrl-C, in
 
     try:
@@ -49,6 +56,19 @@ async def run_trials(trials: Iterable[Trial], setting: Setting, journal: Journal
     finally:
         journal.sync()
     return stopped[0] if stopped else ""
+
+
+class _DeadEnd:
+    """Notices a run of which no trial will come to anything: a server that is down, a wrong key."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.works = False
+
+    def shows(self, record: Record) -> bool:
+        self.works = self.works or record.status == "scored"
+        self.failures += record.status == "errored"
+        return not self.works and self.failures == FIRST_FAILURES
 
 
 async def _sync_now_and_then(journal: Journal) -> None:

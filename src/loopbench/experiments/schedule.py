@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from loopbench.datasets.task import Suite, Task
 from loopbench.models.draws import derived_seed
 from loopbench.models.profiles import Profile, load_profile
-from loopbench.protocol import Loop
+from loopbench.protocol import Loop, render_value
+from loopbench.protocol.redact import redact
 
 from .config import CompareConfig
 from .registry import Spec, make_loop, parse_spec
@@ -59,12 +60,23 @@ def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
         for model in config.models:
             for text in config.loops:
                 spec = parse_spec(text)
+                _check_for_secrets(spec)
                 name = f"{spec}/{profile.name if model == 'scripted' else model}"
                 arms.append(Arm(name, spec, make_loop(spec, limit), model, profile))
     names = [arm.name for arm in arms]
     if len(set(names)) != len(names):
         raise ValueError(f"two arms are both called {next(n for n in names if names.count(n) > 1)!r}")
     return tuple(arms)
+
+
+def _check_for_secrets(spec: Spec) -> None:
+    """An option's value stands in the arm's name, and so everywhere. Raises ValueError, which does not repeat it."""
+    for name, value in spec.options.items():
+        text = render_value(value)
+        if redact(text) != text:
+            raise ValueError(
+                f"loop {spec.name}: option {name} holds what looks like a secret, or the value of one in the environment"
+            )
 
 
 def schedule(arms: Sequence[Arm], tasks: Sequence[Task], repeats: int, seed: int) -> Iterator[Trial]:

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from loopbench.metrics.record import RECORDING
+from loopbench.models.cassette import RecordingError
 from loopbench.models.tokens import estimate_input
 from loopbench.protocol import (
     STEP_ROLES,
@@ -35,6 +37,7 @@ from loopbench.protocol import (
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.redact import redact
 
+TRIAL_NAMES = ("arm", "task", "repeat")
 NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
 
 
@@ -51,6 +54,8 @@ class Recorder(Observer):
         self.retries = Counter[str]()
         self.provider_failure: ProviderError | None = None
         """Of a real provider, where the last request met one."""
+        self.provider_trouble: ProviderError | None = None
+        """The last failure of a real provider in which the request had no part, whatever came after it."""
         self.tools: Toolbox | None = None
         self._digested: list[Any] = []
         self._shown: dict[str, tuple[Message, ...]] = {}
@@ -99,8 +104,10 @@ class Recorder(Observer):
         return sha256(_encoded(_in_order(self._digested)))
 
     def line(self, head: Mapping[str, Any]) -> bytes:
-        """The whole trace as one line of JSON, without secrets."""
-        return (redact(_encoded({**head, "events": self.events})) + "\n").encode("ascii")
+        """The whole trace as one line of JSON, without secrets; `head` begins with what names the trial, which is kept as it is."""
+        names = {key: head[key] for key in TRIAL_NAMES}
+        rest = {key: value for key, value in head.items() if key not in names} | {"events": self.events}
+        return f"{_encoded(names)[:-1]},{redact(_encoded(rest))[1:]}\n".encode("ascii")
 
     # --- the parts of an exchange ---
 
@@ -164,11 +171,15 @@ class Recorder(Observer):
     def _failed(self, event: dict[str, Any], request: Request, error: ModelError) -> None:
         self.usage += Usage(estimate_input(request), 0, estimated=True) if isinstance(error, ContextOverflow) else Usage()
         kind = "context_overflow" if isinstance(error, ContextOverflow) else "provider"
-        if isinstance(error, ProviderError):
+        if isinstance(error, RecordingError):
+            kind = RECORDING
+        elif isinstance(error, ProviderError):
             kind = f"provider.{error.kind}"
             self._asked_again(event, error.failed_attempts)
             if not error.injected:
                 self.provider_failure = error
+                if error.is_transient or error.kind == "auth":
+                    self.provider_trouble = error
         self.errors[kind] += 1
         event["error"] = {"kind": kind, "message": str(error)}
         self._note_move(request, kind)

@@ -19,6 +19,7 @@ from loopbench.models.cassette import RecordedModel
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.ordering import InOrder
 from loopbench.models.receipts import Truth, call_digest, content_digest
+from loopbench.models.sampling import WithSampling
 from loopbench.models.scripted import Script
 from loopbench.models.tunnel import Tunnel
 from loopbench.models.waits import WAITS, Waits
@@ -174,7 +175,7 @@ class _Run:
     async def go(self) -> None:
         """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""
         with self.setting.answering.model(self.trial, self._script(), self.tunnel) as inner:
-            self.inner = inner.model if isinstance(inner, InOrder) else inner
+            self.inner = inner.model if isinstance(inner, InOrder | WithSampling) else inner
             await self._run_loop(GuardedModel(self.turnstile, inner, self.meter, self.recorder, self.tunnel))
 
     async def _run_loop(self, model: GuardedModel) -> None:
@@ -307,8 +308,11 @@ class _Run:
         """Why the trial says nothing about the loop; empty where it does."""
         if isinstance(self.inner, RecordedModel) and self.inner.failure is not None:
             return cap(str(self.inner.failure), MOST_REASON_CHARS)
-        failure = self.recorder.provider_failure
-        if failure is not None and self.outcome.stop not in _STANDS:
+        stop = self.outcome.stop
+        failure = self.recorder.provider_trouble if stop is not StopReason.FINISHED else None
+        if failure is None and stop not in _STANDS:
+            failure = self.recorder.provider_failure
+        if failure is not None:
             return cap(f"provider: {failure}", MOST_REASON_CHARS)
         if self.held_up:
             return f"provider: its failures and our limits took {MOST_LOST} times the trial's {self.setting.timeout_s:g} s"
@@ -348,7 +352,7 @@ class _Run:
 
 
 _STANDS = frozenset({StopReason.FINISHED, StopReason.TIMEOUT, StopReason.BUDGET})
-"""What a loop reached in spite of a provider's failure, or by a limit of its own: scored."""
+"""What a loop reached in spite of a request that its provider refused, or by a limit of its own: scored."""
 _HARNESS_ONLY = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRASHED})
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
 
-from .record import Record
+from .record import RECORDING, Record
 from .statistics import (
     ALPHA,
     Interval,
@@ -132,7 +132,8 @@ class Comparison:
     """Without those that have no task in common for which the metric is known."""
     warnings: tuple[str, ...]
     invalid: bool
-    """Faults did not land as scheduled, or an arm ran and no trial of it could be scored: no verdict of this run holds."""
+    """Faults did not land as scheduled, an arm ran and no trial of it could be scored, or a recording lacked what was asked: no
+    verdict of this run holds."""
     alpha: float
     margin: float
 
@@ -165,8 +166,11 @@ def compare(records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float 
         values = {name: task_values(found, value) for name, found in by_arm.items()}
         tests = {names: _test(metric, values[names[0]], values[names[1]], alpha, margin) for names in matched}
         pairs.extend(_family(metric, {names: test for names, test in tests.items() if test is not None}, alpha))
-    warnings = [*_arm_warnings(compared), *_gap_warnings(compared), *_unit_warnings(matched, pairs, alpha)]
-    invalid = any(arm.summary.faults.short or (arm.summary.trials and not arm.summary.scored) for arm in compared)
+    unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in records)
+    lacking = [f"{unrecorded} trials asked what the recording does not have; the run is invalid."] if unrecorded else []
+    warnings = [*lacking, *_arm_warnings(compared), *_gap_warnings(compared), *_unit_warnings(matched, pairs, alpha)]
+    short = any(arm.summary.faults.short or (arm.summary.trials and not arm.summary.scored) for arm in compared)
+    invalid = short or bool(unrecorded)
     return Comparison(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin)
 
 

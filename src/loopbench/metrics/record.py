@@ -10,6 +10,8 @@ from typing import Any, Literal
 from loopbench.protocol.digest import canonical_json, sha256
 
 RECORD_VERSION = 1
+RECORDING = "recording"
+"""Kind of error: a recording that was to be replayed, or written, failed its trial."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import difflib
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from loopbench.dspy_seam import DspyModel, close_local_clients, local_client, open_lm
@@ -25,6 +25,7 @@ from loopbench.protocol import (
 
 from .limits import Limits, Permit, Pressure
 from .prices import Price
+from .sampling import filled
 from .tokens import estimate_input
 from .waits import waits
 
@@ -32,8 +33,8 @@ FIRST_PAUSE_S = 0.5
 """Before the second attempt; twice as long before each further one."""
 LONGEST_PAUSE_S = 30.0
 """Without a word from the provider."""
-ABILITIES = frozenset({"native_tools", "tool_choice", "response_schema", "streaming", "parallel_calls"})
-"""Capabilities that can be taken away."""
+ABILITIES = frozenset({"tool_choice", "response_schema", "streaming"})
+"""Capabilities that can be taken away: those that designs have another way for."""
 TYPICAL_OUTPUT = 256
 """Tokens expected of the first reply; later ones are expected to be as long as those before."""
 OVERLOADED = 529
@@ -102,6 +103,11 @@ class RealModel:
     @property
     def name(self) -> str:
         return self.model.name
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether what it costs is known."""
+        return self.name in self.options.prices or bool(getattr(self.model, "is_priced", False))
 
     @property
     def pressure(self) -> Pressure:
@@ -199,16 +205,7 @@ class RealModel:
         longest = self.options.context_tokens
         if longest is not None and (tokens := estimate_input(request)) > longest:
             raise ContextOverflow(f"the request has about {tokens} tokens, and {longest} are allowed")
-        return self._filled(request)
-
-    def _filled(self, request: Request) -> Request:
-        """The request with the defaults for what it leaves open."""
-        defaults = self.options.sampling
-        if defaults == DEFAULT_SAMPLING:
-            return request
-        asked = request.sampling.as_dict()
-        open_ = {field.name: getattr(defaults, field.name) for field in fields(Sampling) if field.name not in asked}
-        return replace(request, sampling=replace(request.sampling, **open_))
+        return filled(request, self.options.sampling)
 
     def _expected(self, request: Request) -> int:
         """Tokens, estimated; 0 where nobody asks."""
@@ -280,8 +277,6 @@ class _Mean:
 
 def _reduced(capabilities: Capabilities, options: RealOptions) -> Capabilities:
     lost = dict.fromkeys(options.without, False)
-    if "native_tools" in lost:  # what needs tools goes with them
-        lost |= {"tool_choice": False, "parallel_calls": False}
     return replace(capabilities, **lost, context_tokens=options.context_tokens or capabilities.context_tokens)
 
 
