@@ -512,7 +512,7 @@ def test_what_is_taken_away_is_gone(without, context_tokens):
     model = RealModel(Flaky(["ok"], capabilities=known), RealOptions(without=frozenset(without), context_tokens=context_tokens))
     for found in (model.capabilities, model.with_capabilities(known).capabilities):
         assert not any(getattr(found, name) for name in without)
-        lost = without | ({"tool_choice", "parallel_calls"} if "native_tools" in without else set())
+        lost = without
         assert all(getattr(found, name) for name in ABILITIES - lost)
         assert found.context_tokens == (context_tokens or 10_000)
 
@@ -530,7 +530,7 @@ def test_without_streaming_a_reply_comes_in_one_piece() -> None:
     ("options", "said"),
     [
         ({"without": frozenset({"tool_choise"})}, "unknown capability 'tool_choise'; did you mean tool_choice?"),
-        ({"without": frozenset({"zzz"})}, "unknown capability 'zzz'; there are native_tools, parallel_calls"),
+        ({"without": frozenset({"zzz"})}, "unknown capability 'zzz'; there are response_schema, streaming, tool_choice"),
         ({"attempts": 0}, "attempts must be greater than 0, got 0"),
         ({"patience_s": float("nan")}, "patience_s must be greater than 0, got nan"),
         ({"call_timeout_s": -1.0}, "call_timeout_s must be greater than 0, got -1.0"),
