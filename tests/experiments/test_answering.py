@@ -45,8 +45,12 @@ def told(found: Results) -> list[tuple[Any, ...]]:
     return sorted(tuple(str(getattr(record, name)) for name in (*names, "trace_digest")) for record in found.records)
 
 
+FAST = ("bad-network", "clean", "flaky-tools")
+PROFILES = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in built_in_profiles()]
+
+
 @pytest.mark.parametrize("suite", [LESS, pytest.param("arithmetic", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("profile", built_in_profiles())
+@pytest.mark.parametrize("profile", PROFILES)
 def test_a_run_over_http_and_its_replay_have_the_digest_of_the_run_in_process(tmp_path: Path, profile: str, suite: str) -> None:
     blown: dict[str, Any] = {"profiles": (profile,), "suite": suite}
     inside = made(tmp_path, **blown)
