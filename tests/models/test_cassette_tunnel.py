@@ -174,7 +174,7 @@ def test_a_fault_that_lands_again_lands_later_in_a_replay_too(bench: Any) -> Non
     async def go() -> None:
         for _ in range(2):
             await scripted.complete(trial.request())
-            effects = one.take_effects("")
+            effects = one.effects("")
             assert effects is not None
             await two.repeat(from_request, effects)
             for tunnel in (one, two):

@@ -321,14 +321,14 @@ def test_the_metadata_say_what_is_asked(bench):
     assert [call.id for call in made.choices[0].message.tool_calls] == ["call_0"]
     assert summary.choices[0].message.content
     assert [asked.request.role.value for asked in book.asked] == ["decide", "summarize"]
-    assert trial.tunnel.take_effects("left") is not None
+    assert trial.tunnel.effects("left") is not None
 
 
 def test_the_effects_stay_in_the_tunnel_and_no_mark_is_left(bench):
     """The client in the same process takes them; a mark under a request that is gone might be taken for another's."""
     trial = bench.Bench(bench.chain(1), Profile(name="x", rates={"provider.server": 1.0}))
     run(lambda server, asking: failure(asking, metadata={"codec": "native"}), Book(any=of(trial)))
-    effects = trial.tunnel.take_effects("")
+    effects = trial.tunnel.effects("")
     assert (effects.struck, effects.injected) == ("provider.server", True)
     assert trial.tunnel._struck == {}
 

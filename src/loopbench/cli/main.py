@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .check_model import check_model
+from .environment import load_env
+from .folders import run_folder
 from .profile import profile as profile_commands
 from .serve import serve
 
@@ -152,7 +154,7 @@ def compare(
         "tracking_uri": tracking_uri,
         "experiment": experiment,
     }
-    _load_env()
+    load_env()  # keys may stand in a .env of the current directory
     _carry_out(prepare(load_config(config, flags)), as_json=as_json, quiet=quiet)
 
 
@@ -175,9 +177,9 @@ def resume(
     """Go on with an interrupted run: only trials without a result, or that infrastructure made fail, are run."""
     from loopbench.experiments.compare import Allowed, reopen
 
-    _load_env()
+    load_env()  # keys may stand in a .env of the current directory
     allowed = Allowed(allow or (), base_url, cassette)
-    _carry_out(reopen(_folder(run, runs), allowed, mlflow=mlflow), as_json=as_json, quiet=quiet)
+    _carry_out(reopen(run_folder(run, runs), allowed, mlflow=mlflow), as_json=as_json, quiet=quiet)
 
 
 @app.command()
@@ -195,7 +197,7 @@ def report(
 
     if as_json + as_csv + as_markdown > 1:
         raise ValueError("--json, --csv and --markdown exclude each other")
-    found = results(_folder(run, runs))
+    found = results(run_folder(run, runs))
     if as_csv:
         print(to_csv(found.comparison), end="")
     elif as_markdown:
@@ -221,7 +223,7 @@ def show(
 
     from . import render
 
-    folder = _folder(run, runs)
+    folder = run_folder(run, runs)
     found = results(folder)
     if trial is None:
         missed = [record for record in found.records if record.status != "excluded" and record.accuracy < 1]
@@ -309,13 +311,6 @@ app.command()(serve)
 # --- shared by compare and resume ---
 
 
-def _load_env() -> None:
-    """Keys may stand in a `.env` of the current directory."""
-    from .environment import load_env
-
-    load_env()
-
-
 def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
     from loopbench.experiments.compare import own_code, results, run
 
@@ -387,19 +382,6 @@ def _print_results(found: Results, *, as_json: bool, all_metrics: bool = False) 
         print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
     else:
         render.results(found, all_metrics=all_metrics)
-
-
-def _folder(run: Path, runs: Path | None) -> Path:
-    """A run's directory from what the user typed. Raises ValueError where there is none."""
-    root = runs or Path("runs")
-    if run.is_dir():
-        return run
-    if (root / run).is_dir():
-        return root / run
-    known = sorted(path.parent.name for path in root.glob("*/manifest.json"))
-    if str(run) == "latest" and known:
-        return root / known[-1]
-    raise ValueError(f"no run {str(run)!r}; in {root}: {', '.join(known[-5:]) or 'none yet'}")
 
 
 def main() -> None:

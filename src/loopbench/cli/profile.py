@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .folders import run_folder
+
 if TYPE_CHECKING:
     from loopbench.experiments.fit import Fitted
     from loopbench.models.profiles import Profile
@@ -38,11 +40,10 @@ def fit(
     from loopbench.experiments.fit import fit_run, to_toml
 
     from . import render
-    from .main import _folder
 
     if out is not None:
         _check_out(out, force=force)
-    fitted = fit_run(_folder(run, runs), arms=arm or (), model=model, profile=profile_name, name=name, alpha=alpha)
+    fitted = fit_run(run_folder(run, runs), arms=arm or (), model=model, profile=profile_name, name=name, alpha=alpha)
     if out is not None:
         with out.open("w" if force else "x", encoding="utf-8") as file:
             file.write(to_toml(fitted))

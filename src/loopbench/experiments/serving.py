@@ -309,7 +309,7 @@ class _TrialModel(WrappedModel):
     async def complete(self, request: Request) -> Reply:
         """Raises as the scripted model does, and ProviderError for a plan that does not replay."""
         replayed = await self.trial.prepare()
-        tunnel, own_tools = self.trial.tunnel, self.trial.own_tools
+        own_tools = self.trial.own_tools
         shown = own_tools.signed(request, replayed)
         reply: Reply | None = None
         failure: ModelError | None = None
@@ -319,8 +319,6 @@ class _TrialModel(WrappedModel):
             failure = error
             raise
         finally:
-            tunnel.take_effects(request.scope)  # nobody here repeats them
-            tunnel.mark_struck(request, tunnel.struck(shown))
             self.trial.exchange(request, reply, failure, 0.0, None)
         if self.trial.key.label.startswith("~"):
             reply = replace(reply, calls=tuple(self._named(call) for call in reply.calls))

@@ -237,7 +237,7 @@ class _Run:
         if isinstance(left, Outcome) and not problem:
             self.outcome = left
         else:
-            self._end(StopReason.CRASHED, redact(cap(problem, MOST_REASON_CHARS)))
+            self._end(StopReason.CRASHED, problem)
             self.recorder.errors["crash"] += 1
 
     def _end(self, stop: StopReason, why: str) -> None:
@@ -261,7 +261,7 @@ class _Run:
         record = Record(
             **_head(trial, self.setting),
             status="errored" if errored else "scored",
-            reason=redact(errored or self.crash),
+            reason=_reason(errored or self.crash),
             stop=self.outcome.stop.value,
             answer=_without_secrets(answer),
             scores={} if errored else {"accuracy": accuracy},
@@ -307,13 +307,13 @@ class _Run:
     def _infrastructure(self) -> str:
         """Why the trial says nothing about the loop; empty where it does."""
         if isinstance(self.inner, RecordedModel) and self.inner.failure is not None:
-            return cap(str(self.inner.failure), MOST_REASON_CHARS)
+            return str(self.inner.failure)
         stop = self.outcome.stop
         failure = self.recorder.provider_trouble if stop is not StopReason.FINISHED else None
         if failure is None and stop not in _STANDS:
             failure = self.recorder.provider_failure
         if failure is not None:
-            return cap(f"provider: {failure}", MOST_REASON_CHARS)
+            return f"provider: {failure}"
         if self.held_up:
             return f"provider: its failures and our limits took {MOST_LOST} times the trial's {self.setting.timeout_s:g} s"
         if self.tunnel is None and self.stalled_s >= STALLED_SHARE * self.setting.timeout_s:
@@ -387,8 +387,13 @@ def _excluded(trial: Trial, setting: Setting, reason: str) -> Done:
 def _errored(trial: Trial, setting: Setting, reason: str, started_at: float) -> Done:
     wall_s = time.time() - started_at
     head = _head(trial, setting)
-    reason = redact(cap(reason, MOST_REASON_CHARS))
+    reason = _reason(reason)
     return Done(Record(**head, status="errored", reason=reason, started_at=started_at, wall_s=wall_s, attempt=trial.attempt))
+
+
+def _reason(text: str) -> str:
+    """As it is written down: without secrets, which must be whole to be known, then without what is too long."""
+    return cap(redact(text), MOST_REASON_CHARS)
 
 
 def json_safe(value: Any) -> Any:

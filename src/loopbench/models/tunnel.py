@@ -142,12 +142,8 @@ class Tunnel:
         changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
         self._effects[request.scope] = Effects(seconds, self._struck.get(request.scope), injected, self.unknown, changed)
 
-    def take_effects(self, scope: str) -> Effects | None:
-        """Those of the scope's last reply; asked once."""
-        return self._effects.pop(scope, None)
-
     def effects(self, scope: str) -> Effects | None:
-        """The same, left there for whoever takes them."""
+        """Those of the scope's last reply; None from its next request on, until that is replied to."""
         return self._effects.get(scope)
 
     async def repeat(self, request: Request, effects: Effects) -> None:
