@@ -13,7 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loopbench.datasets.task import Task
-from loopbench.metrics.scorers import SCORERS, Judgement, is_abstention, scorer_named
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.scorers import SCORERS, is_abstention, scorer_named
 from loopbench.protocol import Query
 
 JSON = st.recursive(

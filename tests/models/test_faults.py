@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from loopbench.datasets.task import Task
 from loopbench.loops.bare import CODEC
-from loopbench.metrics.scorers import Judgement, exact, normalized, numeric
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.scorers import exact, normalized, numeric
 from loopbench.models.faults import ANSWER, NOT_DETERMINED, Disturbance, Point, disturb, draw, mislead, shows_feedback, spoil
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import FAULT_KINDS, Clears, Profile

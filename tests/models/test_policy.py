@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.scorers import Judgement, exact, is_abstention, numeric
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.scorers import exact, is_abstention, numeric
 from loopbench.models.faults import ANSWER, NOT_DETERMINED, SURE
 from loopbench.models.policy import POLICY, Ask, Decision, View
 from loopbench.models.receipts import strip_receipts

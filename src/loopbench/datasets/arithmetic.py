@@ -7,28 +7,19 @@ that no plan needs. The default suite is a committed snapshot.
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice
-from pathlib import Path
 from typing import Any
 
-from loopbench.protocol import Plan, PlannedCall, Query, Ref, plan_from_json, resolve
+from loopbench.protocol import Plan, PlannedCall, Query, Ref, resolve
 from loopbench.protocol.digest import sha256
 
 from . import calculator
+from .generating import UNANSWERABLE_EVERY, Source, difficulty_of, split_of
 from .task import StatelessEnvironment, Suite, Task
-
-VERSION = "1"
-SNAPSHOT = Path(__file__).parent / "snapshots" / "arithmetic-v1.jsonl"
-SNAPSHOT_SIZE = 120
-MAX_SIZE = 100_000
-UNANSWERABLE_EVERY = 12
-"""Each twelfth task has no answer: never more than one in ten, whatever the size."""
 
 ANSWER_FORMAT = 'Give a number. If no number can be determined, the right answer is "not determined".'
 
@@ -471,7 +462,7 @@ def _task(index: int, seed: int, seen: set[str]) -> Task:
         scorer="numeric",
         plan=plan,
         # No `cluster`: numbers and names are drawn anew for each task, and the templates are strata chosen by us, no sample.
-        labels={"difficulty": _difficulty(plan), "template": template.__name__.strip("_"), "split": _split(task_id)},
+        labels={"difficulty": difficulty_of(plan), "template": template.__name__.strip("_"), "split": split_of(task_id)},
     )
 
 
@@ -490,35 +481,11 @@ def _text(story: _Story, draw: random.Random) -> str:
     return f"{' '.join(told)} {story.question} {ANSWER_FORMAT}"
 
 
-def _difficulty(plan: Plan) -> str:
-    """By the number of calls that need the result of another one."""
-    dependent = sum(bool(needs) for needs in plan.dependencies.values())
-    if dependent <= 2:
-        return "easy"
-    return "medium" if dependent <= 4 else "hard"
-
-
-def _split(task_id: str) -> str:
-    """Half to train, a fifth to dev, the rest to test: a task's place depends on its id alone."""
-    tenth = int(sha256(task_id)[:8], 16) % 10
-    if tenth < 5:
-        return "train"
-    return "dev" if tenth < 7 else "test"
-
-
-def _snapshot() -> tuple[Task, ...]:
-    """The committed tasks; each line is a `Task.as_dict()` as canonical JSON."""
-    tasks = []
-    for line in SNAPSHOT.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        row["query"] = Query(**row["query"])
-        row["plan"] = plan_from_json(row["plan"])
-        tasks.append(Task(**row))
-    return tuple(tasks)
-
-
 def _open(task: Task) -> StatelessEnvironment:
     return _ENVIRONMENT
+
+
+SOURCE = Source("arithmetic", "1", generate, _open)
 
 
 def load(size: int | None = None, seed: int = 0) -> Suite:
@@ -527,14 +494,7 @@ def load(size: int | None = None, seed: int = 0) -> Suite:
     `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks. With neither, the tasks are the
     committed snapshot. Raises ValueError for values out of range.
     """
-    for name, value in (("size", SNAPSHOT_SIZE if size is None else size), ("seed", seed)):
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"arithmetic: {name} is {value!r}, and must be a whole number")
-    if size is not None and not 1 <= size <= MAX_SIZE:
-        raise ValueError(f"arithmetic: size is {size}, and must lie between 1 and {MAX_SIZE}")
-    if size is None and seed == 0:
-        return Suite("arithmetic", VERSION, _snapshot(), _open)
-    return Suite("arithmetic", VERSION, tuple(islice(generate(seed), size or SNAPSHOT_SIZE)), _open)
+    return SOURCE.suite(size, seed)
 
 
 SUITE = load

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
-from loopbench.protocol import Plan, Query, Tool, plan_to_json
+from loopbench.protocol import Plan, Query, Tool, plan_from_json, plan_to_json
 from loopbench.protocol.digest import digest
 
 SPARE_TOOL_STEPS = 3
@@ -31,11 +31,16 @@ class Task:
     quarantined: str = ""
     """Why the task must not be run at all; empty where it may."""
     labels: Mapping[str, Any] = field(default_factory=dict)
-    """Difficulty, split, template: whatever tables may be grouped by. `cluster` names the template tasks share."""
+    """Difficulty, split, template: whatever tables may be grouped by. `cluster` names the template tasks share; tasks of one
+    `instance` (of the same facts) always stand in the same split."""
+    world: Mapping[str, Any] = field(default_factory=dict)
+    """What `Suite.open` builds the task's environment from, as JSON."""
+    end_state: Any = None
+    """What the environment's `state()` must be in the end, as JSON; None: the answer alone is judged."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON; what the suite's digest is made of."""
-        return {
+        """Plain JSON; what the suite's digest is made of. An empty `world` and no `end_state` are left out."""
+        made = {
             "id": self.id,
             "query": {"text": self.query.text, "context": self.query.context, "schema": self.query.schema},
             "expected": self.expected,
@@ -45,6 +50,18 @@ class Task:
             "quarantined": self.quarantined,
             "labels": dict(self.labels),
         }
+        if self.world:
+            made["world"] = dict(self.world)
+        if self.end_state is not None:
+            made["end_state"] = self.end_state
+        return made
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Task:
+        """From what `as_dict` gave. Raises KeyError, TypeError or ValueError for anything else."""
+        plan = data["plan"]
+        changed = {"query": Query(**data["query"]), "plan": None if plan is None else plan_from_json(plan)}
+        return cls(**{**data, **changed})
 
 
 @runtime_checkable
@@ -80,21 +97,25 @@ class Suite:
 
     name: str
     version: str
-    tasks: tuple[Task, ...]
+    tasks: Sequence[Task]
+    """A tuple, or a sequence that reads its tasks when they are asked for."""
     open: Callable[[Task], Environment]
     """Opens a task's environment in its fresh state."""
     step_limit: int | None = None
     """Longest run in tool steps; None: the longest plan + 3."""
+    shared: str = ""
+    """Digest of the data that all tasks' environments share, such as a collection of documents; empty where there is none."""
 
     def __post_init__(self) -> None:
-        ids = [task.id for task in self.tasks]
-        if not ids:
+        if not len(self.tasks):
             raise ValueError(f"suite {self.name!r} holds no task")
-        if len(set(ids)) != len(ids):
-            twice = next(name for name in ids if ids.count(name) > 1)
-            raise ValueError(f"suite {self.name!r}: task id {twice!r} stands twice")
+        seen: set[str] = set()
+        for task in self.tasks:
+            if task.id in seen:
+                raise ValueError(f"suite {self.name!r}: task id {task.id!r} stands twice")
+            seen.add(task.id)
 
-    @property
+    @cached_property
     def max_tool_steps(self) -> int:
         """The one step limit that every arm of a comparison gets."""
         if self.step_limit is not None:
@@ -109,4 +130,5 @@ class Suite:
             tools = [[tool.name, tool.description, tool.parameters] for tool in environment.tools]
         finally:
             environment.close()
-        return digest([self.name, self.version, self.max_tool_steps, tools, [task.as_dict() for task in self.tasks]])
+        parts = [self.name, self.version, self.max_tool_steps, tools, *([self.shared] if self.shared else [])]
+        return digest([*parts, [task.as_dict() for task in self.tasks]])

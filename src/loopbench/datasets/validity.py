@@ -19,6 +19,9 @@ from .task import Suite, Task
 MAX_UNANSWERABLE = 0.10
 """Largest share of tasks without an answer: a loop that does nothing gets these right."""
 
+MOST_TRIES = 5
+"""A call whose failure may pass (`TransientError`) is made so often at most; a loop with patience gets through too."""
+
 Judge = Callable[[Task, Any], bool]
 """Whether an answer is right for a task."""
 
@@ -107,6 +110,10 @@ async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str,
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"task {task_id!r}, call {call.id!r}: refers to a result that is not there ({error!r})") from error
     seen = await toolbox.call(ToolCall(call.tool, arguments))
+    for _ in range(MOST_TRIES - 1):
+        if not seen.transient:
+            break
+        seen = await toolbox.call(ToolCall(call.tool, arguments))
     if seen.ok and call.fails:
         raise ValueError(f"task {task_id!r}, call {call.id!r}: the plan expects an error, the result is {seen.data}")
     if not seen.ok and not call.fails:

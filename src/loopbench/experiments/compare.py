@@ -134,7 +134,7 @@ def _look_up(config: CompareConfig) -> tuple[Suite, tuple[Task, ...], tuple[Arm,
     suite = make_suite(parse_spec(config.suite), config.data)
     for scorer in sorted({task.scorer for task in suite.tasks}):
         scorer_named(scorer)
-    return suite, suite.tasks[: config.tasks], make_arms(config, suite)
+    return suite, tuple(suite.tasks[: config.tasks]), make_arms(config, suite)
 
 
 def _manifest(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: Sequence[Arm]) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from typing import Any
 
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import Replayed, replay
-from loopbench.metrics.scorers import Judgement, scorer_named
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.scorers import scores_of
 from loopbench.models.metering import MeteredToolbox
 from loopbench.models.openai_wire import Asked, BadRequest
 from loopbench.models.profiles import Profile, built_in_profiles, load_profile
@@ -263,7 +264,7 @@ class _Trial:
         if self.score is not None:
             raise BadRequest("This trial has its answer; a new label begins a new one.", "answer", "answered")
         judgement = Judgement(self.task, body["answer"], StopReason.FINISHED.value, self.environment.state())
-        self.score = scorer_named(self.task.scorer)(judgement)
+        self.score = scores_of(judgement)["accuracy"]
         self.answer = body["answer"]
         return self.score
 

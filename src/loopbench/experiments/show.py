@@ -43,6 +43,9 @@ def blocks(trace: Mapping[str, Any], *, full: bool = False) -> Iterator[Block]:
             yield Block("note", str(event.get("kind")), _cut(_json(rest), limit))
     scores = ", ".join(f"{name} {value:g}" for name, value in trace["scores"].items()) or trace["status"]
     text = f"answer: {_text(trace['answer'])}\nexpected: {_text(trace['expected'])}\n{scores}"
+    if trace["scores"].get("state", 1.0) < 1:
+        state = trace["end_state"]
+        text += f"\nend state: {_text(state['found'])}\nexpected: {_text(state['expected'])}"
     yield Block("end", f"stop: {trace['stop']}", text + (f"\n{trace['reason']}" if trace.get("reason") else ""))
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from loopbench.datasets.task import Environment, Suite, Task
 from loopbench.datasets.validity import replay
+from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.scorers import Judgement, is_abstention, scorer_named
+from loopbench.metrics.scorers import is_abstention, scores_of
 from loopbench.metrics.summary import false_success
 from loopbench.models.cassette import RecordedModel
 from loopbench.models.metering import Budget, Meter
@@ -152,6 +153,7 @@ class _Run:
         self.meter = Meter(setting.trial_budget, setting.meter)
         self.outcome = Outcome(None, StopReason.CRASHED, 0)
         self.crash = ""
+        self.end_state: Any = None
         self.waits = Waits()
         self.inner: Model | None = None
         """Who answers, beneath the harness."""
@@ -254,8 +256,9 @@ class _Run:
         )
         answer = _kept(self.outcome.answer)
         errored = self._infrastructure()
-        accuracy, problem = (0.0, "") if errored else self._score(answer)
-        errored = errored or problem
+        scores: dict[str, float] = {}
+        if not errored:
+            scores, errored = self._score(answer)
         abstained = isinstance(answer, str) and is_abstention(answer)
         simulated_s = self.tunnel.simulated_s if self.tunnel is not None else 0.0
         record = Record(
@@ -264,7 +267,7 @@ class _Run:
             reason=_reason(errored or self.crash),
             stop=self.outcome.stop.value,
             answer=_without_secrets(answer),
-            scores={} if errored else {"accuracy": accuracy},
+            scores=scores,
             steps=recorder.steps,
             calls=dict(sorted(recorder.calls.items())),
             tool_calls=recorder.tool_calls,
@@ -279,7 +282,7 @@ class _Run:
             faults=faults,
             false_success=not errored
             and false_success(
-                accuracy=accuracy,
+                accuracy=scores.get("accuracy", 0.0),
                 stop=self.outcome.stop.value,
                 abstained=abstained,
                 faults=faults,
@@ -322,17 +325,14 @@ class _Run:
             return f"time limit met by a scripted trial, whose time is virtual: {self.crash}"
         return ""
 
-    def _score(self, answer: Any) -> tuple[float, str]:
-        """Accuracy in [0, 1], and what went wrong with the scoring itself."""
+    def _score(self, answer: Any) -> tuple[dict[str, float], str]:
+        """The scores, and what went wrong with the scoring itself."""
         task = self.trial.task
         try:
-            judgement = Judgement(task, answer, self.outcome.stop.value, self.environment.state())
-            score = scorer_named(task.scorer)(judgement)
-            if not 0 <= score <= 1:  # NaN too
-                raise ValueError(f"gave {score!r}, which is not in [0, 1]")
-            return score, ""
+            self.end_state = self.environment.state()
+            return scores_of(Judgement(task, answer, self.outcome.stop.value, self.end_state)), ""
         except Exception as error:  # our bug or the suite's, never the loop's: the trial is errored, not wrong
-            return 0.0, f"scorer {task.scorer}: {type(error).__name__}: {error}"
+            return {}, f"scorer {task.scorer}: {type(error).__name__}: {error}"
 
     def _trace_head(self, record: Record) -> dict[str, Any]:
         task = self.trial.task
@@ -342,6 +342,7 @@ class _Run:
             "repeat": record.repeat,
             "query": task.query.full_text,
             "expected": task.expected,
+            **({} if task.end_state is None else {"end_state": {"expected": task.end_state, "found": json_safe(self.end_state)}}),
             "answer": record.answer,
             "stop": record.stop,
             "status": record.status,

@@ -19,37 +19,21 @@ import tomllib
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import referencing
 
-from loopbench.datasets.task import Task
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
+
+from .judgement import Judgement, Scorer
 
 DEFAULT_TOLERANCE = 1e-6
 """Relative to the expected number."""
 _TINY = 1e-12
 """Absolute, so that a rounding error beside an expected 0 is none."""
 
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """All that a scorer may look at."""
-
-    task: Task
-    answer: Any
-    """The loop's answer, text or a JSON value; None where it gave none."""
-    stop: str | None
-    """Why the run ended, a `StopReason`."""
-    state: Any = None
-    """The environment's end state as JSON; None where there is none."""
-
-
-Scorer = Callable[[Judgement], float]
-"""Gives a value in [0, 1]."""
 
 _Comparison = Callable[[Any, Any], float]
 """(expected, answer), neither of them None → [0, 1]."""
@@ -126,6 +110,21 @@ def scorer_named(spec: str) -> Scorer:
     if name not in SCORERS:
         raise ValueError(f"unknown scorer {name!r}; known: {_nearest_first(name, SCORERS)}, or package.module:name")
     return _made(name, SCORERS[name], options or {})
+
+
+def scores_of(judgement: Judgement) -> dict[str, float]:
+    """All scores of one trial: `accuracy`, and where the end state counts too, the `answer` and `state` that it is the product of.
+
+    Raises ValueError for a scorer that gives a value outside of [0, 1], and whatever a scorer of one's own raises.
+    """
+    task = judgement.task
+    answer = float(scorer_named(task.scorer)(judgement))
+    if not 0 <= answer <= 1:  # NaN too
+        raise ValueError(f"gave {answer!r}, which is not in [0, 1]")
+    if task.end_state is None:
+        return {"accuracy": answer}
+    state = float(_equal(task.end_state, judgement.state, DEFAULT_TOLERANCE))
+    return {"accuracy": answer * state, "answer": answer, "state": state}
 
 
 def is_abstention(answer: Any) -> bool:

@@ -232,7 +232,7 @@ class MeteredToolbox(Toolbox):
         if fault is not None and fault.kind == "tool.lies" and seen.ok:
             lie = mislead(seen.value)
             seen = replace(seen, data=render_value(lie), value=lie)  # signed, and believed
-        if seen.error_type in ("UnknownTool", "InvalidArguments"):
+        if seen.transient or seen.error_type in ("UnknownTool", "InvalidArguments"):
             return seen
         entry = tunnel.ledger.sign(digest, seen.data, seen.value, seen.ok)
         flood = f" {'x' * HUGE_CHARS}" if fault is not None and fault.kind == "tool.huge" else ""

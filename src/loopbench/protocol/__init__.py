@@ -29,7 +29,7 @@ from .moves import (
     WireError,
 )
 from .plan import Plan, PlannedCall, Ref, plan_from_json, plan_to_json, refs, resolve
-from .tools import BudgetExceeded, Observation, Tool, ToolArgumentError, Toolbox, ToolCall, ToolSpec, render_value
+from .tools import BudgetExceeded, Observation, Tool, ToolArgumentError, Toolbox, ToolCall, ToolSpec, TransientError, render_value
 
 __all__ = [
     "DEFAULT_SAMPLING",
@@ -73,6 +73,7 @@ __all__ = [
     "ToolCall",
     "ToolSpec",
     "Toolbox",
+    "TransientError",
     "Understanding",
     "Usage",
     "Verdict",

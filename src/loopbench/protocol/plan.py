@@ -37,14 +37,16 @@ class PlannedCall:
     """Calls that may stand in for this one; they keep its id."""
     fails: bool = False
     """True: an error is the expected result."""
+    after: tuple[str, ...] = ()
+    """Ids of calls that must have come before, beside those referred to: what they change, this call depends on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The calls that solve a task, each after those that it refers to, and the answer.
 
-    Raises ValueError for a repeated id, a repeated goal, an alternative under another id, or a reference to a call that does
-    not stand before.
+    Raises ValueError for a repeated id, a repeated goal, an alternative under another id, or a reference to, or an
+    `after` of, a call that does not stand before.
     """
 
     calls: tuple[PlannedCall, ...]
@@ -55,7 +57,7 @@ class Plan:
     def __post_init__(self) -> None:
         seen: dict[str, frozenset[str]] = {}
         for call in self.calls:
-            needs = frozenset(ref.call for ref in refs(call.arguments))
+            needs = frozenset(call.after).union(ref.call for ref in refs(call.arguments))
             if call.id in seen:
                 raise ValueError(f"plan: id {call.id!r} stands twice")
             if any(other.id != call.id for other in call.alternatives):
@@ -120,6 +122,8 @@ def _call_to_json(call: PlannedCall) -> dict[str, Any]:
         made["alternatives"] = [_call_to_json(other) for other in call.alternatives]
     if call.fails:
         made["fails"] = True
+    if call.after:
+        made["after"] = list(call.after)
     return made
 
 
@@ -131,6 +135,7 @@ def _call_from_json(data: Mapping[str, Any]) -> PlannedCall:
         goal=data["goal"],
         alternatives=tuple(_call_from_json(item) for item in data.get("alternatives", ())),
         fails=data.get("fails", False),
+        after=tuple(data.get("after", ())),
     )
 
 

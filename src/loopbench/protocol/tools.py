@@ -36,6 +36,10 @@ class BudgetExceeded(Exception):
     """A budget is used up: the run ends here. Every loop lets it through, and so does a tool that asks a model itself."""
 
 
+class TransientError(Exception):
+    """Raised by a tool whose failure may pass: the same call may work the next time. Subclasses name the reason."""
+
+
 class ToolArgumentError(ValueError):
     """The arguments of a call do not fit the tool; the message says which, and what is allowed."""
 
@@ -77,6 +81,8 @@ class Observation:
     call_id: str = ""
     seconds: float = field(default=0.0, compare=False)
     """Wall time of the call."""
+    transient: bool = field(default=False, compare=False)
+    """The tool raised a TransientError."""
 
     @property
     def ok(self) -> bool:
@@ -206,7 +212,8 @@ class Toolbox:
             raise
         except BaseException as error:  # the boundary to foreign code: SystemExit in a tool must not end the run
             raised = _raised(error)
-            return self._failed(call, type(raised).__name__, error_text(raised), started)
+            seen = self._failed(call, type(raised).__name__, error_text(raised), started)
+            return dataclasses.replace(seen, transient=True) if isinstance(raised, TransientError) else seen
         text = cap(render_value(value), self.max_chars)
         return Observation(call.name, "success", text, None, value, call.call_id, time.perf_counter() - started)
 

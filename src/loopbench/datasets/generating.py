@@ -1,0 +1,217 @@
+"""What the generated suites share: draws that never change, plans written call by call, numbered tasks, committed snapshots.
+
+A suite is a list of templates. A template is a function of a `Draw` that gives a `Draft`: a question, its plan, the answer worked
+out without the tools, and the world that the tools act on. Task i of a seed is the same for any size of the suite.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from loopbench.protocol import Plan, PlannedCall, Query, Ref
+from loopbench.protocol.digest import sha256
+
+from .task import Environment, Suite, Task
+
+MAX_SIZE = 100_000
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+UNANSWERABLE_EVERY = 12
+"""Each twelfth task has no answer, where a suite has such templates: never more than one in ten, whatever the size."""
+MOST_DRAWS = 1_000
+"""A template that gives no new question in so many draws has too little to vary."""
+
+Item = TypeVar("Item")
+
+
+class Draw:
+    """Draws that depend on a key alone, and on no Python version: all come from `Random.random`, whose sequence Python guarantees
+    (the documentation of `random`, "Notes on Reproducibility").
+    """
+
+    def __init__(self, *key: object) -> None:
+        self._random = random.Random(int(sha256("/".join(map(str, key)))[:16], 16)).random
+
+    def integer(self, low: int, high: int, step: int = 1) -> int:
+        """Uniform over low, low + step, … up to high, which is included where a step lands on it."""
+        return low + step * int(self._random() * ((high - low) // step + 1))
+
+    def chance(self, probability: float) -> bool:
+        return self._random() < probability
+
+    def choice(self, items: Sequence[Item]) -> Item:
+        return items[int(self._random() * len(items))]
+
+    def sample(self, items: Sequence[Item], count: int) -> list[Item]:
+        """Different ones, in random order. Raises ValueError where there are fewer."""
+        if count > len(items):
+            raise ValueError(f"cannot draw {count} of {len(items)} items")
+        return self.shuffled(items)[:count]
+
+    def shuffled(self, items: Sequence[Item]) -> list[Item]:
+        made = list(items)
+        for last in range(len(made) - 1, 0, -1):
+            other = int(self._random() * (last + 1))
+            made[last], made[other] = made[other], made[last]
+        return made
+
+
+class PlanWriter:
+    """A plan as it is being written."""
+
+    def __init__(self) -> None:
+        self.calls: list[PlannedCall] = []
+
+    def call(
+        self,
+        goal: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        after: Iterable[Ref] = (),
+        alternatives: Sequence[tuple[str, Mapping[str, Any]]] = (),
+        fails: bool = False,
+    ) -> Ref:
+        """Plan a call; gives the reference to its result, whose parts are `part(ref, key, …)`.
+
+        `goal`: a sentence that stands neither in the question nor in another goal. `arguments`: literals and references.
+        `after`: calls whose effect this one needs, though none of their results. `alternatives`: (tool, arguments) that give an
+        equally shaped result.
+        """
+        name = f"c{len(self.calls) + 1}"
+        others = tuple(PlannedCall(name, other, given, goal) for other, given in alternatives)
+        before = tuple(dict.fromkeys(ref.call for ref in after))
+        self.calls.append(PlannedCall(name, tool, dict(arguments), goal, others, fails, before))
+        return Ref(name)
+
+
+def part(ref: Ref, *path: str | int) -> Ref:
+    """A part of a call's result, by keys and indices."""
+    return Ref(ref.call, (*ref.path, *path))
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A task before it has its number."""
+
+    question: str
+    plan: Plan
+    expected: Any
+    """The answer, worked out without the tools; None where there is none."""
+    scorer: str = "exact"
+    context: str = ""
+    schema: Mapping[str, Any] | None = None
+    world: Mapping[str, Any] = field(default_factory=dict)
+    end_state: Any = None
+    instance: str = ""
+    """What the facts are drawn from, where several tasks may share them: they stand in one split. Empty: the task's own."""
+    difficulty: str = ""
+    """easy, medium or hard; empty: by the number of calls that need another one first."""
+
+
+Template = Callable[[Draw], Draft]
+
+
+def generate(name: str, seed: int, templates: Sequence[Template], unanswerable: Sequence[Template] = ()) -> Iterator[Task]:
+    """Tasks without end; the first n are the same for every n. No two ask the same question of the same world.
+
+    Raises ValueError for a template that keeps giving questions that were there before.
+    """
+    seen: set[str] = set()
+    index = 0
+    while True:
+        template = _template_of(index, templates, unanswerable)
+        for attempt in range(MOST_DRAWS):
+            draft = template(Draw(name, seed, index, attempt))
+            key = sha256(f"{draft.question}\n{draft.context}\n{json.dumps(draft.world, sort_keys=True)}")[:16]
+            if key not in seen:
+                break
+        else:
+            raise ValueError(f"{name}: template {template.__name__!r} gave no new question in {MOST_DRAWS} draws")
+        seen.add(key)
+        index += 1
+        yield _task(name, seed, index, template.__name__.strip("_"), draft)
+
+
+def _template_of(index: int, templates: Sequence[Template], unanswerable: Sequence[Template]) -> Template:
+    if not unanswerable:
+        return templates[index % len(templates)]
+    turn, place = divmod(index, UNANSWERABLE_EVERY)
+    if place == UNANSWERABLE_EVERY - 1:
+        return unanswerable[turn % len(unanswerable)]
+    return templates[(index - turn) % len(templates)]
+
+
+def _task(name: str, seed: int, number: int, template: str, draft: Draft) -> Task:
+    instance = draft.instance or f"{template}/{seed}/{number}"
+    labels = {
+        "difficulty": draft.difficulty or difficulty_of(draft.plan),
+        "template": template,
+        "instance": instance,
+        "split": split_of(f"{name}/{instance}"),
+    }
+    return Task(
+        id=f"{name}-{number:04d}",
+        query=Query(draft.question, draft.context, draft.schema),
+        expected=draft.expected,
+        scorer=draft.scorer,
+        plan=draft.plan,
+        labels=labels | ({"cluster": instance} if draft.instance else {}),
+        world=draft.world,
+        end_state=draft.end_state,
+    )
+
+
+def difficulty_of(plan: Plan) -> str:
+    """By the number of calls that need another one first."""
+    dependent = sum(bool(needs) for needs in plan.dependencies.values())
+    if dependent <= 2:
+        return "easy"
+    return "medium" if dependent <= 4 else "hard"
+
+
+def split_of(key: str) -> str:
+    """Half to train, a fifth to dev, the rest to test: the place depends on the key alone."""
+    tenth = int(sha256(key)[:8], 16) % 10
+    if tenth < 5:
+        return "train"
+    return "dev" if tenth < 7 else "test"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A generated suite: what `load` of each module hands its options to."""
+
+    name: str
+    version: str
+    generate: Callable[[int], Iterator[Task]]
+    """Seed → tasks without end."""
+    open: Callable[[Task], Environment]
+    shared: str = ""
+    """See `Suite.shared`."""
+    default_size: int = 120
+
+    @property
+    def snapshot(self) -> Path:
+        """The default tasks, one `Task.as_dict()` as canonical JSON per line."""
+        return SNAPSHOTS / f"{self.name}-v{self.version}.jsonl"
+
+    def suite(self, size: int | None, seed: int) -> Suite:
+        """The suite; its committed snapshot where neither size nor seed is given. Raises ValueError for values out of range."""
+        for option, value in (("size", self.default_size if size is None else size), ("seed", seed)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise ValueError(f"{self.name}: {option} is {value!r}, and must be a whole number")
+        if size is not None and not 1 <= size <= MAX_SIZE:
+            raise ValueError(f"{self.name}: size is {size}, and must lie between 1 and {MAX_SIZE}")
+        is_default = size is None and seed == 0
+        tasks = self._from_snapshot() if is_default else tuple(islice(self.generate(seed), size or self.default_size))
+        return Suite(self.name, self.version, tasks, self.open, shared=self.shared)
+
+    def _from_snapshot(self) -> tuple[Task, ...]:
+        with self.snapshot.open(encoding="utf-8") as lines:
+            return tuple(Task.from_dict(json.loads(line)) for line in lines)
