@@ -485,7 +485,7 @@ def _open(task: Task) -> StatelessEnvironment:
     return _ENVIRONMENT
 
 
-SOURCE = Source("arithmetic", "1", generate, _open)
+SOURCE = Source("arithmetic", "1", generate, _open, distractors=frozenset({"power", "round_to"}))
 
 
 def load(size: int | None = None, seed: int = 0) -> Suite:

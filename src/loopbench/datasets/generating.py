@@ -194,6 +194,8 @@ class Source:
     open: Callable[[Task], Environment]
     shared: str = ""
     """See `Suite.shared`."""
+    distractors: frozenset[str] = frozenset()
+    """See `Suite.distractors`."""
     default_size: int = 120
 
     @property
@@ -210,7 +212,7 @@ class Source:
             raise ValueError(f"{self.name}: size is {size}, and must lie between 1 and {MAX_SIZE}")
         is_default = size is None and seed == 0
         tasks = self._from_snapshot() if is_default else tuple(islice(self.generate(seed), size or self.default_size))
-        return Suite(self.name, self.version, tasks, self.open, shared=self.shared)
+        return Suite(self.name, self.version, tasks, self.open, shared=self.shared, distractors=self.distractors)
 
     def _from_snapshot(self) -> tuple[Task, ...]:
         with self.snapshot.open(encoding="utf-8") as lines:

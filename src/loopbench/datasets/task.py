@@ -105,6 +105,8 @@ class Suite:
     """Longest run in tool steps; None: the longest plan + 3."""
     shared: str = ""
     """Digest of the data that all tasks' environments share, such as a collection of documents; empty where there is none."""
+    distractors: frozenset[str] = frozenset()
+    """Tools that no plan needs: they are there to tempt."""
 
     def __post_init__(self) -> None:
         if not len(self.tasks):
