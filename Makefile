@@ -12,6 +12,7 @@ READY_REAL := $(VENV)/.ready-real
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
 	@echo "make test       lint, types, tests"
+	@echo "make fast       the tests without those that take seconds each"
 	@echo "make test-slow  the simulations that take minutes"
 	@echo "make test-real  the same client against a real inference server, which is compiled first: minutes"
 	@echo "make bench      speed beside a hand-written loop and dspy.ReAct"
@@ -20,7 +21,8 @@ help:
 compare: $(READY)
 	$(BIN)/loopbench compare --loop bare --loop finish --loop phased --loop react_extract --loop stateless --profile flaky-format --profile flaky-tools
 
-test: lint types fast
+test: lint types $(READY_DEV)
+	$(BIN)/pytest -n auto -q
 
 lint: $(READY_DEV)
 	$(BIN)/ruff check .
@@ -30,7 +32,7 @@ types: $(READY_DEV)
 	$(BIN)/mypy
 
 fast: $(READY_DEV)
-	$(BIN)/pytest -n auto -q
+	$(BIN)/pytest -n auto -q -m 'not slow and not real and not thorough'
 
 test-slow: $(READY_DEV)
 	$(BIN)/pytest -n auto -q -m slow

@@ -7,6 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from loopbench.experiments.compare import prepare, results, run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.report import to_markdown
@@ -36,6 +38,7 @@ def measured(runs: Path) -> str:
     return "\n".join([arms, "", *lines[:2], *(line for line in lines[2:] if line.startswith("| bare"))])
 
 
+@pytest.mark.thorough
 def test_the_table_is_what_the_command_gives(tmp_path):
     shown = BLOCK.search(README.read_text(encoding="utf-8"))
     assert shown is not None

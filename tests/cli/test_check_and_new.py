@@ -136,6 +136,7 @@ def test_a_name_that_leads_nowhere_is_one_line_and_code_2(loopbench, tmp_path, n
 # --- new ---
 
 
+@pytest.mark.thorough
 def test_a_new_loop_passes_its_check_its_test_and_a_comparison(tmp_path):
     made = installed(tmp_path, "loopbench", "new", "loop", "my_loop")
     assert (made.code, made.err) == (0, "")

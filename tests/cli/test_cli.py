@@ -368,6 +368,7 @@ def test_a_run_whose_faults_did_not_land_is_invalid(loopbench, here):
 # --- code of the user's own ---
 
 
+@pytest.mark.thorough
 def test_own_code_runs_when_typed_and_is_not_imported_because_a_run_names_it(here):
     (here / "own_loop.py").write_text(LOOP.format(name="Mine", answer="not determined"))
     compared = ended(process(here, "compare", *QUICK[:-1], "arithmetic(size=12)", "--loop", "own_loop:Mine", "--json"))
@@ -428,6 +429,7 @@ def test_a_budget_stops_with_130_and_resumes_finish(loopbench, here):
     assert json.loads(loopbench("report", run.name, "--json").out)["digest"] == whole["digest"]
 
 
+@pytest.mark.thorough
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(here):
     with running(
         here, "compare", "--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=300)", "--repeats", "200", "--json"
@@ -448,6 +450,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(here):
     assert len(lines(run)) == len(set(lines(run))) == 60_000 - int(found.err.partition("interrupted: ")[2].split()[0])
 
 
+@pytest.mark.thorough
 def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(here):
     size = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=300)", "--profile", "flaky-format", "--profile", "clean"]
     calm = ended(process(here, "compare", *size, "--runs", "calm", "--concurrency", "1", "--json", PYTHONHASHSEED="1"))

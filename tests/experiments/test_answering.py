@@ -49,6 +49,7 @@ FAST = ("bad-network", "clean", "flaky-tools")
 PROFILES = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in built_in_profiles()]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suite", [LESS, pytest.param("arithmetic", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_run_over_http_and_its_replay_have_the_digest_of_the_run_in_process(tmp_path: Path, profile: str, suite: str) -> None:
@@ -83,6 +84,7 @@ def test_each_fault_on_the_wire_lands_on_every_design(tmp_path: Path, kinds: tup
         assert arm.summary.faults.landed == arm.summary.faults.scheduled
 
 
+@pytest.mark.thorough
 def test_trials_over_http_are_independent_of_how_many_are_in_flight(tmp_path: Path) -> None:
     one, many = (
         made(tmp_path, over_http=True, concurrency=concurrency, profiles=("flaky-tools",), suite="arithmetic(size=6)")
@@ -134,6 +136,7 @@ def command(folder: Path, *flags: str, allowed: tuple[str | None, ...], **enviro
     return str(json.loads(done.stdout)["digest"])
 
 
+@pytest.mark.thorough
 def test_the_same_file_runs_in_three_ways_and_no_secret_of_the_environment_is_in_any_file(tmp_path: Path) -> None:
     """100 trials are recorded over HTTP; the replay opens no socket at all. A planted key is in nothing that was written."""
     key = "sk-planted-0123456789abcdef"

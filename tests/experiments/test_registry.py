@@ -231,6 +231,7 @@ def test_a_wrong_loop_inside_another_is_refused_in_one_line(text, said):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("guarded")
 @given(st.integers(1, 30), st.integers(1, 30))
 @settings(max_examples=15, deadline=None)

@@ -543,6 +543,7 @@ assert not {"litellm", "dspy"} & set(sys.modules)
 """
 
 
+@pytest.mark.thorough
 def test_processes_share_a_new_store_and_leave_stdout_network_and_folder_alone(run, tmp_path):
     here = tmp_path / "here"
     here.mkdir()
@@ -570,6 +571,7 @@ def fetch(url: str) -> bytes:
         return got
 
 
+@pytest.mark.thorough
 def test_the_ui_command_opens_the_store_and_a_server_takes_a_run(run, uri, tracked, tmp_path, capsys):
     port = free_port()
     command = tracked.ui

@@ -265,6 +265,7 @@ def test_the_time_limit_scores_a_real_model_0_and_leaves_a_scripted_trial_errore
     assert "time is virtual" in scripted.reason
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the interpreter, of a coroutine that cannot end
 @pytest.mark.parametrize("swallowed", [asyncio.CancelledError, BaseException])
 @pytest.mark.parametrize("doing", ["sleeping", "asking", "calling"])

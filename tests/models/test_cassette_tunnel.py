@@ -64,6 +64,7 @@ async def one_trial(loop: str, task: Task, suite: Suite, profile: Profile, casse
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", [name if name == "flaky-tools" else pytest.param(name, marks=pytest.mark.slow) for name in PROFILES]
 )

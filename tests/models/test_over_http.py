@@ -188,6 +188,7 @@ WINDY = Profile.model_validate(
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_broken_connection_is_felt_by_the_request_that_it_was_meant_for_alone(bench, streamed):
     """All trials share their connections: one that the server is about to close must not be used for the next request."""

@@ -158,6 +158,7 @@ def records() -> dict[str, list[Record]]:
     return run_sync(run())
 
 
+@pytest.mark.thorough
 def test_what_is_scheduled_lands_and_is_counted_once(records: dict[str, list[Record]]) -> None:
     """At least 95 % of a profile's faults reach the loop, in every arm; no trial is errored or excluded."""
     for arm, trials in records.items():

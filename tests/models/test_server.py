@@ -762,6 +762,7 @@ def test_further_pages_are_answered_by_whoever_has_them():
     assert found == ({"method": "POST", "body": {"a": 1}}, (405, "PUT"), (404, "no such page"))
 
 
+@pytest.mark.thorough
 def test_many_trials_at_once_do_not_disturb_each_other(bench):
     trials = {f"t{n}": bench.Bench(bench.chain(1 + n % 5), "flaky-tools", seed=n) for n in range(32)}
     alone = {name: bench.Bench(trial.plan, "flaky-tools", seed=trial.scripted.script.seed) for name, trial in trials.items()}
@@ -829,6 +830,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.thorough
 def test_litellm_unmodified(bench):
     trial = bench.Bench(bench.chain(1))
     broken = {

@@ -1,0 +1,122 @@
+"""Which suite tells which designs apart: every built-in suite, the five designs, several fault profiles; Markdown to stdout.
+
+python benchmarks/separation.py [--tasks N] [--suite NAME …] [--write]
+
+--write renews the tables in docs/suites.md and README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from loopbench.experiments.compare import prepare, results, run
+from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.registry import generated_suites
+from loopbench.metrics.comparison import Comparison
+from loopbench.metrics.record import Record
+
+ROOT = Path(__file__).parents[1]
+LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
+PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn")
+BLOCKS = {"separation": ROOT / "docs" / "suites.md", "separation in short": ROOT / "README.md"}
+
+
+class Quiet:
+    def finished(self, record: Record) -> None:
+        pass
+
+
+def compared(suite: str, tasks: int | None, runs: Path) -> Comparison:
+    """The five designs under each profile on one suite; Holm over all pairs of it."""
+    experiment = prepare(CompareConfig(loops=LOOPS, profiles=PROFILES, suite=suite, tasks=tasks, runs=runs, mlflow=False))
+    run(experiment, Quiet())
+    return results(experiment.folder).comparison
+
+
+def told_apart(found: Comparison, profile: str) -> int:
+    """Pairs of designs of which one is better, by the verdict."""
+    names = {arm.info.arm for arm in found.arms if arm.info.profile == profile}
+    pairs = [pair for pair in found.pairs if pair.family == "primary" and pair.a in names]
+    return sum(pair.verdict.word in ("better", "worse") for pair in pairs)
+
+
+def accuracies(found: Comparison, profile: str) -> dict[str, str]:
+    """Design → accuracy with interval."""
+    made = {}
+    for arm in found.arms:
+        if arm.info.profile == profile and arm.summary.accuracy is not None:
+            value = arm.summary.accuracy
+            made[arm.info.loop] = f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]"
+    return made
+
+
+def whole(suite: str, found: Comparison) -> Iterator[str]:
+    """The rows of one suite: a profile each."""
+    for profile in PROFILES:
+        values = accuracies(found, profile)
+        cells = [values.get(loop, "–") for loop in LOOPS]
+        yield f"| `{suite}` | {profile} | {' | '.join(cells)} | {told_apart(found, profile)} |"
+
+
+def short(suite: str, found: Comparison) -> str:
+    """The row of one suite: per profile, the range of the designs' accuracies and the pairs told apart."""
+    cells = []
+    for profile in PROFILES:
+        values = sorted(
+            arm.summary.accuracy.value for arm in found.arms if arm.info.profile == profile and arm.summary.accuracy is not None
+        )
+        cells.append(f"{values[0]:.2f} – {values[-1]:.2f} ({told_apart(found, profile)})")
+    return f"| `{suite}` | {' | '.join(cells)} |"
+
+
+def head(*columns: str) -> list[str]:
+    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+
+
+def tables(suites: Sequence[str], tasks: int | None) -> dict[str, str]:
+    """The tables by the name of the block that they stand in."""
+    long_rows, short_rows = head("suite", "profile", *LOOPS, "pairs told apart"), head("suite", *PROFILES)
+    with tempfile.TemporaryDirectory() as folder:
+        for suite in suites:
+            found = compared(suite, tasks, Path(folder))
+            long_rows += whole(suite, found)
+            short_rows.append(short(suite, found))
+            print(short_rows[-1], file=sys.stderr)
+    return {"separation": "\n".join(long_rows), "separation in short": "\n".join(short_rows)}
+
+
+def block(name: str) -> re.Pattern[str]:
+    """Where a page holds a table of ours."""
+    return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+
+
+def renewed(name: str, table: str) -> str:
+    """The page with the table in its place."""
+    text = BLOCKS[name].read_text(encoding="utf-8")
+    return block(name).sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int)
+    parser.add_argument("--suite", action="append")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    made = tables(given.suite or generated_suites(), given.tasks)
+    for name, table in made.items():
+        if given.write:
+            text = BLOCKS[name].read_text(encoding="utf-8")
+            BLOCKS[name].write_text(
+                block(name).sub(lambda found, t=table: f"{found[1]}\n{t}\n\n{found[2]}", text), encoding="utf-8"
+            )
+        else:
+            print(f"\n{table}")
+
+
+if __name__ == "__main__":
+    main()
