@@ -19,6 +19,7 @@ from .environment import load_env
 from .folders import run_folder
 from .profile import profile as profile_commands
 from .serve import serve
+from .suite import suite as suite_commands
 
 if TYPE_CHECKING:
     from loopbench.experiments.compare import Experiment, Results
@@ -79,6 +80,9 @@ def compare(
         str | None, typer.Option(help="`record`, `replay`, `replay-or-record` or `refresh` [default: replay].")
     ] = None,
     tasks: Annotated[int | None, typer.Option(help="Only the first so many tasks.")] = None,
+    skip_unplanned: Annotated[
+        bool, typer.Option("--skip-unplanned", help="Leave out tasks without a plan, which the scripted model needs.")
+    ] = False,
     repeats: Annotated[int | None, typer.Option(help="Trials per arm and task [default: 1].")] = None,
     seed: Annotated[int | None, typer.Option(help="Of all draws of faults [default: 0].")] = None,
     max_tool_steps: Annotated[int | None, typer.Option(help="Step limit of every arm [default: the suite's].")] = None,
@@ -140,6 +144,7 @@ def compare(
         "cassette": cassette,
         "cassette_mode": cassette_mode,
         "tasks": tasks,
+        "skip_unplanned": skip_unplanned or None,
         "repeats": repeats,
         "seed": seed,
         "max_tool_steps": max_tool_steps,
@@ -305,6 +310,7 @@ def new_loop(
 
 check.command(name="model")(check_model)
 app.add_typer(profile_commands, name="profile")
+app.add_typer(suite_commands, name="suite")
 app.command()(serve)
 
 

@@ -7,7 +7,7 @@ nothing solves next to none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,20 +48,36 @@ async def replay(task: Task, suite: Suite) -> tuple[Replayed, ...]:
     Raises ValueError that names task and call: for a task without a plan, an unknown tool, an argument that refers to what is not
     there, a call that fails, and one that succeeds though an error is planned.
     """
-    plan = _plan_of(task)
+    calls = _plan_of(task).calls
     environment = suite.open(task)
     try:
-        toolbox = Toolbox(environment.tools)
-        values: dict[str, Any] = {}
-        made = []
-        for call in plan.calls:
-            result = await _replay_call(call, toolbox, values, task.id)
-            if not result.failed:
-                values[call.id] = result.value
-            made.append(result)
-        return tuple(made)
+        return await carry_out(task, calls, Toolbox(environment.tools))
     finally:
         environment.close()
+
+
+async def carry_out(task: Task, calls: Iterable[PlannedCall], toolbox: Toolbox) -> tuple[Replayed, ...]:
+    """Make calls of a task's plan, each after those that it needs, in an environment that is open. Raises as `replay` does."""
+    values: dict[str, Any] = {}
+    made = []
+    for call in calls:
+        result = await _replay_call(call, toolbox, values, task.id)
+        if not result.failed:
+            values[call.id] = result.value
+        made.append(result)
+    return tuple(made)
+
+
+def last_first(plan: Plan) -> tuple[PlannedCall, ...]:
+    """The plan's calls in another order that it allows: of those that can be made, always the last."""
+    left, made = list(plan.calls), []
+    known: set[str] = set()
+    while left:
+        ready = next(call for call in reversed(left) if plan.dependencies[call.id] <= known)
+        left.remove(ready)
+        known.add(ready.id)
+        made.append(ready)
+    return tuple(made)
 
 
 def planned_answer(task: Task, replayed: tuple[Replayed, ...]) -> Any:
@@ -75,7 +91,7 @@ def planned_answer(task: Task, replayed: tuple[Replayed, ...]) -> Any:
 
 def agrees(task: Task, answer: Any) -> bool:
     """The default judge: equal to the expected result, numbers to nine digits."""
-    return _same(answer, task.expected)
+    return same(answer, task.expected)
 
 
 def check_suite(suite: Suite, judge: Judge = agrees) -> list[str]:
@@ -86,13 +102,16 @@ def check_suite(suite: Suite, judge: Judge = agrees) -> list[str]:
     tasks = [task for task in suite.tasks if not task.quarantined]
     problems = [problem for task in tasks for problem in _task_problems(task, judge)]
     problems += run_sync(_replay_problems(tasks, suite, judge))
+    return problems + unanswerable_problems(tasks)
+
+
+def unanswerable_problems(tasks: Sequence[Task]) -> list[str]:
+    """Too many tasks without an answer."""
     unanswerable = sum(task.expected is None for task in tasks)
-    if unanswerable > MAX_UNANSWERABLE * len(tasks):
-        problems.append(
-            f"{unanswerable} of {len(tasks)} tasks have no answer: doing nothing would score {unanswerable / len(tasks):.0%}, "
-            f"at most {MAX_UNANSWERABLE:.0%} is right"
-        )
-    return problems
+    if unanswerable <= MAX_UNANSWERABLE * len(tasks):
+        return []
+    share = f"doing nothing would score {unanswerable / len(tasks):.0%}, at most {MAX_UNANSWERABLE:.0%} is right"
+    return [f"{unanswerable} of {len(tasks)} tasks have no answer: {share}"]
 
 
 def _plan_of(task: Task) -> Plan:
@@ -156,6 +175,12 @@ def _task_problems(task: Task, judge: Judge) -> Iterator[str]:
     """What shows without running anything."""
     if task.expected is not None and any(judge(task, nothing) for nothing in (None, "")):
         yield f"task {task.id!r}: an empty answer counts as right"
+    yield from plan_problems(task)
+    yield from goal_problems(task)
+
+
+def plan_problems(task: Task) -> Iterator[str]:
+    """A plan that cannot be right as it stands, or none and no reason why."""
     if (task.plan is None) == (not task.no_plan):
         yield f"task {task.id!r}: a task has a plan, or a reason in `no_plan`, and not both"
     if task.plan is None:
@@ -164,15 +189,16 @@ def _task_problems(task: Task, judge: Judge) -> Iterator[str]:
         yield f"task {task.id!r}: the plan's answer is {task.plan.answer!r}, expected is {task.expected!r}: None belongs to None"
     if not task.plan.calls and task.expected is not None:
         yield f"task {task.id!r}: the plan answers without any call: a loop that uses no tool would be right"
-    yield from _goal_problems(task, task.plan)
 
 
-def _goal_problems(task: Task, plan: Plan) -> Iterator[str]:
+def goal_problems(task: Task) -> Iterator[str]:
     """A call is picked by finding its goal in a prompt, so no goal may stand in another one or in the question."""
+    if task.plan is None:
+        return
     texts = {"the question": task.query.text, "the context": task.query.context} | {
-        f"the goal of call {call.id!r}": call.goal for call in plan.calls
+        f"the goal of call {call.id!r}": call.goal for call in task.plan.calls
     }
-    for call in plan.calls:
+    for call in task.plan.calls:
         own = f"the goal of call {call.id!r}"
         if not call.goal.strip():
             yield f"task {task.id!r}: {own} is empty"
@@ -193,15 +219,16 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _same(got: Any, expected: Any) -> bool:
+def same(got: Any, expected: Any) -> bool:
+    """Equality of JSON values at any depth, numbers to nine digits."""
     if isinstance(got, bool) or isinstance(expected, bool):
         return got is expected
     if isinstance(got, int | float) and isinstance(expected, int | float):
         return got == expected or _close(got, expected)
     if isinstance(got, Mapping) and isinstance(expected, Mapping):
-        return got.keys() == expected.keys() and all(_same(got[key], expected[key]) for key in got)
+        return got.keys() == expected.keys() and all(same(got[key], expected[key]) for key in got)
     if isinstance(got, list | tuple) and isinstance(expected, list | tuple):
-        return len(got) == len(expected) and all(map(_same, got, expected))
+        return len(got) == len(expected) and all(map(same, got, expected))
     return bool(got == expected)
 
 

@@ -74,11 +74,29 @@ class Experiment:
 def prepare(config: CompareConfig) -> Experiment:
     """Look everything up and make the run directory. Raises ValueError for bad input; then nothing was made."""
     suite, tasks, arms = _look_up(config)
+    _check_plans(config, suite, tasks)
     answers = answering(config, arms)
     manifest = _manifest(config, suite, tasks, arms) | {"models": answers.as_manifest()}
     folder = _new_folder(config.runs, suite.name)
     write_manifest(folder, manifest)
     return Experiment(folder, config, suite, tasks, arms, manifest, answers)
+
+
+def _check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
+    """Raises ValueError where the scripted model is to answer, and tasks that nobody said to skip have no plan for it."""
+    if config.skip_unplanned or "scripted" not in config.models:
+        return
+    unplanned = [task for task in tasks if task.plan is None and not task.quarantined]
+    if not unplanned:
+        return
+    first, count = unplanned[0], f"{len(unplanned)} of {len(tasks)} tasks have"
+    why = f"{first.id}: {first.no_plan or 'the suite gives none'}"
+    rest = (
+        "--skip-unplanned leaves them out"
+        if len(unplanned) < len(tasks)
+        else "run a real model, then learn plans from the run: loopbench suite learn"
+    )
+    raise ValueError(f"suite {suite.name}: {count} no plan, which the scripted model needs ({why}); {rest}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,8 @@ class CompareConfig(BaseModel):
     """What is done with it: record, replay (where left out), replay-or-record or refresh."""
     tasks: Positive | None = None
     """Only the first so many tasks."""
+    skip_unplanned: bool = False
+    """Leave tasks without a plan out under the scripted model, visibly; else a run that has some is refused."""
     repeats: Positive = 1
     """Trials per arm and task."""
     seed: int = 0

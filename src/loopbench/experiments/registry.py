@@ -6,17 +6,13 @@ Code is imported only for names that stand in a configuration or on the command 
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import inspect
-import json
 import pkgutil
 import re
 import sys
 import textwrap
-import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -25,96 +21,17 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
+from loopbench.datasets.own_tools import OwnTools, offered
 from loopbench.datasets.task import Suite
 from loopbench.protocol import Loop
 from loopbench.protocol.digest import sha256
+from loopbench.protocol.names import Spec as Spec
+from loopbench.protocol.names import nearest as nearest
+from loopbench.protocol.names import own_module, own_object
+from loopbench.protocol.names import parse_spec as parse_spec
+from loopbench.protocol.tools import underlying
 
-_SPEC = re.compile(r"^\s*([A-Za-z_][\w.:-]*)\s*(?:\((.*)\))?\s*$", re.DOTALL)
-_BARE_WORD = re.compile(r"[A-Za-z_][\w./+-]*")
-_TOML_WORDS = frozenset({"true", "false", "inf", "nan"})
-_TOKEN = re.compile(r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\])*"|\'[^\']*\'|.', re.DOTALL)
-"""A quoted text of TOML, or one character."""
 PACKAGES = {"loop": ("loopbench.loops", "LOOP"), "suite": ("loopbench.datasets", "SUITE")}
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """A name with options, as typed."""
-
-    name: str
-    options: Mapping[str, Any]
-
-    def __str__(self) -> str:
-        """The canonical text: options sorted, values as TOML."""
-        if not self.options:
-            return self.name
-        return f"{self.name}({', '.join(f'{key}={_toml(value)}' for key, value in sorted(self.options.items()))})"
-
-
-def parse_spec(text: str) -> Spec:
-    """Raises ValueError for text that is no `name(option=value, …)`."""
-    match = _SPEC.match(text)
-    if match is None:
-        raise ValueError(f"{text!r} is no name; write name or name(option=value)")
-    name, inside = match.groups()
-    options: dict[str, Any] = {}
-    for part in _split(inside or ""):
-        key, equals, value = part.partition("=")
-        if not equals or not key.strip().isidentifier():
-            raise ValueError(f"{text!r}: {part.strip()!r} is no option; write option=value")
-        if key.strip() in options:
-            raise ValueError(f"{text!r}: option {key.strip()!r} stands twice")
-        options[key.strip()] = _value(value.strip(), text)
-    return Spec(name, options)
-
-
-def _split(text: str) -> list[str]:
-    """At commas outside of quotes and brackets."""
-    parts, start, depth = [], 0, 0
-    for token in _TOKEN.finditer(text):
-        depth += (token.group() in "([{") - (token.group() in ")]}")
-        if token.group() == "," and depth == 0:
-            parts.append(text[start : token.start()])
-            start = token.end()
-    return [part for part in (*parts, text[start:]) if part.strip()]
-
-
-def _value(text: str, whole: str) -> Any:
-    try:
-        made = tomllib.loads(f"value = [{text}]")
-        if made.keys() == {"value"} and len(made["value"]) == 1:
-            return made["value"][0]
-    except (ValueError, RecursionError):  # ValueError: also a number of too many digits
-        if _BARE_WORD.fullmatch(text):
-            return text
-    raise ValueError(f"{_short(whole)}: {_short(text)} is no TOML value; quote it if it is text")
-
-
-def _short(text: str) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= 200 else f"{shown[:200]}…"
-
-
-def _toml(value: Any) -> str:
-    """A value as TOML; text that reads as itself without quotes stands without."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return value if _BARE_WORD.fullmatch(value) and value not in _TOML_WORDS else _quoted(value)
-    if isinstance(value, list):
-        return f"[{', '.join(_strict_toml(item) for item in value)}]"
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_quoted(key)} = {_strict_toml(item)}' for key, item in value.items())}}}"
-    return str(value)
-
-
-def _strict_toml(value: Any) -> str:
-    return _quoted(value) if isinstance(value, str) else _toml(value)
-
-
-def _quoted(text: str) -> str:
-    """A basic string of TOML: JSON's, but DEL has to be escaped too."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 # --- options ---
@@ -210,12 +127,6 @@ def _inner_loop(option: Option, value: Any, whose: str) -> Loop | None:
         raise ValueError(f"{whose}: {error}") from None
 
 
-def nearest(name: str, known: Any) -> str:
-    """A hint: the nearest right name, and all of them."""
-    near = difflib.get_close_matches(name, list(known), 1)
-    return (f"did you mean {near[0]!r}? " if near else "") + f"known: {', '.join(known) or 'none'}"
-
-
 # --- names ---
 
 
@@ -253,46 +164,10 @@ def find(kind: str, name: str) -> Callable[..., Any]:
 
 
 def _imported(kind: str, name: str) -> Callable[..., Any]:
-    module_name, _, attribute = name.partition(":")
-    try:
-        module = _module(module_name)
-    except ModuleNotFoundError as error:
-        where = "it is neither installed, nor on PYTHONPATH, nor in the current directory"
-        raise ValueError(f"{kind} {name!r}: no module named {error.name!r} ({where})") from None
-    except Exception as error:  # the boundary to the user's own code
-        raise ValueError(f"{kind} {name!r}: importing {module_name} failed: {type(error).__name__}: {error}") from error
-    if not hasattr(module, attribute):
-        raise ValueError(f"{kind} {name!r}: {module_name} has no {attribute!r}")
-    found: Callable[..., Any] = getattr(module, attribute)
+    found: Callable[..., Any] = own_object(kind, name)
     if not callable(found):
         raise ValueError(f"{kind} {name!r} is no class or function")
     return found
-
-
-def _module(name: str) -> ModuleType:
-    """A module by the name that the user typed, looked for in the current directory too, after everywhere else.
-
-    Raises whatever importing it raises.
-    """
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if not f"{name}.".startswith(f"{error.name}."):  # it is there, and something that it imports is not
-            raise
-    with _current_directory_last():
-        return importlib.import_module(name)
-
-
-@contextmanager
-def _current_directory_last() -> Iterator[None]:
-    """The current directory at the end of the search path, for one import: never before anything that is installed."""
-    here = str(Path.cwd())
-    sys.path.append(here)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        del sys.path[len(sys.path) - 1 - sys.path[::-1].index(here)]
 
 
 def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
@@ -354,18 +229,13 @@ def loops_named(spec: Spec) -> list[str]:
     return names
 
 
-def make_suite(spec: Spec, data: Path | None = None) -> Suite:
-    """The suite that a spec names. Raises ValueError for a bad name, option or file, OSError for an unreadable one."""
+def make_suite(spec: Spec, data: Path | None = None, tools: str | None = None) -> Suite:
+    """The suite that a spec names; `tools`: the name of a module of the user's own, for suites that bring none.
+
+    Raises ValueError for a bad name, option or file, OSError for an unreadable one.
+    """
     loader = find("suite", spec.name)
-    given = dict(spec.options)
-    if data is not None:
-        if "data" not in options_of(loader):
-            raise ValueError(f"suite {spec.name} takes no --data file")
-        given["data"] = data
-    options = checked_options(loader, given, f"suite {spec.name}")
-    if missing := _missing(loader, options):
-        how = "--data FILE" if missing == "data" else f"{spec.name}({missing}=…)"
-        raise ValueError(f"suite {spec.name} needs {missing}: give {how}")
+    options = _suite_options(spec, loader, data, tools)
     try:
         suite = loader(**options)
     except (ValueError, OSError):
@@ -375,6 +245,35 @@ def make_suite(spec: Spec, data: Path | None = None) -> Suite:
     if not isinstance(suite, Suite):
         raise ValueError(f"suite {spec.name} gives a {type(suite).__name__}, not a loopbench.datasets.task.Suite")
     return suite
+
+
+def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, tools: str | None) -> dict[str, Any]:
+    known = options_of(loader)
+    given = dict(spec.options)
+    if "tools" in given and "tools" in known:
+        raise ValueError(f"suite {spec.name}: tools is no option; name their module with --tools")
+    if tools is not None and "tools" not in known:
+        raise ValueError(f"suite {spec.name} brings its own tools; leave --tools out")
+    if data is not None:
+        if "data" not in known:
+            raise ValueError(f"suite {spec.name} takes no --data file")
+        given["data"] = data
+    options = checked_options(loader, given, f"suite {spec.name}")
+    if tools is not None:
+        options["tools"] = tools_named(tools)
+    if missing := _missing(loader, options):
+        how = {"data": "--data FILE", "tools": "--tools MODULE"}.get(missing, f"{spec.name}({missing}=…)")
+        raise ValueError(f"suite {spec.name} needs {missing}: give {how}")
+    return options
+
+
+def tools_named(name: str) -> OwnTools:
+    """The tools that `my.module` or `my.module:NAME` offers, see `loopbench.datasets.own_tools`. Raises ValueError."""
+    module_name, colon, attribute = name.partition(":")
+    module = own_module("tools", name, module_name)
+    if colon and not hasattr(module, attribute):
+        raise ValueError(f"tools {name!r}: {module_name} has no {attribute!r}")
+    return offered(name, module, attribute)
 
 
 def _source_of_design(design: type) -> str:
@@ -395,3 +294,35 @@ def code_digest(target: object) -> str:
         return ""
     inside = (getattr(target, name, None) for name, option in options_of(type(target)).items() if _takes_loop(option))
     return sha256(source + "".join(code_digest(loop) for loop in inside if isinstance(loop, Loop)))
+
+
+def own_code_digest(suite: str, tools: str | None, scorers: Iterable[str] = ()) -> str:
+    """sha256 of the source of the modules behind a suite, tools and scorers of the user's own; empty where there are none.
+
+    The names must have been imported before. A package counts with all its modules; of tools, the modules that define them count
+    too.
+    """
+    modules: dict[str, ModuleType] = {}
+    if suite not in builtin_names("suite"):
+        _add(modules, inspect.getmodule(find("suite", suite)))
+    for name in (*(() if tools is None else (tools,)), *scorers):
+        _add(modules, sys.modules.get(name.partition(":")[0]))
+    if tools is not None:
+        for tool in tools_named(tools).fixed:
+            _add(modules, inspect.getmodule(underlying(tool.function)))
+    return sha256("".join(_source_of_module(modules[name]) for name in sorted(modules))) if modules else ""
+
+
+def _add(modules: dict[str, ModuleType], module: ModuleType | None) -> None:
+    if module is not None:
+        modules[module.__name__] = module
+
+
+def _source_of_module(module: ModuleType) -> str:
+    """Its text, a package's with that of all modules in it; empty for one that is not written in Python."""
+    folders = getattr(module, "__path__", None)
+    try:
+        files = [Path(inspect.getfile(module))] if folders is None else sorted(f for at in folders for f in Path(at).rglob("*.py"))
+        return "".join(f"# {module.__name__} {file.name}\n{file.read_text(encoding='utf-8')}" for file in files)
+    except (OSError, TypeError, UnicodeDecodeError):
+        return ""

@@ -2,7 +2,8 @@
 
 One rule holds for every built-in scorer, before its own comparison: no answer (None) scores 0; where the task expects None, it has
 no answer, and 1 goes to the answer that says so (`is_abstention`) and to no other; where it expects something, an abstention scores
-0, unless the expected text is itself one. No built-in scorer raises for an answer, whatever it is.
+0, unless the expected text is itself one. No built-in scorer raises for an answer, whatever it is. `bfcl` alone does not read an
+answer that there is: it judges calls.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import referencing
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
 
+from .calls import same_calls
 from .judgement import Judgement, Scorer
 
 DEFAULT_TOLERANCE = 1e-6
@@ -85,6 +87,24 @@ def schema(tolerance: float = DEFAULT_TOLERANCE) -> Scorer:
     return score
 
 
+def contains() -> Scorer:
+    """1 iff each of the expected texts stands in the answer, whatever the case; commas do not count. None expected: any answer."""
+    return _scorer(_contains)
+
+
+def bfcl() -> Scorer:
+    """1 iff the calls in the end state are those expected (`loopbench.metrics.calls`) and an answer was given, whatever it says."""
+    unanswerable = _scorer(lambda expected, answer: 0.0)
+
+    def score(judgement: Judgement) -> float:
+        expected, answer = judgement.task.expected, judgement.answer
+        if expected is None or answer is None:
+            return unanswerable(judgement)
+        return float(same_calls(expected, judgement.state) and render_value(answer).strip() != "")
+
+    return score
+
+
 SCORERS: Mapping[str, Callable[..., Scorer]] = {
     "exact": exact,
     "normalized": normalized,
@@ -92,6 +112,8 @@ SCORERS: Mapping[str, Callable[..., Scorer]] = {
     "set": items,
     "f1": f1,
     "schema": schema,
+    "contains": contains,
+    "bfcl": bfcl,
 }
 """The built-in scorers by name; each takes its options as keywords."""
 
@@ -193,6 +215,12 @@ def _f1(expected: Any, answer: Any) -> float:
     if not wanted or not given:
         return float(wanted == given)
     return 2 * (wanted & given).total() / (wanted.total() + given.total())
+
+
+def _contains(expected: Any, answer: Any) -> float:
+    text = render_value(answer).replace(",", "").casefold()
+    wanted = expected if isinstance(expected, list | tuple) else [expected]
+    return float(bool(text.strip()) and all(render_value(item).replace(",", "").casefold() in text for item in wanted))
 
 
 def _schema(expected: Any, answer: Any, rules: Mapping[str, Any] | None, tolerance: float) -> float:

@@ -1,0 +1,230 @@
+"""What shows that a suite cannot be trusted without calling a tool: plans, schemas, splits, copies, tools that nothing needs.
+
+After the Agentic Benchmark Checklist (Zhu et al. 2025, arXiv:2507.02825). Each check is a function that gives the problems it finds.
+Quarantined tasks are for the caller to leave out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jsonschema import Draft202012Validator, SchemaError  # type: ignore[import-untyped]
+from jsonschema.exceptions import best_match  # type: ignore[import-untyped]
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from loopbench.protocol import PlannedCall, Tool, refs
+from loopbench.protocol.digest import digest
+
+from .likeness import alike, wording
+from .task import Task
+
+MOST_LOOKED_UP = 0.05
+"""Largest share of tasks that a lookup may pass: it answers as a near copy of the question does that stands in another split."""
+MOST_COUNTED_TWICE = 0.05
+"""The same within a split: a task that stands there twice counts twice; told, and no failure."""
+MOST_COMPARED = 20_000
+"""Tasks that are searched for near copies; of more than that every second, third, … one."""
+FEWEST_WORDINGS = 0.5
+"""Smallest share of wordings, numbers aside, to tasks: below it the suite is smaller than its size says; told, and no failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a suite, in a line."""
+
+    text: str
+    fails: bool = True
+    """False: to be told; nothing that a result must not be trusted for."""
+
+
+def argument_problems(task: Task, tools: Iterable[Tool]) -> Iterator[Problem]:
+    """Planned calls, and what may stand in for them, of unknown tools or with arguments that the tool's schema does not take.
+
+    What a reference stands for is known only when the plan is replayed. An expected error must come from the tool itself: a call
+    that is refused for its arguments gets no receipt.
+    """
+    known = {tool.name: tool for tool in tools}
+    for call in task.plan.calls if task.plan is not None else ():
+        for option in (call, *call.alternatives):
+            where = f"task {task.id!r}, call {call.id!r}"
+            if option.tool not in known:
+                yield Problem(f"{where}: no tool {option.tool!r}; there are {', '.join(known)}")
+            else:
+                yield from (Problem(f"{where}: {option.tool}: {text}") for text in _misfits(option, known[option.tool].parameters))
+
+
+def _misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[str]:
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    missing = [name for name in schema.get("required", ()) if name not in call.arguments]
+    if missing:
+        yield f"missing argument {missing[0]!r}"
+    others = schema.get("additionalProperties", True)
+    for name, value in call.arguments.items():
+        if name not in properties and others is False:
+            yield f"unknown argument {name!r}; there are {', '.join(properties) or 'none'}"
+        elif not any(refs(value)) and (problem := _invalid(value, properties.get(name, others), schema)):
+            yield f"argument {name!r}: {problem}"
+
+
+def _invalid(value: Any, rules: Any, root: Mapping[str, Any]) -> str:
+    """What a schema, a part of `root`, finds wrong with a value; empty where nothing is."""
+    if isinstance(rules, Mapping):
+        rules = {**{name: root[name] for name in ("$defs", "definitions") if name in root}, **rules}
+    try:
+        error = best_match(Draft202012Validator(rules, registry=Registry()).iter_errors(value))
+    except (SchemaError, Unresolvable, RecursionError, TypeError, AttributeError) as broken:
+        return f"the schema cannot be applied ({type(broken).__name__})"
+    return "" if error is None else _short(error.message)
+
+
+def schema_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
+    """Answer schemas that are none (JSON Schema, draft 2020-12), and expected answers that theirs does not take."""
+    broken: dict[str, str] = {}
+    for task in tasks:
+        schema = task.query.schema
+        if schema is None:
+            continue
+        key = digest(schema)
+        if key not in broken:
+            broken[key] = _broken(schema)
+        if broken[key]:
+            yield Problem(f"task {task.id!r}: the answer's schema is none: {broken[key]}")
+        elif task.expected is not None and (problem := _invalid(task.expected, schema, schema)):
+            yield Problem(f"task {task.id!r}: the schema does not take the expected answer: {problem}")
+
+
+def _broken(schema: Mapping[str, Any]) -> str:
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        return _short(error.message)
+    return ""
+
+
+def tool_problems(plans: Iterable[Task], tools: Collection[str], distractors: Collection[str]) -> Iterator[Problem]:
+    """Tools that no plan uses and that are not said to be distractors, and distractors that are none.
+
+    `plans`: all tasks of the suite. `tools`: names that environments of the suite were seen to have.
+    """
+    used = {option.tool for task in plans if task.plan for call in task.plan.calls for option in (call, *call.alternatives)}
+    for name in sorted(set(tools) - used - set(distractors)):
+        yield Problem(f"tool {name!r} is used by no plan; name it among the suite's distractors, or leave it out")
+    for name in sorted(set(distractors) & used):
+        yield Problem(f"tool {name!r} is named a distractor, and a plan uses it")
+    for name in sorted(set(distractors) - set(tools)):
+        yield Problem(f"distractor {name!r} is no tool of the suite")
+
+
+def split_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
+    """Instances and questions that stand in two splits: what is tuned on one would be tested on itself.
+
+    A question is its text and context; over another world, with another answer, it is another question.
+    """
+    instances: dict[str, tuple[str, str]] = {}
+    questions: dict[str, tuple[str, str]] = {}
+    for task in tasks:
+        split = str(task.labels.get("split", ""))
+        if not split:
+            continue
+        instance = task.labels.get("instance")
+        keys = [(questions, _asked_and_answered(task), "question")]
+        keys += [(instances, str(instance), f"instance {instance!r}")] if instance else []
+        for known, key, what in keys:
+            first, where = known.setdefault(key, (task.id, split))
+            if where != split:
+                yield Problem(f"tasks {first!r} ({where}) and {task.id!r} ({split}) share one {what}: it stands in two splits")
+
+
+def _asked_and_answered(task: Task) -> str:
+    query = task.query
+    return digest([query.text, query.context, task.expected, task.end_state])
+
+
+def copy_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
+    """Tasks that ask the same of the same world: twice the same, or of two answers one is wrong."""
+    seen: dict[str, tuple[str, str]] = {}
+    for task in tasks:
+        query = task.query
+        asked = digest([query.text, query.context, query.schema, dict(task.world)])
+        answer = digest([task.expected, task.end_state])
+        first, expected = seen.setdefault(asked, (task.id, answer))
+        if first != task.id:
+            same = "and want the same" if expected == answer else "and want two different answers"
+            yield Problem(f"tasks {first!r} and {task.id!r} ask the same of the same world, {same}")
+
+
+def likeness_problems(tasks: Sequence[Task]) -> Iterator[Problem]:
+    """Near copies: questions of nearly the same words once numbers are masked.
+
+    What counts is whether a near copy's answer passes. Across splits that is a failure beyond `MOST_LOOKED_UP`; within a split it
+    is told. Tasks without an answer are not counted: how many there may be is limited anyway.
+    """
+    chosen = tasks[:: max(1, -(-len(tasks) // MOST_COMPARED))]
+    texts = [wording(task.query.full_text) for task in chosen]
+    if len(set(texts)) < FEWEST_WORDINGS * len(texts):
+        yield Problem(f"{len(texts)} tasks have {len(set(texts))} wordings: the others differ by their numbers only", False)
+    across: dict[str, float] = {}
+    within: dict[str, float] = {}
+    for group in alike(texts):
+        like = [_Like.of(chosen[index]) for index in group if not _has_no_answer(chosen[index])]
+        splits, answers = Counter(one.split for one in like), Counter((one.split, one.answer) for one in like)
+        every = Counter(one.answer for one in like)
+        for one in like:
+            same, own = answers[one.split, one.answer], splits[one.split]
+            across[one.task] = (every[one.answer] - same) / max(len(like) - own, 1)
+            within[one.task] = (same - 1) / max(own - 1, 1)
+    yield from _passed_by_lookup(across, len(chosen), MOST_LOOKED_UP, "another split", fails=True)
+    yield from _passed_by_lookup(within, len(chosen), MOST_COUNTED_TWICE, "their own split", fails=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Like:
+    """What of a near copy counts."""
+
+    task: str
+    split: str
+    answer: str
+
+    @classmethod
+    def of(cls, task: Task) -> _Like:
+        return cls(task.id, str(task.labels.get("split", "")), digest([task.expected, task.end_state]))
+
+
+def _has_no_answer(task: Task) -> bool:
+    return task.expected is None and task.end_state is None
+
+
+def _passed_by_lookup(chances: Mapping[str, float], tasks: int, most: float, where: str, *, fails: bool) -> Iterator[Problem]:
+    """`chances`: of each task, that a near copy drawn from there has its answer."""
+    share = sum(chances.values()) / tasks
+    if share > most:
+        found = sorted((task for task, chance in chances.items() if chance), key=lambda task: -chances[task])
+        yield Problem(
+            f"{share:.1%} of {tasks} tasks are passed by the answer of a near copy in {where}, at most {most:.0%} may be: "
+            f"{_some(found)}",
+            fails,
+        )
+
+
+def set_aside(tasks: Iterable[Task]) -> Iterator[Problem]:
+    """Tasks that a run leaves out, counted by their reasons: quarantined, and without a plan (under a scripted model)."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for task in tasks:
+        if task.quarantined:
+            reasons[f"quarantined: {task.quarantined}"].append(task.id)
+        elif task.plan is None:
+            reasons[f"without a plan: {task.no_plan or 'no reason is given'}"].append(task.id)
+    for reason, ids in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        yield Problem(f"{len(ids)} × {_short(reason)} ({_some(ids)})", False)
+
+
+def _some(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}…"

@@ -1,0 +1,102 @@
+"""Tasks of your own from a CSV file with a header: a question and its answer in each record."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from .own_tools import OwnTools
+from .rows import MOST_BYTES, Cells, Columns, Table, suite_of
+from .task import Suite
+from .textfile import Lines, TextFile
+
+
+class CsvTable(Table):
+    """A CSV file (RFC 4180) as a table; a record may span lines, and counts by its first."""
+
+    unit = "line"
+    cells = "text"
+
+    def __init__(self, path: Path, delimiter: str) -> None:
+        """Raises OSError where it cannot be read, ValueError for a header that is none."""
+        self.source = str(path)
+        self.name = path.stem
+        self._file = TextFile(path)
+        self._delimiter = delimiter
+        csv.field_size_limit(max(csv.field_size_limit(), MOST_BYTES))  # of the process; a record is bounded by `Lines`
+        with self._file.lines() as lines:
+            number, header = next(((number, record) for _, number, record in self._records(lines)), (0, []))
+        if not header:
+            raise ValueError(f"{self.source}: the file is empty")
+        names = [name.strip() for name in header]
+        self.columns = tuple(name for name in names if name)  # one without a name, such as pandas writes, is left alone
+        if twice := next((name for name in self.columns if self.columns.count(name) > 1), ""):
+            raise ValueError(f"{self.source}, line {number}: two columns are called {twice!r}")
+        self._width = len(names)
+        self._kept = {name: index for index, name in enumerate(names) if name}
+
+    def keep(self, columns: Collection[str]) -> None:
+        self._kept = {name: index for name, index in self._kept.items() if name in columns}
+
+    def rows(self) -> Iterator[tuple[int, int, Cells]]:
+        """(byte, line, cells) of each record after the header. Raises ValueError."""
+        with self._file.lines() as lines:
+            records = self._records(lines)
+            next(records)
+            for place, number, record in records:
+                yield place, number, self._cells(record, number)
+
+    def row(self, place: int) -> Cells:
+        """Raises ValueError where the file has changed."""
+        with self._file.lines_from(place) as lines:
+            _, number, record = next(self._records(lines))
+            return self._cells(record, number)
+
+    def _records(self, lines: Lines) -> Iterator[tuple[int, int, list[str]]]:
+        """(byte, line, fields) of each record that is no blank line."""
+        reader = csv.reader(lines, delimiter=self._delimiter, strict=True)
+        while True:
+            place, number, lines.record = lines.place, lines.number + 1, 0
+            try:
+                record = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                raise ValueError(f"{self.source}, line {number}: no CSV ({error})") from None
+            if record:
+                yield place, number, record
+
+    def _cells(self, record: list[str], number: int) -> dict[str, str]:
+        if len(record) != self._width:
+            counts = f"{len(record)} cells, and the header has {self._width} columns"
+            raise ValueError(f"{self.source}, line {number}: the record has {counts}")
+        return {name: record[index] for name, index in self._kept.items()}
+
+
+def load(
+    data: Path,
+    tools: OwnTools | None = None,
+    question: str | None = None,
+    answer: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    scorer: str = "",
+    labels: str | tuple[str, ...] = (),
+    limit: int | None = None,
+    delimiter: str = ",",
+) -> Suite:
+    """The suite of a CSV file in UTF-8; see `loopbench.datasets.rows` for what a column means.
+
+    `data`: `--data FILE`. `tools`: `--tools MODULE`. `question`, `answer`: names of the columns; `columns`: of the others, by what
+    they mean. `scorer`: of rows that name none. `labels`: columns that become labels. `limit`: only the first so many rows.
+    `delimiter`: the sign between cells.
+
+    Raises OSError where the file cannot be read, and ValueError that names file, line and column for what is wrong in it.
+    """
+    if len(delimiter) != 1 or delimiter in '"\r\n\0':
+        raise ValueError(f"csv: delimiter is {delimiter!r}, and must be one sign, no quote and no line end")
+    named = Columns.of(question, answer, columns, scorer, labels)
+    return suite_of(CsvTable(data, delimiter), named, "csv", tools, limit)
+
+
+SUITE = load

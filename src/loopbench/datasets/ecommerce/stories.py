@@ -1,0 +1,728 @@
+"""The tasks: what customers ask for, what the policy makes of it, and what the shop has to look like afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from loopbench.datasets.generating import Draft, Draw, PlanWriter, Source, generate, part
+from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.worlds import WorldEnvironment
+from loopbench.protocol import Plan, Ref
+
+from . import books
+from .shop import (
+    CITIES,
+    FIRST_NAMES,
+    LAST_NAMES,
+    PLENTY,
+    STREETS,
+    Database,
+    Row,
+    Shop,
+    changed,
+    draw_customer,
+    draw_order,
+    draw_shop,
+)
+from .tools import TOOLS
+
+NAME = "ecommerce"
+ANSWER_FORMAT = (
+    "Answer with the dollars, the number, the day (YYYY-MM-DD) or the code alone. "
+    'If it cannot be determined, the right answer is "not determined".'
+)
+REFUSAL = (
+    "If the policy is against it, change nothing and answer with the code under which it has refusals filed.",
+    "Should the policy not allow it, leave all as it is; the answer is then the policy's filing code for refusals.",
+    "Where the policy says no, nothing may be changed, and its code for filing refusals is the answer.",
+)
+
+ASIDES = (
+    "The ticket has been open for {n} hours.",
+    "{name} from the warehouse passed it on.",
+    "It is ticket {n} of this week.",
+    "The call came in on line {n} and was cut off.",
+    "{name} was going to look into it, and fell ill.",
+    "There is a note of {n} words on it in the archive, which nobody can read.",
+    "{name} has promised an answer before noon.",
+    "The parcel service raises its rates by {n} percent soon.",
+    "{name} in bookkeeping would like to see it closed.",
+    "A survey of {n} customers found our service friendly.",
+    "The letter that it is about arrived without a stamp.",
+    "{name} wrote it down on the back of a delivery note.",
+)
+"""Sentences that do not matter."""
+
+
+class Case:
+    """A drawn shop, what a story puts into it, and the plan that settles the story."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.number = draw.integer(1, 10**9)
+        self.shop = draw_shop(self.number)
+        self.plan = PlanWriter()
+        self._drawn = self.shop.rows()
+        self._opening = self._drawn
+
+    # What the story puts in.
+
+    def customer(self) -> Row:
+        """Someone who is easily taken for two others: one has the same first name, one the same last name."""
+        first, other_first = self.draw.sample(FIRST_NAMES, 2)
+        last, other_last = self.draw.sample(LAST_NAMES, 2)
+        made = [
+            draw_customer(self.draw, self.shop, name)
+            for name in (f"{first} {last}", f"{first} {other_last}", f"{other_first} {last}")
+        ]
+        for other in made[1:]:
+            draw_order(self.draw, self.shop, other, [(item, 1) for item in self.articles(1)], "delivered")
+        return made[0]
+
+    def articles(self, count: int, but: str = "") -> list[Row]:
+        """Variants of so many different products, `but` being none of these."""
+        goods = list(self.shop.tables["products"].values())
+        names = self.draw.sample(sorted({row["product"] for row in goods} - {but}), count)
+        return [self.draw.choice([row for row in goods if row["product"] == name]) for name in names]
+
+    def order(self, customer: Row, bought: Sequence[tuple[Row, int]], status: str = "open", *, age: int = 0, late: int = 0) -> Row:
+        """An order of these goods; `age`: days since it came, `late`: days by which it came after the promised day."""
+        order = draw_order(self.draw, self.shop, customer, self.draw.shuffled(bought), status)
+        if age:
+            order |= {"placed": self.shop.ago(age + late + self.draw.integer(3, 7)), "delivered": self.shop.ago(age)}
+            order["promised"] = self.shop.ago(age + late)
+        return order
+
+    def other_orders(self, customer: Row, count: int, but: str = "") -> None:
+        """Orders of the same customer that the story is not about, of other products than `but`."""
+        for _ in range(count):
+            bought = [(self.articles(1, but)[0], self.draw.integer(1, 3))]
+            draw_order(self.draw, self.shop, customer, bought, self.draw.choice(("shipped", "delivered")))
+
+    def line(self, order: Row, article: Row) -> Row:
+        return next(line for line in self.shop.lines_of(order) if line["sku"] == article["sku"])
+
+    def shipping(self, order: Row) -> Row:
+        return self.shop.tables["lines"][order["order_id"], 0]
+
+    def rule(self, topic: str, name: str) -> Any:
+        """A number of the policy."""
+        return self.shop.tables["policy"][topic, name]["value"]
+
+    def who(self, customer: Row) -> str:
+        """A customer as a question names it: the address is unique, the name is not."""
+        forms = ("{name} ({email})", "{name}, who writes from {email},", "our customer {name}, e-mail {email},")
+        return self.draw.choice(forms).format(**customer)
+
+    # What the plan looks up.
+
+    def read_policy(self, topic: str) -> Ref:
+        return self.plan.call(f"Read the policy on {topic.replace('_', ' ')}.", "read_policy", {"topic": topic})
+
+    def read_order(self, order_id: str) -> Ref:
+        return self.plan.call(f"Look up order {order_id}.", "get_order", {"order_id": order_id})
+
+    def find(self, customer: Row) -> Ref:
+        """The customer's entry, found by e-mail address."""
+        found = self.plan.call(f"Find whose address {customer['email']} is.", "find_customers", {"text": customer["email"]})
+        return part(found, 0)
+
+    def find_order(self, customer: Row, order: Row) -> Ref:
+        """The order, found among all that the customer has placed."""
+        return self.read_orders(self.find(customer), customer)[order["order_id"]]
+
+    def read_orders(self, entry: Ref, customer: Row) -> dict[str, Ref]:
+        """All orders of a customer who has been found, by number."""
+        seen = {}
+        for index, order in enumerate(self.shop.orders_of(customer)):
+            goal = f"Look up the customer's order number {index + 1}."
+            seen[order["order_id"]] = self.plan.call(goal, "get_order", {"order_id": part(entry, "orders", index)})
+        return seen
+
+    # What comes of it.
+
+    def settle(self) -> None:
+        """The world is complete: what the books change from here on is what the trial has to change."""
+        self._opening = self.shop.rows()
+
+    def draft(self, told: str, answer: Any, expected: Any, scorer: str = "numeric") -> Draft:
+        """The task. `told`: what is asked, without the day and the form of the answer."""
+        aside = self.draw.choice(ASIDES).format(n=self.draw.integer(4, 29), name=self.draw.choice(FIRST_NAMES))
+        return Draft(
+            question=f"Today is {self.shop.today.isoformat()}. {aside} {told[0].upper()}{told[1:]} {ANSWER_FORMAT}",
+            plan=Plan(tuple(self.plan.calls), answer),
+            expected=expected,
+            scorer=scorer,
+            world={"shop": self.number, "rows": changed(self._opening, self._drawn)},
+            end_state=changed(self.shop.rows(), self._opening),
+        )
+
+
+def _called(article: Row) -> str:
+    return f"{article['product']} in {article['variant']}"
+
+
+def _dollars(cents: int) -> float:
+    return cents / 100
+
+
+# Goods that come back
+
+
+def _return(draw: Draw) -> Draft:
+    """Within the policy: paid back, in full or in part."""
+    return _send_back(draw, refused=False)
+
+
+def _refusal(draw: Draw) -> Draft:
+    """Too late, or bought on clearance: nothing may change."""
+    return _send_back(draw, refused=True)
+
+
+def _send_back(draw: Draw, refused: bool) -> Draft:
+    case, opened, named = Case(draw), draw.chance(0.5), draw.chance(0.5)
+    customer, (article, other), days = case.customer(), case.articles(2), case.rule("returns", "days")
+    too_late = refused and draw.chance(0.6)
+    age = days + draw.integer(1, 12) if too_late else draw.integer(2, days)
+    order = case.order(customer, [(article, draw.integer(2, 4)), (other, 1)], "delivered", age=age)
+    case.other_orders(customer, 2, but=article["product"])
+    line = case.line(order, article)
+    line["clearance"] = int(refused and not too_late)
+    pieces = draw.integer(1, line["quantity"])
+    case.settle()
+
+    seen = case.read_order(order["order_id"]) if named else case.find_order(customer, order)
+    rules = case.read_policy("returns")
+    if refused:
+        answer, expected = part(rules, "file_code"), case.rule("returns", "file_code")
+    else:
+        fees = case.read_policy("restocking")
+        kept = part(fees, "opened_percent") if opened else 0
+        arguments = {
+            "order_id": part(seen, "order_id"),
+            "line": part(seen, "lines", line["line"], "line"),
+            "quantity": pieces,
+            "fee_percent": kept,
+        }
+        answer = part(case.plan.call(f"Pay back {pieces} pieces.", "refund_line", arguments, after=(rules, fees)), "amount")
+        expected = _dollars(books.refund(case.shop, line, pieces, case.rule("restocking", "opened_percent") if opened else 0))
+    which = f"on order {order['order_id']}" if named else "bought here some time ago"
+    state = draw.choice(("opened", "out of its box") if opened else ("still sealed", "never unpacked"))
+    goods = f"{pieces} of the {_called(article)} {which}, {state}"
+    who = case.who(customer)
+    told = draw.choice(
+        (
+            f"{who} wants to send back {goods}. Handle it by the book; the answer is the sum paid back.",
+            f"A return has been asked for: {goods}. It comes from {who} and has to be settled. How much is paid back?",
+            f"Please deal with {who} who would like the money back for {goods}. Give the amount that goes back.",
+        )
+    )
+    return case.draft(f"{told} {draw.choice(REFUSAL)}", answer, expected, "exact" if refused else "numeric")
+
+
+def _split_refund(draw: Draw) -> Draft:
+    """Of three lines one comes back sealed and one opened; the third was bought on clearance and stays."""
+    case = Case(draw)
+    customer, articles = case.customer(), case.articles(3)
+    age = draw.integer(1, case.rule("returns", "days"))
+    order = case.order(customer, [(article, draw.integer(1, 4)) for article in articles], "delivered", age=age)
+    sealed, opened, clearance = (case.line(order, article) for article in articles)
+    clearance["clearance"] = 1
+    case.settle()
+
+    seen, rules, fees = case.read_order(order["order_id"]), case.read_policy("returns"), case.read_policy("restocking")
+    last: tuple[Ref, ...] = (rules,)
+    for line, fee, state in ((sealed, 0, "sealed"), (opened, part(fees, "opened_percent"), "opened")):
+        place = part(seen, "lines", line["line"])
+        arguments = {
+            "order_id": order["order_id"],
+            "line": part(place, "line"),
+            "quantity": part(place, "quantity"),
+            "fee_percent": fee,
+        }
+        last = (case.plan.call(f"Pay back the {state} pieces.", "refund_line", arguments, after=(*last, fees)),)
+    cents = books.refund(case.shop, sealed, sealed["quantity"])
+    cents += books.refund(case.shop, opened, opened["quantity"], case.rule("restocking", "opened_percent"))
+    names = [_called(article) for article in articles]
+    who, number = case.who(customer), order["order_id"]
+    told = draw.choice(
+        (
+            f"{who} returns all of order {number}: the {names[0]} sealed, the {names[1]} opened, the "
+            f"{names[2]} sealed. Pay back, line by line, what the policy lets go back. How much is that in all?",
+            f"The whole of order {number} has come back from {who} the {names[2]} and the {names[0]} with "
+            f"their seals, the {names[1]} without. Refund the lines that may be refunded and give their sum.",
+        )
+    )
+    return case.draft(told, part(last[0], "paid_back_on_order"), _dollars(cents))
+
+
+def _recall(draw: Draw) -> Draft:
+    """A fault in one article: it is taken back from every order that has it, and counted on the shelf."""
+    case, orders = Case(draw), []
+    article, *others = case.articles(5)
+    article["stock"] = draw.integer(*PLENTY)
+    for other in others[: draw.integer(2, 4)]:
+        customer, bought = draw_customer(draw, case.shop), [(article, draw.integer(1, 5)), (other, 1)]
+        orders.append(case.order(customer, bought, "delivered", age=draw.integer(3, 40)))
+    spared = case.order(draw_customer(draw, case.shop), [(other, 2) for other in others[:2]], "delivered", age=draw.integer(3, 40))
+    asked = draw.shuffled([*orders, spared])
+    case.settle()
+
+    seen = [(order, case.read_order(order["order_id"])) for order in asked]
+    last: list[Ref] = [ref for order, ref in seen if order is spared]
+    for order, ref in seen:
+        if order is spared:
+            continue
+        line = case.line(order, article)
+        place = part(ref, "lines", line["line"])
+        arguments = {
+            "order_id": order["order_id"],
+            "line": part(place, "line"),
+            "quantity": part(place, "quantity"),
+            "fee_percent": 0,
+        }
+        last = [case.plan.call(f"Take back what order {order['order_id']} has of it.", "refund_line", arguments, after=last)]
+        books.refund(case.shop, line, line["quantity"])
+    numbers = ", ".join(order["order_id"] for order in asked)
+    what = _called(article)
+    told = draw.choice(
+        (
+            f"The {what} has a fault and is called back. Go through the orders {numbers} and take back each piece of it that "
+            "they hold, sealed and at the full price. How many pieces of it are in stock then?",
+            f"Recall of the {what}: refund every piece of it, and nothing else, on these orders without any fee: {numbers}. "
+            "All are unopened. Answer with its stock after the last one.",
+        )
+    )
+    return case.draft(told, part(last[0], "in_stock"), case.shop.tables["products"][article["sku"]]["stock"])
+
+
+# Other goods instead
+
+
+def _exchange(draw: Draw) -> Draft:
+    """Another colour, or where it is short a third one."""
+    case, short = Case(draw), draw.chance(0.5)
+    customer, (article, other) = case.customer(), case.articles(2)
+    order = case.order(customer, [(article, draw.integer(2, 4)), (other, 1)], "delivered", age=draw.integer(2, 12))
+    line = case.line(order, article)
+    wanted, second = draw.sample(case.shop.siblings(article["sku"]), 2)
+    wanted["stock"] = draw.integer(0, line["quantity"] - 1) if short else draw.integer(*PLENTY)
+    second["stock"] = draw.integer(*PLENTY)
+    case.settle()
+
+    new, new_sku = (second, "second") if short else (wanted, "first")
+    seen = case.read_order(order["order_id"])
+    place = part(seen, "lines", line["line"])
+    own = case.plan.call("Look up the article that was delivered.", "get_product", {"sku": part(place, "sku")})
+    choices = [row["sku"] for row in case.shop.siblings(article["sku"])]
+    looked = {}
+    for rank, row in (("first", wanted), ("second", second)):
+        sku = part(own, "other_variants", choices.index(row["sku"]), "sku")
+        looked[rank] = case.plan.call(f"See how many the shop has of the {rank} choice.", "get_product", {"sku": sku})
+    arguments = {"order_id": order["order_id"], "line": part(place, "line"), "new_sku": part(looked[new_sku], "sku")}
+    swapped = case.plan.call("Swap the goods.", "exchange_line", arguments, after=looked.values())
+    left = books.exchange(case.shop, line, new["sku"])
+    who, what, number = case.who(customer), _called(article), order["order_id"]
+    told = draw.choice(
+        (
+            f"{who} got the {what} on order {number} and would rather have all of them in {wanted['variant']}, or in "
+            f"{second['variant']} if there are too few. Swap the line. How many of the new colour are left?",
+            f"On order {number} of {who} the {what} shall be exchanged: {wanted['variant']} is wanted, and {second['variant']} "
+            f"only where {wanted['variant']} does not suffice. Answer with the stock left of what is sent.",
+            f"Colour swap for order {number}, from {who} after second thoughts: every {what} on it becomes {wanted['variant']}. "
+            f"With too little {wanted['variant']} on the shelf take {second['variant']}. How much of the new one is still there?",
+        )
+    )
+    return case.draft(told, part(swapped, "left_in_stock"), left)
+
+
+def _backorder(draw: Draw) -> Draft:
+    """The customer waits if the goods come in time, and takes another colour otherwise."""
+    case, waits = Case(draw), draw.chance(0.4)
+    customer, (article, other) = case.customer(), case.articles(2)
+    order = case.order(customer, [(article, draw.integer(1, 3)), (other, 1)])
+    line = case.line(order, article)
+    line["state"] = "back order"
+    due = draw.integer(9, 50)
+    article |= {"stock": 0, "restock": case.shop.ago(-due)}
+    new = draw.choice(case.shop.siblings(article["sku"]))
+    new |= {"stock": draw.integer(*PLENTY), "restock": None}
+    patience = due + draw.integer(1, 6) if waits else due - draw.integer(1, 6)
+    case.settle()
+
+    seen = case.find_order(customer, order)
+    place = part(seen, "lines", line["line"])
+    own = case.plan.call("See when more of the article comes in.", "get_product", {"sku": part(place, "sku")})
+    if waits:
+        answer, expected = part(own, "restock"), article["restock"]
+    else:
+        index = [row["sku"] for row in case.shop.siblings(article["sku"])].index(new["sku"])
+        arguments = {
+            "order_id": part(seen, "order_id"),
+            "line": part(place, "line"),
+            "new_sku": part(own, "other_variants", index, "sku"),
+        }
+        answer = part(case.plan.call("Swap the goods that are missing.", "exchange_line", arguments), "left_in_stock")
+        expected = books.exchange(case.shop, line, new["sku"])
+    last_day = case.shop.ago(-patience)
+    who, what = case.who(customer), _called(article)
+    told = draw.choice(
+        (
+            f"{who} is still waiting for the {what}. If it comes in by {last_day}, leave the order alone and answer with the "
+            f"day on which it does; otherwise swap it for {new['variant']} and answer with what stock is left of that.",
+            f"The {what} for {who} is on back order, and {last_day} is the last day that will do. Say when it comes in if that "
+            f"is soon enough, without any change. If not, exchange it for {new['variant']}: how many of those remain?",
+        )
+    )
+    return case.draft(told, answer, expected, "exact" if waits else "numeric")
+
+
+# Addresses and parcels
+
+
+def _address(case: Case) -> tuple[str, str]:
+    return f"{case.draw.integer(141, 300)} {case.draw.choice(STREETS)}", case.draw.choice(CITIES)
+
+
+def _move(draw: Draw) -> Draft:
+    """Of a customer's orders the one that has not left yet goes elsewhere."""
+    case = Case(draw)
+    customer = case.customer()
+    order = case.order(customer, [(article, draw.integer(1, 2)) for article in case.articles(2)])
+    case.other_orders(customer, draw.integer(1, 2))
+    street, city = _address(case)
+    case.settle()
+
+    seen = case.find_order(customer, order)
+    others = [Ref(call.id) for call in case.plan.calls[1:]]
+    arguments = {"order_id": part(seen, "order_id"), "street": street, "city": city}
+    moved = case.plan.call("Send the open order to the new place.", "change_address", arguments, after=others)
+    order |= {"street": street, "city": city}
+    who = case.who(customer)
+    told = draw.choice(
+        (
+            f"{who} has moved to {street} in {city}. Correct the address of the one order that is still here.",
+            f"New address for {who}: {street}, {city}. One order has not been sent yet, and it has to go there.",
+            f"Redirect the open order of {who} to {street}, {city}; those under way or delivered stay as they are.",
+        )
+    )
+    ask = draw.choice(
+        ("Which number does the new packing slip have?", "Answer with the number of the packing slip that is printed.")
+    )
+    return case.draft(f"{told} {ask}", part(moved, "packing_slip"), order["slip"])
+
+
+def _move_some(draw: Draw) -> Draft:
+    """Three orders are named, two have left: to try them all is the quickest way."""
+    case = Case(draw)
+    customer = case.customer()
+    orders = [
+        case.order(customer, [(item, draw.integer(1, 3))], status) for item, status in zip(case.articles(3), _STATES, strict=True)
+    ]
+    street, city = _address(case)
+    asked = draw.shuffled(orders)
+    case.settle()
+
+    answer = None
+    for order in asked:
+        goal = f"Try to send order {order['order_id']} elsewhere."
+        arguments = {"order_id": order["order_id"], "street": street, "city": city}
+        moved = case.plan.call(goal, "change_address", arguments, fails=order["status"] != "open")
+        if order["status"] == "open":
+            answer = part(moved, "packing_slip")
+            order |= {"street": street, "city": city}
+    numbers = " and ".join(", ".join(order["order_id"] for order in asked).rsplit(", ", 1))
+    told = draw.choice(
+        (
+            f"Send the orders {numbers} of {customer['name']} to {street}, {city}. The system refuses those that have left; "
+            "there is nothing to be done about them. Which number has the packing slip of the one that could be changed?",
+            f"{customer['name']} asks to have {numbers} delivered to {street} in {city}. Just try each; what has gone already "
+            "will be turned down. Answer with the new packing slip's number.",
+        )
+    )
+    return case.draft(told, answer, next(order["slip"] for order in orders if order["status"] == "open"))
+
+
+_STATES = ("open", "shipped", "delivered")
+
+
+def _combine(draw: Draw) -> Draft:
+    """Two open orders leave together, and their shipping fees go back where the goods are worth enough."""
+    case, free = Case(draw), draw.chance(0.6)
+    customer, articles = case.customer(), case.articles(3)
+    first = case.order(customer, [(articles[0], draw.integer(1, 3)), (articles[1], draw.integer(1, 2))])
+    second = case.order(customer, [(articles[2], draw.integer(1, 4))])
+    case.other_orders(customer, 1)
+    cents = sum(line["quantity"] * line["unit_price"] for order in (first, second) for line in case.shop.lines_of(order))
+    limit = cents // 100 - draw.integer(0, 30) if free else cents // 100 + draw.integer(1, 40)
+    case.shop.put("policy", "shipping", "free_from", max(1, limit))
+    case.settle()
+
+    seen = {order["order_id"]: case.read_order(order["order_id"]) for order in (first, second)}
+    rules = case.read_policy("shipping")
+    pair = {"order_id": first["order_id"], "other_id": second["order_id"]}
+    joined = case.plan.call("Put both into one parcel.", "combine_orders", pair, after=seen.values())
+    total = books.combine(case.shop, first, second)
+    for order in (first, second) if free else ():
+        goal, line = f"Pay back the shipping of {order['order_id']}.", part(seen[order["order_id"]], "lines", 0, "line")
+        arguments = {"order_id": order["order_id"], "line": line, "quantity": 1, "fee_percent": 0}
+        case.plan.call(goal, "refund_line", arguments, after=(joined, rules))
+        books.refund(case.shop, case.shipping(order), 1)
+    who = case.who(customer)
+    told = draw.choice(
+        (
+            f"Move the goods of order {second['order_id']} into {first['order_id']} so that {customer['name']} gets one parcel, "
+            "and treat the shipping fees as the policy has it.",
+            f"{who} wants one parcel: let {first['order_id']} take in {second['order_id']}, and if that makes "
+            "shipping free, pay the fees back.",
+        )
+    )
+    ask = draw.choice(("What are the goods in it worth?", "Answer with the worth of all goods in the combined order."))
+    return case.draft(f"{told} {ask}", part(joined, "goods_total"), _dollars(total))
+
+
+# Money for trouble
+
+
+def _late_parcel(draw: Draw) -> Draft:
+    """The shipping fee goes back where the parcel came after the promised day."""
+    case = Case(draw)
+    customer, (article,) = case.customer(), case.articles(1)
+    order = case.order(customer, [(article, draw.integer(1, 3))], "delivered", age=draw.integer(2, 30), late=draw.integer(1, 9))
+    case.other_orders(customer, 2, but=article["product"])
+    case.settle()
+
+    seen = case.find_order(customer, order)
+    rules = case.read_policy("shipping")
+    arguments = {"order_id": part(seen, "order_id"), "line": part(seen, "lines", 0, "line"), "quantity": 1, "fee_percent": 0}
+    paid = case.plan.call("Pay the shipping fee back.", "refund_line", arguments, after=(rules,))
+    cents = books.refund(case.shop, case.shipping(order), 1)
+    who, what = case.who(customer), _called(article)
+    told = draw.choice(
+        (
+            f"{who} complains that the parcel with the {what} was late. If so, pay back what the policy on "
+            "shipping lets go back. How much is it?",
+            f"A late delivery is reported by {who} and it is about the {what}. Refund the shipping if the dates "
+            "bear it out, and answer with the refund.",
+        )
+    )
+    return case.draft(f"{told} {draw.choice(REFUSAL)}", part(paid, "amount"), _dollars(cents))
+
+
+def _goodwill(draw: Draw) -> Draft:
+    """A credit by tier for a late parcel, unless there have been enough."""
+    case, refused = Case(draw), draw.chance(0.35)
+    customer, (article,), most = case.customer(), case.articles(1), case.rule("goodwill", "yearly_credits")
+    late = case.rule("goodwill", "late_days") + draw.integer(0, 6)
+    order = case.order(customer, [(article, draw.integer(1, 3))], "delivered", age=draw.integer(2, 30), late=late)
+    case.other_orders(customer, 1, but=article["product"])
+    for _ in range(most if refused else draw.integer(0, most - 1)):
+        books.credit(case.shop, customer, draw.integer(3, 25))
+    case.settle()
+
+    seen = case.find_order(customer, order)
+    rules, entry = case.read_policy("goodwill"), Ref(case.plan.calls[0].id, (0,))
+    if refused:
+        answer, expected = part(rules, "file_code"), case.rule("goodwill", "file_code")
+    else:
+        arguments = {"customer_id": part(entry, "customer_id"), "amount": part(rules, customer["tier"])}
+        given = case.plan.call("Give the credit.", "give_credit", arguments, after=(seen,))
+        answer, expected = (
+            part(given, "credit_balance"),
+            _dollars(books.credit(case.shop, customer, case.rule("goodwill", customer["tier"]))),
+        )
+    who, what = case.who(customer), _called(article)
+    told = draw.choice(
+        (
+            f"{who} waited far too long for the {what} and asks for a goodwill credit. Give it if the policy "
+            "lets you. What is the customer's balance of credits then?",
+            f"Goodwill is asked for by {who} because the {what} came late. Check, and credit what the tier "
+            "gets. Answer with the balance of credits after it.",
+        )
+    )
+    return case.draft(f"{told} {draw.choice(REFUSAL)}", answer, expected, "exact" if refused else "numeric")
+
+
+def _price_match(draw: Draw) -> Draft:
+    """The article has become cheaper since; the difference goes back where the order is young enough."""
+    case, refused = Case(draw), draw.chance(0.35)
+    customer, (article, other), days = case.customer(), case.articles(2), case.rule("price_match", "days")
+    order = case.order(customer, [(article, draw.integer(1, 4)), (other, 1)])
+    order["placed"] = case.shop.ago(days + draw.integer(1, 9) if refused else draw.integer(1, days))
+    line = case.line(order, article)
+    line["unit_price"] = article["price"] + draw.integer(60, 900, 20)
+    case.settle()
+
+    seen, rules = case.read_order(order["order_id"]), case.read_policy("price_match")
+    place = part(seen, "lines", line["line"])
+    now = case.plan.call("See what the article costs today.", "get_product", {"sku": part(place, "sku")})
+    if refused:
+        answer, expected = part(rules, "file_code"), case.rule("price_match", "file_code")
+    else:
+        arguments = {"order_id": order["order_id"], "line": part(place, "line"), "unit_price": part(now, "price")}
+        matched = case.plan.call("Pay the difference.", "match_price", arguments, after=(rules,))
+        answer, expected = part(matched, "amount"), _dollars(books.match_price(case.shop, line, article["price"]))
+    who, what, number = case.who(customer), _called(article), order["order_id"]
+    told = draw.choice(
+        (
+            f"{who} has seen that the {what} costs less now than on order {number} and wants the "
+            "difference. Match the price if the policy allows it; how much is paid back?",
+            f"Price match for order {number}: the {what} is cheaper today. Bring the line down to today's price where "
+            f"the rules permit, for {who} and answer with the refund.",
+        )
+    )
+    return case.draft(f"{told} {draw.choice(REFUSAL)}", answer, expected, "exact" if refused else "numeric")
+
+
+# Several things at once
+
+
+def _three_wishes(draw: Draw) -> Draft:
+    """Of three orders one is sent back in part, one has come late, one goes elsewhere."""
+    case = Case(draw)
+    customer, (article, late, other) = case.customer(), case.articles(3)
+    age = draw.integer(2, case.rule("returns", "days"))
+    first = case.order(customer, [(article, draw.integer(2, 4)), (other, 1)], "delivered", age=age)
+    days = case.rule("goodwill", "late_days") + draw.integer(0, 5)
+    case.order(customer, [(late, draw.integer(1, 2))], "delivered", age=draw.integer(2, 40), late=days)
+    third = case.order(customer, [(other, draw.integer(1, 3))])
+    line, pieces, (street, city) = case.line(first, article), draw.integer(1, 2), _address(case)
+    case.settle()
+
+    entry = case.find(customer)
+    seen = case.read_orders(entry, customer)
+    returns, goodwill = case.read_policy("returns"), case.read_policy("goodwill")
+    back = {
+        "order_id": part(seen[first["order_id"]], "order_id"),
+        "line": part(seen[first["order_id"]], "lines", line["line"], "line"),
+        "quantity": pieces,
+        "fee_percent": 0,
+    }
+    case.plan.call("Pay for the goods that come back.", "refund_line", back, after=(returns,))
+    books.refund(case.shop, line, pieces)
+    there = {"order_id": part(seen[third["order_id"]], "order_id"), "street": street, "city": city}
+    case.plan.call("Redirect what is still here.", "change_address", there, after=seen.values())
+    third |= {"street": street, "city": city}
+    amount = {"customer_id": part(entry, "customer_id"), "amount": part(goodwill, customer["tier"])}
+    given = case.plan.call("Make good for the delay.", "give_credit", amount, after=seen.values())
+    balance = books.credit(case.shop, customer, case.rule("goodwill", customer["tier"]))
+    who, what = case.who(customer), _called(article)
+    told = draw.choice(
+        (
+            f"Three wishes of {who} at once. First, {pieces} of the {what} come back, sealed. Second, the parcel with the "
+            f"{_called(late)} was late, and the goodwill that the policy provides for is asked for. Third, the order that has not left yet "
+            f"goes to {street}, {city}. See to all of it. What is the balance of credits then?",
+            f"{who} writes a long letter. The order still in the house shall go to {street} in {city}; {pieces} unopened pieces of the "
+            f"{what} are on their way back; and for the {_called(late)}, which came days late, there is to be a credit. The policy "
+            "allows each of these. Answer with the customer's credit balance once all is done.",
+        )
+    )
+    return case.draft(told, part(given, "credit_balance"), _dollars(balance))
+
+
+# Questions without an answer
+
+
+def _unknown_day(draw: Draw) -> Draft:
+    """The address can be changed; no day is promised."""
+    case = Case(draw)
+    customer = case.customer()
+    order = case.order(customer, [(article, draw.integer(1, 2)) for article in case.articles(2)])
+    order["promised"] = None
+    case.other_orders(customer, 1)
+    street, city = _address(case)
+    case.settle()
+
+    seen = case.find_order(customer, order)
+    arguments = {"order_id": part(seen, "order_id"), "street": street, "city": city}
+    case.plan.call("Send it to the new place.", "change_address", arguments)
+    order |= {"street": street, "city": city}
+    who = case.who(customer)
+    told = draw.choice(
+        (
+            f"Let the open order of {who} go to {street}, {city}. On what day was its delivery promised?",
+            f"{who} wants the parcel that has not left yet at {street} in {city}; do that. For when is it promised?",
+        )
+    )
+    return case.draft(told, None, None)
+
+
+def _no_price(draw: Draw) -> Draft:
+    """The credit can be given; the article has no price at present."""
+    case = Case(draw)
+    customer, (article, other) = case.customer(), case.articles(2)
+    order = case.order(customer, [(article, 1), (other, 2)], "delivered", age=draw.integer(2, 20))
+    article["price"] = None
+    dollars = draw.integer(2, 30)
+    case.settle()
+
+    seen = case.read_order(order["order_id"])
+    sku = part(seen, "lines", case.line(order, article)["line"], "sku")
+    case.plan.call("See what it costs at present.", "get_product", {"sku": sku})
+    case.plan.call("Give what was promised.", "give_credit", {"customer_id": part(seen, "customer_id"), "amount": dollars})
+    books.credit(case.shop, customer, dollars)
+    what = _called(article)
+    told = draw.choice(
+        (
+            f"We promised a credit of {dollars} dollars to the customer of order {order['order_id']}; give it. What does the "
+            f"{what} that was on it cost today?",
+            f"Whoever placed order {order['order_id']} gets {dollars} dollars of goodwill, that is agreed. Then answer with "
+            f"today's price of the {what}.",
+        )
+    )
+    return case.draft(told, None, None)
+
+
+def _nobody(draw: Draw) -> Draft:
+    """No customer writes from this address, though the name is known."""
+    case = Case(draw)
+    customer, (article,) = case.customer(), case.articles(1)
+    case.order(customer, [(article, 1)])
+    email = f"{customer['name'].split()[1].lower()}.{draw.integer(100, 999)}@parcels.example"
+    case.settle()
+
+    case.plan.call("Find who writes from there.", "find_customers", {"text": email})
+    case.plan.call("Find customers of that name.", "find_customers", {"text": customer["name"]})
+    told = draw.choice(
+        (
+            f"Someone who signs as {customer['name']} writes from {email} and asks for the packing slip of the order. Several "
+            "customers bear such names; only the address tells them apart. What is the customer's number?",
+            f"Which customer number belongs to {email}? The letter is signed {customer['name']}, but names are not proof here.",
+        )
+    )
+    return case.draft(told, None, None)
+
+
+_TEMPLATES = (
+    _return, _exchange, _move, _price_match, _split_refund, _goodwill,
+    _refusal, _combine, _late_parcel, _recall, _backorder, _move_some, _three_wishes,
+)  # fmt: skip
+_UNANSWERABLE = (_unknown_day, _no_price, _nobody)
+
+
+def _tasks(seed: int) -> Iterator[Task]:
+    return generate(NAME, seed, _TEMPLATES, _UNANSWERABLE)
+
+
+def _shop_of(task: Task) -> Shop:
+    shop = draw_shop(task.world["shop"])
+    shop.put_all(task.world["rows"])
+    return shop
+
+
+def _open(task: Task) -> WorldEnvironment[Database]:
+    database = Database(_shop_of(task))
+    return WorldEnvironment(TOOLS.over(database), database, Database.changes, Database.close)
+
+
+SOURCE = Source(NAME, "1", _tasks, _open)
+
+
+def load(size: int | None = None, seed: int = 0) -> Suite:
+    """The suite `ecommerce`.
+
+    `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks. With neither, the tasks are the
+    committed snapshot. Raises ValueError for values out of range.
+    """
+    return SOURCE.suite(size, seed)

@@ -1,0 +1,39 @@
+"""Booking city events: compare, hold, book and cancel; shows that are sold out and names that look alike.
+
+Twelve stories over a small city's programme, drawn anew for each task, and three that have no answer. The bookings in the end are
+judged as well as the answer. Whoever forgets a hold and holds again books twice; whoever books a hold again is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..generating import Source, generate
+from ..task import Suite, Task
+from ..worlds import WorldEnvironment
+from .service import DISTRACTORS, TOOLS, City
+from .stories import ANSWERABLE, UNANSWERABLE
+
+
+def _open(task: Task) -> WorldEnvironment[City]:
+    city = City.of(task.world)
+    return WorldEnvironment(TOOLS.over(city), city, City.state)
+
+
+def _generate(seed: int) -> Iterator[Task]:
+    return generate("events", seed, ANSWERABLE, UNANSWERABLE)
+
+
+SOURCE = Source("events", "1", _generate, _open, distractors=DISTRACTORS)
+
+
+def load(size: int | None = None, seed: int = 0) -> Suite:
+    """The suite `events`.
+
+    `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks. With neither, the tasks are the
+    committed snapshot. Raises ValueError for values out of range.
+    """
+    return SOURCE.suite(size, seed)
+
+
+SUITE = load

@@ -1,0 +1,236 @@
+"""What the stories are told of: a city drawn at random, and plans written in the service's own verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from loopbench.protocol import Plan, Ref
+
+from ..generating import Draft, Draw, PlanWriter, part
+from .service import CATEGORIES, PAGE, VENUES, Booking, City, Event, Show
+
+ANSWER_FORMAT = (
+    "Answer with what is asked for and nothing else: a booking code, two codes with a comma between them, or a number. "
+    'If it cannot be determined, the right answer is "not determined".'
+)
+
+_FIRST = ("Mira", "Jonas", "Amara", "Tomas", "Leila", "Sander", "Ines", "Kofi", "Greta", "Rafael", "Yuki", "Nadia")
+_LAST = ("Okafor", "Lindqvist", "Moreau", "Petrov", "Alvarez", "Haddad", "Novak", "Tanaka", "Byrne", "Castellano")
+_PLACES = ("Harbour", "Garden", "Midnight", "Copper", "Lantern", "Willow", "Silver", "Summer")
+_STYLES = {
+    "concert": ("Jazz", "Choir", "Strings", "Brass", "Folk", "Organ"),
+    "theatre": ("Drama", "Puppets", "Tragedy", "Masks", "Monologues", "Farce"),
+    "comedy": ("Improv", "Satire", "Clowns", "Slapstick", "Sketches", "Cabaret"),
+    "dance": ("Tango", "Ballet", "Flamenco", "Swing", "Waltz", "Hip-Hop"),
+}
+_FORMS = ("Night", "Gala", "Hour", "Evening", "Session", "Revue")
+_LANGUAGES = ("English", "French", "Spanish", "German", "Polish")
+_LETTERS = "BCDFGHKLMNPRSTVWXZ"
+
+
+@dataclass(slots=True)
+class Programme:
+    """A city, and those of its events that a story is about."""
+
+    city: City
+    category: str
+    main: list[Event]
+    """All events of the category, in the order in which a search finds them; shown on every date."""
+    draw: Draw
+
+    @property
+    def dates(self) -> list[str]:
+        return self.city.dates
+
+    @property
+    def customer(self) -> str:
+        """Whom the story is about; the next one shares the last name."""
+        return self.city.customers[0]
+
+    def draft(
+        self,
+        script: Script,
+        question: Sequence[str],
+        answer: Any,
+        expected: Any,
+        *,
+        made: Iterable[list[Any]] = (),
+        cancelled: Iterable[Booking] = (),
+    ) -> Draft:
+        """The task: `made` (see `ticket`) and `cancelled` are the bookings that come and go."""
+        gone = {booking.code for booking in cancelled}
+        kept = [[b.code, b.name, b.event_id, b.date, b.seats] for b in self.city.bookings.values() if b.code not in gone]
+        return Draft(
+            question=" ".join((*question, ANSWER_FORMAT)),
+            plan=Plan(tuple(script.calls), answer),
+            expected=expected,
+            scorer=_scorer(expected),
+            world=self.city.as_world(),
+            end_state=sorted([*kept, *made]),
+        )
+
+
+def _scorer(expected: Any) -> str:
+    if isinstance(expected, list):
+        return "set"
+    return "numeric" if isinstance(expected, int | float) else "normalized"
+
+
+def ticket(event: Event, date: str, seats: int, name: str) -> list[Any]:
+    """A booking as it stands in the end state; its code comes first."""
+    return [f"{event.series}-{event.shows[date].number}", name, event.id, date, seats]
+
+
+def total(event: Event, date: str, seats: int) -> Fraction:
+    """Dollars for all seats."""
+    share = Fraction(100 - event.group_percent, 100) if seats >= event.group_from else Fraction(1)
+    return Fraction(event.shows[date].cents, 100) * seats * share
+
+
+def plain(amount: Fraction) -> int | float:
+    return int(amount) if amount.denominator == 1 else float(amount)
+
+
+def draw_programme(draw: Draw, main: int = 3, others: int = 3) -> Programme:
+    """A city with `main` events of one category and some of other ones; titles, names and codes look alike and differ."""
+    category = draw.choice(CATEGORIES)
+    rest = [name for name in CATEGORIES if name != category]
+    kinds = draw.shuffled([category] * main + [draw.choice(rest) for _ in range(others)])
+    dates = _dates(draw)
+    titles, series = _titles(draw, kinds), _series(draw, len(kinds))
+    numbers = draw.sample(range(100, 1000), len(kinds))
+    venues = draw.sample(list(VENUES), len(kinds))
+    events = [
+        Event(
+            id=f"E{numbers[i]}",
+            title=titles[i],
+            category=kind,
+            venue=venues[i],
+            language=draw.choice(_LANGUAGES),
+            minutes=draw.integer(45, 180),
+            min_age=draw.choice((0, 6, 8, 10, 12, 14, 16, 18)),
+            series=series[i],
+            group_from=draw.integer(3, 10),
+            group_percent=draw.integer(5, 25, 5),
+            refund_percent=draw.choice((40, 60, 80)),
+            shows=_shows(draw, dates if kind == category else draw.sample(dates, 2)),
+        )
+        for i, kind in enumerate(kinds)
+    ]
+    city = City(dates, _customers(draw), {event.id: event for event in events}, {})
+    programme = Programme(city, category, [event for event in events if event.category == category], draw)
+    for name in city.customers[1:]:
+        other = draw.choice(events)
+        earlier_booking(programme, name, other, draw.choice(list(other.shows)), draw.integer(1, 6))
+    return programme
+
+
+def earlier_booking(programme: Programme, name: str, event: Event, date: str, seats: int) -> Booking:
+    """A booking that was made before the story begins."""
+    cents = total(event, date, seats) * 100
+    booking = Booking(ticket(event, date, seats, name)[0], name, event.id, date, seats, int(cents))
+    event.shows[date].number += 1
+    programme.city.bookings[booking.code] = booking
+    return booking
+
+
+def _dates(draw: Draw) -> list[str]:
+    month, day = draw.integer(4, 10), draw.integer(1, 26)
+    return [f"2026-{month:02d}-{day + later:02d}" for later in range(3)]
+
+
+def _shows(draw: Draw, dates: Iterable[str]) -> dict[str, Show]:
+    return {
+        date: Show(draw.integer(9, 64) * 100, draw.integer(12, 60), 100 * place + draw.integer(10, 80))
+        for place, date in enumerate(sorted(dates), 1)
+    }
+
+
+def _titles(draw: Draw, kinds: Sequence[str]) -> list[str]:
+    """Different ones out of few words."""
+    places, forms = draw.sample(_PLACES, 2), draw.sample(_FORMS, 3)
+    titles: list[str] = []
+    for kind in kinds:
+        made = f"{draw.choice(places)} {draw.choice(_STYLES[kind])} {draw.choice(forms)}"
+        while made in titles:
+            made = f"{draw.choice(places)} {draw.choice(_STYLES[kind])} {draw.choice(forms)}"
+        titles.append(made)
+    return titles
+
+
+def _series(draw: Draw, count: int) -> list[str]:
+    made: dict[str, None] = {}
+    while len(made) < count:
+        made["".join(draw.choice(_LETTERS) for _ in range(4))] = None
+    return list(made)
+
+
+def _customers(draw: Draw) -> list[str]:
+    firsts, lasts = draw.sample(_FIRST, 4), draw.sample(_LAST, 3)
+    return [f"{firsts[0]} {lasts[0]}", f"{firsts[1]} {lasts[0]}", f"{firsts[2]} {lasts[1]}", f"{firsts[3]} {lasts[2]}"]
+
+
+class Script:
+    """A plan in the service's verbs; each gives the reference to its result."""
+
+    def __init__(self) -> None:
+        self._writer = PlanWriter()
+        self.calls = self._writer.calls
+
+    def search(self, category: str, page: int = 1, after: Iterable[Ref] = ()) -> Ref:
+        """The events of a category, by pages."""
+        asked: dict[str, Any] = {"category": category}
+        goal = f"Search the programme for {category} events."
+        if page > 1:
+            asked["page"] = page
+            goal = f"Turn to page {page} of the {category} events."
+        return self._writer.call(goal, "search_events", asked, after=after)
+
+    def search_all(self, programme: Programme) -> list[Ref]:
+        """The references to the ids of all main events, in their order; later pages are turned to after the first."""
+        first = self.search(programme.category)
+        pages = [first]
+        for page in range(2, (len(programme.main) - 1) // PAGE + 2):
+            pages.append(self.search(programme.category, page, after=[first]))
+        return [part(pages[i // PAGE], "events", i % PAGE, "event_id") for i in range(len(programme.main))]
+
+    def search_words(self, text: str) -> Ref:
+        return self._writer.call(f"Search the programme for titles with {text}.", "search_events", {"text": text})
+
+    def details(self, event: Event, found: Ref) -> Ref:
+        return self._writer.call(f"Read the details of {event.title}.", "event_details", {"event_id": found})
+
+    def seats_left(self, event: Event, found: Ref, date: str) -> Ref:
+        goal = f"See how many seats {event.title} has left on {date}."
+        return self._writer.call(goal, "availability", {"event_id": found, "date": date})
+
+    def quote(self, what: str, found: Ref, date: str, seats: int, after: Iterable[Ref] = ()) -> Ref:
+        """`what`: the event in words."""
+        goal = f"Get the price of {seats} seats for {what} on {date}."
+        return self._writer.call(goal, "price_quote", {"event_id": found, "date": date, "seats": seats}, after=after)
+
+    def hold(self, what: str, found: Ref, date: str, seats: int | Ref, after: Iterable[Ref] = (), *, sold_out: bool = False) -> Ref:
+        """`sold_out`: the hold is refused, and that is what the story is about."""
+        goal = f"Hold the seats for {what} on {date}."
+        return self._writer.call(goal, "hold_seats", {"event_id": found, "date": date, "seats": seats}, after=after, fails=sold_out)
+
+    def book(self, what: str, held: Ref, name: str) -> Ref:
+        """Gives the reference to the code."""
+        made = self._writer.call(f"Book the held seats for {what}.", "book", {"name": name, "hold_id": part(held, "hold_id")})
+        return part(made, "booking_code")
+
+    def bookings(self, name: str, count: int) -> list[Ref]:
+        """The references to all bookings of a customer, who has `count` of them."""
+        listed = self._writer.call(f"List the bookings of {name}.", "list_bookings", {"name": name})
+        codes = [part(listed, "booking_codes", place) for place in range(count)]
+        return [
+            self._writer.call(f"Look at booking number {place} of {name}.", "booking_details", {"booking_code": code})
+            for place, code in enumerate(codes, 1)
+        ]
+
+    def cancel(self, what: str, booking: Ref, after: Iterable[Ref] = ()) -> Ref:
+        code = part(booking, "booking_code")
+        return self._writer.call(f"Cancel {what}.", "cancel_booking", {"booking_code": code}, after=after)

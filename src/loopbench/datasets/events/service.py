@@ -1,0 +1,332 @@
+"""The booking service: a city's programme for three days, prices, holds and bookings, and the tools over it.
+
+Whoever wants seats holds them first and books the hold. A booking's code is the event's series and the show's next number, so it
+can only be had by booking. Money is kept in cents and told in dollars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from ..worlds import Toolset
+
+PAGE = 4
+"""Events on one page of search results."""
+MAX_SEATS = 20
+"""Most seats of one hold."""
+DOOR_SURCHARGE = 450
+"""Cents that a seat costs more at the door."""
+
+VENUES: Mapping[str, str] = {
+    "Old Mill": "Riverside",
+    "Glass House": "Riverside",
+    "Ferry Hall": "Harbour",
+    "Customs House": "Harbour",
+    "Town Barn": "Northgate",
+    "Tram Depot": "Northgate",
+    "Clock Tower": "Old Town",
+    "Guild Room": "Old Town",
+}
+"""Venue → district."""
+
+CATEGORIES = ("concert", "theatre", "comedy", "dance")
+
+
+class UnknownName(LookupError):
+    """No such event, customer, category or district."""
+
+
+class NoSuchShow(LookupError):
+    """The event is not shown on that date."""
+
+
+class NotEnoughSeats(Exception):
+    """Fewer seats are left than are wanted."""
+
+
+class InvalidRequest(ValueError):
+    """An argument is out of range."""
+
+
+class UnknownHold(LookupError):
+    """No such hold."""
+
+
+class HoldUsed(Exception):
+    """The hold has become a booking before."""
+
+
+class UnknownBooking(LookupError):
+    """No such booking."""
+
+
+class AlreadyCancelled(Exception):
+    """The booking was cancelled before."""
+
+
+@dataclass(slots=True)
+class Show:
+    """An event on one date."""
+
+    cents: int
+    """Price of a seat."""
+    left: int
+    """Seats that are neither held nor booked."""
+    number: int
+    """Of the next booking."""
+    holds: int = 0
+    """Made so far."""
+
+
+@dataclass(slots=True)
+class Event:
+    """What is on, and on what terms."""
+
+    id: str
+    title: str
+    category: str
+    venue: str
+    language: str
+    minutes: int
+    min_age: int
+    series: str
+    """What its booking codes begin with."""
+    group_from: int
+    """Seats from which a group's discount is given."""
+    group_percent: int
+    refund_percent: int
+    shows: dict[str, Show]
+    """By date."""
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    code: str
+    name: str
+    event_id: str
+    date: str
+    seats: int
+    cents: int
+    """Paid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    event: Event
+    date: str
+    seats: int
+
+
+@dataclass(slots=True)
+class City:
+    """The service's state, of one trial."""
+
+    dates: list[str]
+    customers: list[str]
+    events: dict[str, Event]
+    bookings: dict[str, Booking]
+    """By code; cancelled ones are gone."""
+    holds: dict[str, Hold] = field(default_factory=dict)
+    used: dict[str, str] = field(default_factory=dict)
+    """Hold → code of the booking it became."""
+    cancelled: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, world: Mapping[str, Any]) -> Self:
+        """From what `as_world` gave."""
+        dates = world["dates"]
+        events = {}
+        for row in world["events"]:
+            shows = {date: Show(*numbers) for date, numbers in zip(dates, row[-1], strict=True) if numbers}
+            events[row[0]] = Event(*[*row[:-1], shows])
+        bookings = {row[0]: Booking(*row) for row in world["bookings"]}
+        return cls(dates, world["customers"], events, bookings)
+
+    def as_world(self) -> dict[str, Any]:
+        """Compact JSON: an event is a row of its facts and one [cents, left, number] per date, empty where it is not shown."""
+        return {
+            "dates": self.dates,
+            "customers": self.customers,
+            "events": [_event_row(event, self.dates) for event in self.events.values()],
+            "bookings": [[b.code, b.name, b.event_id, b.date, b.seats, b.cents] for b in self.bookings.values()],
+        }
+
+    def state(self) -> list[list[Any]]:
+        """[code, name, event, date, seats] of all bookings, by code. Holds lapse and are no part of it."""
+        return sorted([b.code, b.name, b.event_id, b.date, b.seats] for b in self.bookings.values())
+
+    def event(self, event_id: str) -> Event:
+        if event_id not in self.events:
+            raise UnknownName(f"there is no event {event_id!r}")
+        return self.events[event_id]
+
+    def show(self, event_id: str, date: str) -> Show:
+        event = self.event(event_id)
+        if date not in event.shows:
+            raise NoSuchShow(f"{event_id} is not shown on {date!r}, only on {', '.join(event.shows)}")
+        return event.shows[date]
+
+    def booking(self, code: str) -> Booking:
+        if code in self.cancelled:
+            raise AlreadyCancelled(f"booking {code} was cancelled already")
+        if code not in self.bookings:
+            raise UnknownBooking(f"there is no booking {code!r}")
+        return self.bookings[code]
+
+    def check_customer(self, name: str) -> None:
+        if name not in self.customers:
+            raise UnknownName(f"there is no customer named {name!r}")
+
+
+def _event_row(event: Event, dates: list[str]) -> list[Any]:
+    e = event
+    facts = [e.id, e.title, e.category, e.venue, e.language, e.minutes, e.min_age, e.series, e.group_from, e.group_percent]
+    shows = [[show.cents, show.left, show.number] if (show := e.shows.get(date)) else [] for date in dates]
+    return [*facts, e.refund_percent, shows]
+
+
+def dollars(cents: int) -> int | float:
+    return cents // 100 if cents % 100 == 0 else cents / 100
+
+
+def _check_seats(seats: int) -> None:
+    if not 1 <= seats <= MAX_SEATS:
+        raise InvalidRequest(f"seats is {seats}, and must lie between 1 and {MAX_SEATS}")
+
+
+def _cost(event: Event, show: Show, seats: int) -> tuple[int, int]:
+    """Discount in percent and price of all seats in cents."""
+    percent = event.group_percent if seats >= event.group_from else 0
+    return percent, seats * show.cents * (100 - percent) // 100
+
+
+def search_events(city: City, text: str = "", category: str = "", district: str = "", page: int = 1) -> dict[str, Any]:
+    """Search the programme.
+
+    text: words that the title must have, all of them. category: concert, theatre, comedy or dance. district: part of the city.
+    Empty filters let everything through. Gives one page of events with their ids, and the number of pages.
+    """
+    if category and category not in CATEGORIES:
+        raise UnknownName(f"there is no category {category!r}, only {', '.join(CATEGORIES)}")
+    if district and district not in VENUES.values():
+        raise UnknownName(f"there is no district {district!r}, only {', '.join(dict.fromkeys(VENUES.values()))}")
+    words = set(text.casefold().split())
+    found = [
+        {"event_id": event.id, "title": event.title, "category": event.category, "venue": event.venue}
+        for event in city.events.values()
+        if words <= set(event.title.casefold().split())
+        and category in ("", event.category)
+        and district in ("", VENUES[event.venue])
+    ]
+    pages = max(1, -(-len(found) // PAGE))
+    if not 1 <= page <= pages:
+        raise InvalidRequest(f"page is {page}, and must lie between 1 and {pages}")
+    return {"events": found[(page - 1) * PAGE : page * PAGE], "page": page, "pages": pages}
+
+
+def event_details(city: City, event_id: str) -> dict[str, Any]:
+    """The dates of an event, its language, its length in minutes, the lowest age, and the percentage paid back on cancelling."""
+    event = city.event(event_id)
+    return {
+        "event_id": event.id,
+        "dates": list(event.shows),
+        "language": event.language,
+        "minutes": event.minutes,
+        "min_age": event.min_age,
+        "refund_percent": event.refund_percent,
+    }
+
+
+def availability(city: City, event_id: str, date: str) -> dict[str, Any]:
+    """How many seats can still be had. date: as in 2026-05-08."""
+    return {"event_id": event_id, "date": date, "seats_left": city.show(event_id, date).left}
+
+
+def price_quote(city: City, event_id: str, date: str, seats: int) -> dict[str, Any]:
+    """What a booking of so many seats costs in dollars, with the discount that a group of this size gets."""
+    _check_seats(seats)
+    show = city.show(event_id, date)
+    percent, cents = _cost(city.event(event_id), show, seats)
+    return {"event_id": event_id, "seat": dollars(show.cents), "discount_percent": percent, "total": dollars(cents)}
+
+
+def door_price(city: City, event_id: str) -> dict[str, Any]:
+    """What a seat costs in dollars if it is bought at the door. Seats that are booked cost something else."""
+    dearest = max(show.cents for show in city.event(event_id).shows.values())
+    return {"event_id": event_id, "door_price": dollars(dearest + DOOR_SURCHARGE)}
+
+
+def hold_seats(city: City, event_id: str, date: str, seats: int) -> dict[str, Any]:
+    """Hold seats for a booking; nobody else can have them meanwhile. Fails where fewer are left."""
+    _check_seats(seats)
+    show = city.show(event_id, date)
+    if show.left < seats:
+        raise NotEnoughSeats(f"{seats} seats are wanted for {event_id} on {date}, {show.left} are left")
+    show.left -= seats
+    show.holds += 1
+    hold_id = f"hold-{event_id}-{date[5:]}-{show.holds}"
+    city.holds[hold_id] = Hold(city.events[event_id], date, seats)
+    return {"hold_id": hold_id, "event_id": event_id, "date": date, "seats": seats}
+
+
+def book(city: City, name: str, hold_id: str) -> dict[str, Any]:
+    """Book and pay held seats. name: the customer's, first and last. A hold can be booked once; gives the booking's code."""
+    city.check_customer(name)
+    if hold_id not in city.holds:
+        raise UnknownHold(f"there is no hold {hold_id!r}")
+    if hold_id in city.used:
+        raise HoldUsed(f"hold {hold_id} was booked already, as {city.used[hold_id]}")
+    hold = city.holds[hold_id]
+    show = hold.event.shows[hold.date]
+    code = f"{hold.event.series}-{show.number}"
+    show.number += 1
+    _, cents = _cost(hold.event, show, hold.seats)
+    city.used[hold_id] = code
+    city.bookings[code] = Booking(code, name, hold.event.id, hold.date, hold.seats, cents)
+    return {"booking_code": code, "event_id": hold.event.id, "date": hold.date, "seats": hold.seats, "paid": dollars(cents)}
+
+
+def cancel_booking(city: City, booking_code: str) -> dict[str, Any]:
+    """Cancel a booking: its seats are free again, and part of the price is paid back, in dollars."""
+    booking = city.booking(booking_code)
+    del city.bookings[booking_code]
+    city.cancelled.add(booking_code)
+    event = city.events[booking.event_id]
+    event.shows[booking.date].left += booking.seats
+    return {"booking_code": booking_code, "refund": dollars(booking.cents * event.refund_percent // 100)}
+
+
+def list_bookings(city: City, name: str) -> dict[str, Any]:
+    """The codes of a customer's bookings. name: first and last."""
+    city.check_customer(name)
+    return {"name": name, "booking_codes": [booking.code for booking in city.bookings.values() if booking.name == name]}
+
+
+def booking_details(city: City, booking_code: str) -> dict[str, Any]:
+    """What was booked: event, date, seats, and the price paid in dollars."""
+    booking = city.booking(booking_code)
+    return {
+        "booking_code": booking.code,
+        "title": city.events[booking.event_id].title,
+        "event_id": booking.event_id,
+        "date": booking.date,
+        "seats": booking.seats,
+        "paid": dollars(booking.cents),
+    }
+
+
+TOOLS: Toolset[City] = Toolset(
+    search_events,
+    event_details,
+    availability,
+    price_quote,
+    door_price,
+    hold_seats,
+    book,
+    cancel_booking,
+    list_bookings,
+    booking_details,
+)
+DISTRACTORS = frozenset({"door_price"})

@@ -1,0 +1,72 @@
+"""Tasks of your own from JSON lines: one object per row, or whole tasks as `loopbench suite learn` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from .own_tools import OwnTools
+from .rows import Cells, Columns, Table, json_value, suite_of
+from .task import Suite
+from .textfile import TextFile
+
+
+class JsonLines(Table):
+    """JSON lines as a table; blank lines are passed over."""
+
+    unit = "line"
+    cells = "json"
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError where it cannot be read."""
+        self.source = str(path)
+        self.name = path.stem
+        self._file = TextFile(path)
+
+    def rows(self) -> Iterator[tuple[int, int, Cells]]:
+        """(byte, line, object) of each row. Raises ValueError."""
+        with self._file.lines() as lines:
+            place = 0
+            for text in lines:
+                lines.record = 0
+                if not text.isspace():
+                    yield place, lines.number, self._object(text, lines.number)
+                place = lines.place
+
+    def row(self, place: int) -> Cells:
+        """Raises ValueError where the file has changed."""
+        with self._file.lines_from(place) as lines:
+            return self._object(next(lines), 0)
+
+    def _object(self, text: str, number: int) -> dict[str, Any]:
+        try:
+            made = json_value(text)
+        except ValueError as error:
+            raise ValueError(f"{self.source}, line {number}: {error}; each line is one object") from None
+        if not isinstance(made, dict):
+            raise ValueError(f"{self.source}, line {number}: {type(made).__name__} where an object belongs")
+        return made
+
+
+def load(
+    data: Path,
+    tools: OwnTools | None = None,
+    question: str | None = None,
+    answer: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    scorer: str = "",
+    labels: str | tuple[str, ...] = (),
+    limit: int | None = None,
+) -> Suite:
+    """The suite of a JSON lines file; see `loopbench.datasets.rows` for what a column means.
+
+    `data`: `--data FILE`. `tools`: `--tools MODULE`. `question`, `answer`: names of the columns; `columns`: of the others, by what
+    they mean. `scorer`: of rows that name none. `labels`: columns that become labels. `limit`: only the first so many rows.
+
+    Raises OSError where the file cannot be read, and ValueError that names file, line and column for what is wrong in it.
+    """
+    return suite_of(JsonLines(data), Columns.of(question, answer, columns, scorer, labels), "jsonl", tools, limit)
+
+
+SUITE = load

@@ -1,0 +1,146 @@
+"""Tools of the user's own: what a module offers, and the environment that each trial gets of them.
+
+A module offers its `TOOLS`, or what is named in it: a list of functions (or of `loopbench.Tool`s), a single function, or a function
+of the task that gives the trial's own environment (`tools`, `state()`, `close()`), or just a list of functions over state of its
+own. A module without `TOOLS` offers its public functions that have type hints.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, get_type_hints
+
+from loopbench.protocol import Tool
+
+from .task import Environment, StatelessEnvironment, Task
+
+ALLOWED = "$tools"
+"""Key of `Task.world`: the names of the only tools that the task's environment has; without it, all."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTools:
+    """What the user named with `--tools`; all trials share `fixed` tools, `opener` gives each trial its own."""
+
+    name: str = ""
+    """As typed; empty where there are no tools."""
+    fixed: tuple[Tool, ...] = ()
+    opener: Callable[[Task], Any] | None = None
+
+    def open(self, task: Task) -> Environment:
+        """The task's environment in its fresh state.
+
+        Raises ValueError where the user's code fails, gives no environment, or lacks a tool that the task names.
+        """
+        environment = StatelessEnvironment(self.fixed) if self.opener is None else self._opened(self.opener, task)
+        names = task.world.get(ALLOWED)
+        if names is None:
+            return environment
+        by_name = {tool.name: tool for tool in environment.tools}
+        if unknown := [name for name in names if name not in by_name]:
+            environment.close()
+            raise ValueError(self.lacks(unknown[0], by_name))
+        return OwnEnvironment(tuple(by_name[name] for name in names), environment)
+
+    def lacks(self, name: str, known: Iterable[str]) -> str:
+        """That there is no tool of this name, in words."""
+        if not self.name:
+            return f"no tool {name!r}: name the module that has it with --tools"
+        return f"no tool {name!r}; {self.name} has {', '.join(known) or 'none'}"
+
+    def _opened(self, opener: Callable[[Task], Any], task: Task) -> Environment:
+        try:
+            made = opener(task)
+            if isinstance(made, Environment):
+                return OwnEnvironment(_tools(made.tools), made)
+            return StatelessEnvironment(_tools(made))
+        except Exception as error:  # the boundary to the user's own code
+            raise ValueError(f"tools {self.name!r}: task {task.id!r}: {type(error).__name__}: {error}") from error
+
+
+NO_TOOLS = OwnTools()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnEnvironment:
+    """Another environment with these tools: some of its own, or its functions as tools."""
+
+    tools: tuple[Tool, ...]
+    inner: Environment
+
+    def state(self) -> Any:
+        return self.inner.state()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
+    """The tools that a module offers, under `attribute` where one is named; `name`: as typed.
+
+    Raises ValueError where there are none, two share a name, or an argument's type has no JSON schema.
+    """
+    found: Any = getattr(module, attribute) if attribute else getattr(module, "TOOLS", None)
+    if found is None:
+        found = _typed_functions(module)
+        if not found:
+            raise ValueError(
+                f"tools {name!r}: the module has neither TOOLS nor a public function with type hints; "
+                f"a function of the task is named: {name}:FUNCTION"
+            )
+    try:
+        if _takes_a_task(found):
+            return OwnTools(name, opener=found)
+        return OwnTools(name, _tools((found,) if isinstance(found, Tool) or callable(found) else found))
+    except TypeError as error:
+        raise ValueError(f"tools {name!r}: {error}") from None
+
+
+def _typed_functions(module: ModuleType) -> list[Callable[..., Any]]:
+    """The module's own public functions that say a type, in the order written; none that wants a task."""
+    return [
+        item
+        for name, item in vars(module).items()
+        if not name.startswith("_")
+        and (inspect.isfunction(item) or hasattr(item, "__wrapped__"))
+        and item.__module__ == module.__name__
+        and getattr(item, "__annotations__", None)
+        and not _takes_a_task(item)
+    ]
+
+
+def _takes_a_task(item: Any) -> bool:
+    """Whether it is a function, or a class, of one argument that is said to be a Task."""
+    if isinstance(item, Tool) or not callable(item):
+        return False
+    try:
+        parameters = list(inspect.signature(item).parameters.values())
+        needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    except (TypeError, ValueError):  # a builtin without signature
+        return False
+    if len(needed) != 1:
+        return False
+    kind = _annotation(item, needed[0])
+    return kind is Task or (kind is inspect.Parameter.empty and needed[0].name == "task")
+
+
+def _annotation(item: Any, parameter: inspect.Parameter) -> Any:
+    try:
+        hints = get_type_hints(item.__init__ if inspect.isclass(item) else item)
+    except (NameError, TypeError, AttributeError):  # it names what only a type checker sees
+        return Task if parameter.annotation in ("Task", "loopbench.Task") else parameter.annotation
+    return hints.get(parameter.name, parameter.annotation)
+
+
+def _tools(items: Any) -> tuple[Tool, ...]:
+    """Functions as tools. Raises TypeError for what is none, and for two of one name."""
+    if not isinstance(items, Sequence) or isinstance(items, str | bytes | Mapping):
+        raise TypeError(f"a {type(items).__name__} is neither a list of functions nor an environment (tools, state, close)")
+    made = tuple(item if isinstance(item, Tool) else Tool.from_function(item) for item in items)
+    names = [tool.name for tool in made]
+    if len(set(names)) != len(names):
+        raise TypeError(f"two tools are named {next(name for name in names if names.count(name) > 1)!r}")
+    return made

@@ -1,0 +1,116 @@
+"""Tasks of your own from a Parquet file: a question and its answer in each row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from .own_tools import OwnTools
+from .rows import Cells, Columns, Table, suite_of
+from .task import Suite
+
+BATCH_BYTES = 4_000_000
+"""Read at once, uncompressed, as far as rows are equally long."""
+MOST_BATCH_ROWS = 1_000
+
+
+class ParquetTable(Table):
+    """A Parquet file as a table, read in small batches; of it only the last batch is held."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError where it cannot be read, ValueError where it is no Parquet file."""
+        self.source = str(path)
+        self.name = path.stem
+        self._path = path
+        self._stamp = _stamp(path)
+        file = self._opened()
+        self.columns = self._kept = tuple(file.schema_arrow.names)
+        if twice := next((name for name in self.columns if self.columns.count(name) > 1), ""):
+            raise ValueError(f"{self.source}: two columns are called {twice!r}")
+        groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
+        self._group_sizes = [group.num_rows for group in groups]
+        size = sum(group.total_byte_size for group in groups) // max(1, sum(self._group_sizes))
+        self._batch_rows = min(MOST_BATCH_ROWS, max(1, BATCH_BYTES // max(1, size)))
+        self._batches: Iterator[tuple[int, list[Cells]]] = iter(())
+        self._first, self._batch = 0, list[Cells]()
+
+    def keep(self, columns: Collection[str]) -> None:
+        self._kept = tuple(name for name in self._kept if name in columns)
+
+    def rows(self) -> Iterator[tuple[int, int, Cells]]:
+        """(index, row, cells) of each row. Raises ValueError."""
+        for first, batch in self._from(0):
+            for index, cells in enumerate(batch, start=first):
+                yield index, index + 1, cells
+
+    def row(self, place: int) -> Cells:
+        """Quick for rows in order; elsewhere the row group is read from its beginning. Raises ValueError."""
+        if _stamp(self._path) != self._stamp:
+            raise ValueError(f"{self.source}: the file has changed since it was read")
+        if not self._first <= place < self._first + 2 * len(self._batch):
+            self._batches, self._batch = self._from(place), []
+        while not self._first <= place < self._first + len(self._batch):
+            self._first, self._batch = next(self._batches)
+        return self._batch[place - self._first]
+
+    def _from(self, place: int) -> Iterator[tuple[int, list[Cells]]]:
+        """(index of its first row, rows) of each batch, from the row group on that holds the place."""
+        first = group = 0
+        while group < len(self._group_sizes) and first + self._group_sizes[group] <= place:
+            first += self._group_sizes[group]
+            group += 1
+        try:
+            file = self._opened()
+            for batch in file.iter_batches(self._batch_rows, row_groups=range(group, len(self._group_sizes))):
+                yield first, batch.select(self._kept).to_pylist()
+                first += len(batch)
+        except _arrow_errors() as error:
+            raise ValueError(f"{self.source}, after row {first}: no Parquet file ({_one_line(error)})") from None
+
+    def _opened(self) -> Any:
+        import pyarrow.parquet
+
+        self._path.open("rb").close()  # its error names the file
+        try:
+            return pyarrow.parquet.ParquetFile(self._path, memory_map=True, buffer_size=1_000_000)
+        except _arrow_errors() as error:
+            raise ValueError(f"{self.source}: no Parquet file ({_one_line(error)})") from None
+
+
+def _arrow_errors() -> tuple[type[Exception], ...]:
+    import pyarrow
+
+    return (pyarrow.ArrowException, OSError, UnicodeDecodeError)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def load(
+    data: Path,
+    tools: OwnTools | None = None,
+    question: str | None = None,
+    answer: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    scorer: str = "",
+    labels: str | tuple[str, ...] = (),
+    limit: int | None = None,
+) -> Suite:
+    """The suite of a Parquet file; see `loopbench.datasets.rows` for what a column means.
+
+    `data`: `--data FILE`. `tools`: `--tools MODULE`. `question`, `answer`: names of the columns; `columns`: of the others, by what
+    they mean. `scorer`: of rows that name none. `labels`: columns that become labels. `limit`: only the first so many rows.
+
+    Raises OSError where the file cannot be read, and ValueError that names file, row and column for what is wrong in it.
+    """
+    return suite_of(ParquetTable(data), Columns.of(question, answer, columns, scorer, labels), "parquet", tools, limit)
+
+
+SUITE = load

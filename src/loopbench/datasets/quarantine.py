@@ -1,0 +1,71 @@
+"""Quarantine: tasks that are known to be bad leave the denominator, by a list of their ids with a reason each."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, overload
+
+from .task import Suite, Task
+
+
+def read_quarantine(file: Path) -> dict[str, str]:
+    """Task id → reason: a JSON object where the file's name ends in `.json`, else TOML, `task-id = "the reason"`.
+
+    Raises OSError, and ValueError in one line that names the file for anything else than ids with a reason each.
+    """
+    kind, load = ("JSON", json.loads) if file.suffix == ".json" else ("TOML", tomllib.loads)
+    try:
+        found = load(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # not UTF-8, or not the format
+        raise ValueError(f"{file}: no {kind}: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{file}: a quarantine is an object of task ids with a reason each, not a {type(found).__name__}")
+    for task, reason in found.items():
+        if not isinstance(reason, str) or not reason.strip():
+            raise ValueError(f"{file}: task {task!r}: the reason is {json.dumps(reason, default=str)}, and must be a text")
+    return found
+
+
+def with_quarantine(suite: Suite, entries: Mapping[str, str]) -> Suite:
+    """The suite with tasks quarantined, by id and reason; its digest is another one. Raises ValueError for an unknown id."""
+    if not entries:
+        return suite
+    marked = _Marked(suite.tasks, entries)
+    known = {task.id for task in suite.tasks}
+    for name in entries:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"quarantine: suite {suite.name!r} has no task {name!r}{hint}")
+    return replace(suite, tasks=tuple(marked) if isinstance(suite.tasks, tuple) else marked)
+
+
+@dataclass(frozen=True)
+class _Marked(Sequence[Task]):
+    """Tasks that are read when they are asked for, some of them quarantined."""
+
+    tasks: Sequence[Task]
+    reasons: Mapping[str, str]
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    @overload
+    def __getitem__(self, place: int) -> Task: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Task]: ...
+    def __getitem__(self, place: int | slice) -> Any:
+        found = self.tasks[place]
+        return self._marked(found) if isinstance(found, Task) else _Marked(found, self.reasons)
+
+    def __iter__(self) -> Iterator[Task]:
+        return map(self._marked, self.tasks)
+
+    def _marked(self, task: Task) -> Task:
+        reason = self.reasons.get(task.id)
+        return task if reason is None else replace(task, quarantined=reason)

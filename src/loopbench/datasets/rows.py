@@ -1,0 +1,677 @@
+"""What the importers of the user's own tasks share: what columns mean, one pass that checks all rows, tasks read when asked for.
+
+A format is a `Table`: it gives rows with the place where each is found again. The pass keeps 8 bytes per row, and 8 more for an id
+that stands in the file, so that a file of any size fits; a task is made of its row anew each time it is asked for.
+
+A column is found by its name (`NAMES`, in any case) or named by an option. What a cell means:
+
+- `answer`: text as it is, in a CSV file a number or a JSON list or object as that value. Without one a task can be scored by a
+  scorer of the user's own only.
+- `scorer`: for this row; else the option `scorer`; else by the answer: `schema` where the row has a schema, `numeric` for numbers
+  (whole ones exactly), `exact` for lists and objects (as JSON), `normalized` for text.
+- `tools`: names of the only tools that the task has, with commas between them or as a JSON list; all where left out.
+- `schema`, `plan`, `world`, `end_state`: JSON, as `Task.as_dict` writes it.
+
+A row of JSON lines with an object in `query` is a whole task, as `Task.as_dict` writes it: a learned suite is one.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import hashlib
+import math
+import re
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, overload
+
+from loopbench.protocol import Plan, Query, plan_from_json
+from loopbench.protocol.digest import canonical_json, digest
+from loopbench.protocol.names import nearest
+from loopbench.protocol.wire import from_json
+
+from .own_tools import ALLOWED, NO_TOOLS, OwnTools
+from .task import SPARE_TOOL_STEPS, Suite, Task
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "question": ("question", "prompt", "input", "query"),
+    "answer": ("answer", "expected", "gold", "target", "output"),
+    **{name: (name,) for name in ("id", "context", "schema", "tools", "scorer", "split", "plan", "end_state", "world")},
+}
+"""What a column may mean, and the names by which it is found, the first one there."""
+MOST_BYTES = 10_000_000
+"""Longest row of a file that is text; one that is longer is hardly meant to be a question."""
+MOST_DEPTH = 100
+"""Deepest nesting of JSON: what is deeper cannot be handed on everywhere."""
+MOST_SCORERS = 1_000
+"""Different ones in one file."""
+MOST_KINDS_OF_ROWS = 1_000
+"""Sets of keys in JSON lines that are remembered."""
+MOST_ID_CHARS = 200
+MOST_EXACT_DIGITS = 15
+"""A whole number of so many digits is one float, and no other number is."""
+UNPLANNED = "the file gives none"
+_DEFAULT_STEPS = 10
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?P<rest>(?:\.\d+)?(?:[eE][-+]?\d+)?)", re.ASCII)
+
+Cells = Mapping[str, Any]
+"""A row: the cell under each column; None where a row has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What the user says of the columns, and what holds for all rows."""
+
+    question: str | None = None
+    """Name of the column; None: found by its name."""
+    answer: str | None = None
+    others: Mapping[str, str] = field(default_factory=dict)
+    """Meaning → name of the column; an empty name: there is none, whatever the columns are called."""
+    scorer: str = ""
+    """Of rows that name none."""
+    labels: tuple[str, ...] = ()
+    """Columns that become labels."""
+
+    @classmethod
+    def of(
+        cls,
+        question: str | None = None,
+        answer: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        scorer: str = "",
+        labels: str | Sequence[str] = (),
+    ) -> Columns:
+        """From an importer's options. Raises ValueError for a meaning that there is none of."""
+        others = dict(columns or {})
+        if unknown := [name for name in others if name not in NAMES]:
+            raise ValueError(f"columns: no column is meant as {unknown[0]!r}; {nearest(unknown[0], NAMES)}")
+        named = [part.strip() for part in labels.split(",")] if isinstance(labels, str) else list(labels)
+        return cls(question, answer, others, scorer, tuple(name for name in named if name))
+
+    def named(self, meaning: str) -> str | None:
+        """The column that the user named for a meaning; None where none was, empty where there is to be none."""
+        own = {"question": self.question, "answer": self.answer}.get(meaning)
+        return self.others.get(meaning) if own is None else own
+
+
+class Table(ABC):
+    """Rows of one format. All errors are ValueErrors of one line that name the source and, where there is one, the row."""
+
+    source: str
+    """File, or what stands for one, for messages."""
+    name: str
+    """What the suite is called."""
+    unit: Literal["line", "row"] = "row"
+    """What a row's number counts, from 1 on."""
+    cells: Literal["text", "json", "python"] = "python"
+    """What cells are: text, of which numbers and JSON have to be read; JSON; or objects that JSON has yet to be made of."""
+    columns: tuple[str, ...] | None = None
+    """The same for all rows; None: each row has its own."""
+
+    @abstractmethod
+    def rows(self) -> Iterator[tuple[int, int, Cells]]:
+        """(place, number, cells) of each row."""
+
+    @abstractmethod
+    def row(self, place: int) -> Cells:
+        """The row at a place. Raises ValueError where the file has changed."""
+
+    def keep(self, columns: Collection[str]) -> None:
+        """Only these columns will be looked at."""
+        return None
+
+
+# --- cells ---
+
+
+class CellError(ValueError):
+    """What is wrong with a cell; `column`: its name, empty where the row as a whole is meant."""
+
+    def __init__(self, column: str, problem: str) -> None:
+        super().__init__(f"column {column!r}: {problem}" if column else problem)
+
+
+def json_value(text: str) -> Any:
+    """Strict JSON of bounded depth. Raises ValueError, which says why and where in the text."""
+    try:
+        value = from_json(text)
+    except ValueError as error:
+        at = f" at character {error.pos + 1}" if hasattr(error, "pos") else ""  # its line would be taken for the file's
+        raise ValueError(f"no JSON ({getattr(error, 'msg', error)}{at})") from None
+    if text.count("[") + text.count("{") > MOST_DEPTH:
+        check_depth(value)
+    if "\\ud" in text or "\\uD" in text:
+        check_surrogates(value)
+    return value
+
+
+def check_depth(value: Any) -> None:
+    """Raises ValueError for a value nested deeper than MOST_DEPTH."""
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        level = [inner for item in level for inner in _inside(item)]
+        if not level:
+            return
+    raise ValueError(f"it is nested deeper than {MOST_DEPTH} levels")
+
+
+def _inside(value: Any) -> Sequence[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return value if isinstance(value, list | tuple) else ()
+
+
+def check_surrogates(value: Any) -> None:
+    """Raises ValueError for text with half a surrogate pair, which no UTF-8 can say."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            try:
+                item.encode()
+            except UnicodeEncodeError:
+                raise ValueError("it holds half of a surrogate pair, which is no text") from None
+        else:
+            waiting.extend(_inside(item))
+            waiting.extend(item if isinstance(item, Mapping) else ())
+
+
+def plain(value: Any) -> Any:
+    """A cell of a typed format as JSON: dates as ISO text, NaN as None. Raises ValueError for what JSON cannot say."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        if math.isinf(value):
+            raise ValueError("infinity is no JSON")
+        return None if math.isnan(value) else value
+    if isinstance(value, decimal.Decimal):
+        return plain(int(value) if value == value.to_integral_value() else float(value)) if value.is_finite() else None
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        if any(not isinstance(key, str) for key in value):
+            raise ValueError("a key is no text")
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):  # NumPy's scalars and arrays
+        return plain(value.tolist())
+    raise ValueError(f"a {type(value).__name__} is no JSON value")
+
+
+def read_value(text: str) -> Any:
+    """What a text of a format without types stands for: a number, a JSON list or object, else itself."""
+    bare = text.strip()
+    number = _NUMBER.fullmatch(bare)
+    if number is not None:
+        if not number["rest"]:
+            return int(bare) if len(bare.lstrip("-")) <= MOST_EXACT_DIGITS else text
+        return float(bare) if math.isfinite(float(bare)) else text
+    if bare[:1] in ("[", "{"):
+        try:
+            return json_value(bare)
+        except ValueError:
+            return text
+    return text
+
+
+# --- from a row to a task ---
+
+
+Found = Mapping[str, str]
+"""Meaning → name of the column that has it; meanings that no column has are left out."""
+
+
+class Reading:
+    """Makes tasks of rows: what the user said of the columns, applied to one table."""
+
+    def __init__(self, table: Table, columns: Columns, importer: str, tools: OwnTools) -> None:
+        """`importer`: its name, for messages. Raises ValueError where a column is not there."""
+        self.table = table
+        self.columns = columns
+        self.importer = importer
+        self.tools = tools
+        self._tool_names = frozenset(tool.name for tool in tools.fixed)
+        self._found: dict[tuple[str, ...], Found] = {}
+        self._header: Found | None = None
+        if table.columns is not None:
+            try:
+                self._header = dict(self._pairs(table.columns))
+                self._check_named(table.columns)
+            except ValueError as error:
+                raise ValueError(f"{table.source}: {error}") from None
+            table.keep({*self._header.values(), *columns.labels})
+
+    def _find(self, cells: Cells) -> Found:
+        """What the row's columns mean. Raises ValueError, which lists them, where the question is not there."""
+        if self._header is not None:
+            return self._header
+        columns = tuple(cells)
+        found = self._found.get(columns)
+        if found is None:
+            found = dict(self._pairs(columns))
+            if len(self._found) < MOST_KINDS_OF_ROWS:
+                self._found[columns] = found
+        return found
+
+    def _pairs(self, columns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+        folded = {name.strip().casefold(): name for name in reversed(columns)}
+        for meaning, names in NAMES.items():
+            named = self.columns.named(meaning)
+            if named is None:
+                column = next((folded[name] for name in names if name in folded), None)
+            else:
+                column = named if named in columns else None
+            if column is not None:
+                yield meaning, column
+            elif meaning == "question":
+                raise ValueError(self._no_question(columns))
+
+    def _check_named(self, columns: tuple[str, ...]) -> None:
+        """Of a table with a header: all columns that the user named must be there."""
+        for name in (*map(self.columns.named, NAMES), *self.columns.labels):
+            if name and name not in columns:
+                raise ValueError(f"no column {name!r}; {_listed(columns)}")
+
+    def _no_question(self, columns: tuple[str, ...]) -> str:
+        if self.columns.question:
+            return f"no column {self.columns.question!r} for the question; {_listed(columns)}"
+        looks = f"no column for the question ({', '.join(NAMES['question'])}); {_listed(columns)}"
+        other = next((mark for mark in (";", "\t", "|") if len(columns) == 1 and mark in columns[0]), None)
+        if other is not None and self.importer == "csv":
+            return f'{looks}; cells may be separated by another sign: csv(delimiter="{other}")'.replace("\t", "\\t")
+        return f"{looks}; name it: {self.importer}(question=NAME)"
+
+    def checked(self, index: int, number: int, cells: Cells) -> Task:
+        """The task of a row, its tools and its scorer looked at too. Raises ValueError that names source, row and column."""
+        try:
+            task = self.task(index, cells)
+            self._check_scorer(task.scorer)
+            self._check_tools(task)
+        except RecursionError:
+            raise ValueError(f"{self.at(number)}: it is nested too deep") from None
+        except ValueError as error:
+            raise ValueError(f"{self.at(number)}, {error}") from None
+        return task
+
+    def task(self, index: int, cells: Cells) -> Task:
+        """The task of a row; `index`: 0-based, among the rows. Raises ValueError that names the column."""
+        if self.table.columns is None and isinstance(cells.get("query"), Mapping):
+            return whole_task(cells)
+        return self._task_of(self._find(cells), index, cells)
+
+    def at(self, number: int) -> str:
+        """A row's place in words."""
+        return f"{self.table.source}, {self.table.unit} {number}"
+
+    def _task_of(self, found: Found, index: int, cells: Cells) -> Task:
+        text = self._text(found, "question", cells)
+        if not text:
+            raise CellError(found["question"], "the question is empty")
+        schema = self._object(found, "schema", cells)
+        if schema is not None:
+            _check_schema(found["schema"], schema)
+        scorer = self._text(found, "scorer", cells).strip() or self.columns.scorer
+        expected = self._answer(found, cells, scorer)
+        plan = self._json(found, "plan", cells)
+        return Task(
+            id=self._id(found, index, cells),
+            query=Query(text, self._text(found, "context", cells), schema),
+            expected=expected,
+            scorer=scorer or default_scorer(expected, schema),
+            plan=None if plan is None else read_plan(found["plan"], plan),
+            no_plan=UNPLANNED if plan is None else "",
+            labels=self._labels(found, cells),
+            world=self._world(found, cells),
+            end_state=self._json(found, "end_state", cells),
+        )
+
+    def _cell(self, column: str | None, cells: Cells) -> Any:
+        """As JSON; None where it is missing."""
+        value = None if column is None else cells.get(column)
+        if self.table.cells == "python":
+            try:
+                value = plain(value)
+            except ValueError as error:
+                raise CellError(column or "", str(error)) from None
+        return None if value is None or (isinstance(value, str) and not value.strip()) else value
+
+    def _text(self, found: Found, meaning: str, cells: Cells) -> str:
+        column = found.get(meaning)
+        value = self._cell(column, cells)
+        if value is not None and not isinstance(value, str):
+            raise CellError(column or "", f"{_kind(value)} where text belongs")
+        return value or ""
+
+    def _answer(self, found: Found, cells: Cells, scorer: str) -> Any:
+        column = found.get("answer")
+        value = self._cell(column, cells)
+        if value is not None:
+            return read_value(value) if self.table.cells == "text" else value
+        if ":" in scorer:
+            return None
+        listed = _listed(self.table.columns or tuple(cells))
+        lacking = f"there is no answer ({listed})" if column is None else f"column {column!r}: the answer is missing"
+        raise ValueError(
+            f"{lacking}: a task without one cannot be scored; fill it in, or name a scorer of your own: "
+            f'{self.importer}(scorer="my.module:scorer")'
+        )
+
+    def _id(self, found: Found, index: int, cells: Cells) -> str:
+        column = found.get("id")
+        if column is None:
+            return f"{self.table.name}-{index + 1:04d}"
+        value = self._cell(column, cells)
+        if isinstance(value, float) and value.is_integer():  # a column of whole numbers with gaps, as pandas reads it
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise CellError(column, f"{_kind(value)} is no id")
+        return _checked_id(column, str(value).strip())
+
+    def _json(self, found: Found, meaning: str, cells: Cells) -> Any:
+        """A cell that holds JSON, as text or as it is."""
+        column = found.get(meaning)
+        value = self._cell(column, cells)
+        if not isinstance(value, str):
+            return value
+        try:
+            return json_value(value)
+        except ValueError as error:
+            raise CellError(column or "", str(error)) from None
+
+    def _object(self, found: Found, meaning: str, cells: Cells) -> dict[str, Any] | None:
+        value = self._json(found, meaning, cells)
+        if value is not None and not isinstance(value, dict):
+            raise CellError(found[meaning], f"{_kind(value)} where a JSON object belongs")
+        return value
+
+    def _labels(self, found: Found, cells: Cells) -> dict[str, Any]:
+        made = {}
+        for name, column in (*((label, label) for label in self.columns.labels), ("split", found.get("split"))):
+            value = self._cell(column, cells)
+            if isinstance(value, Mapping | list):
+                raise CellError(column or "", f"{_kind(value)} is no label")
+            if value is not None:
+                made[name] = value
+        return made
+
+    def _world(self, found: Found, cells: Cells) -> dict[str, Any]:
+        world = self._object(found, "world", cells) or {}
+        names = self._cell(found.get("tools"), cells)
+        if names is None:
+            return world
+        if isinstance(names, str):
+            names = self._json(found, "tools", cells) if names.strip().startswith("[") else _between_commas(names)
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise CellError(found["tools"], "neither names with commas between them nor a list of names")
+        return {**world, ALLOWED: names}
+
+    def _check_scorer(self, scorer: str) -> None:
+        """Code is imported for names that the user typed, never because a row names it."""
+        name = scorer.partition("(")[0].strip()
+        if ":" in name and name != self.columns.scorer.partition("(")[0].strip():
+            raise ValueError(
+                f'scorer {name!r} is code of your own; type its name to let it be imported: {self.importer}(scorer="{name}")'
+            )
+
+    def _check_tools(self, task: Task) -> None:
+        """Raises ValueError for a tool that is not there."""
+        names = task.world.get(ALLOWED)
+        if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            raise ValueError(f"world: {ALLOWED!r} is no list of names")
+        if self.tools.opener is not None:
+            if names:
+                self.tools.open(task).close()
+            return
+        known = self._tool_names if names is None else self._tool_names.intersection(names)
+        wanted = [*(names or ()), *(call.tool for call in task.plan.calls)] if task.plan else names or ()
+        for name in wanted:
+            if name not in known:
+                raise ValueError(self.tools.lacks(name, sorted(known if name in self._tool_names else self._tool_names)))
+        if task.end_state is not None:
+            raise ValueError(
+                "an end state needs tools that have one: a function of the task that gives an environment, --tools MODULE:NAME"
+            )
+
+
+def default_scorer(expected: Any, schema: Mapping[str, Any] | None) -> str:
+    """By the answer's type, see above."""
+    if schema is not None:
+        return "schema"
+    if isinstance(expected, str | bool):  # True is said as true, True or TRUE
+        return "normalized"
+    if isinstance(expected, int):
+        return "numeric(tolerance=0)" if len(str(abs(expected))) <= MOST_EXACT_DIGITS else "exact"
+    return "numeric" if isinstance(expected, float) else "exact"
+
+
+_FIELDS: Mapping[str, tuple[type, ...]] = {
+    "id": (str,),
+    "query": (Mapping,),
+    "scorer": (str,),
+    "plan": (Mapping, type(None)),
+    "no_plan": (str,),
+    "quarantined": (str,),
+    "labels": (Mapping,),
+    "world": (Mapping,),
+    "expected": (object,),
+    "end_state": (object,),
+}
+_QUERY_FIELDS: Mapping[str, tuple[type, ...]] = {"text": (str,), "context": (str,), "schema": (Mapping, type(None))}
+
+
+def whole_task(row: Mapping[str, Any]) -> Task:
+    """A task as `Task.as_dict` writes it. Raises ValueError that names the field."""
+    for given, known in ((row, _FIELDS), (row["query"], _QUERY_FIELDS)):
+        for name, value in given.items():
+            if name not in known:
+                raise CellError(name, f"a task (a row with an object in 'query') has no such field; {nearest(name, known)}")
+            if not isinstance(value, known[name]):
+                raise CellError(name, f"{_kind(value)} does not belong here")
+    if missing := [name for name in ("id", "expected") if name not in row]:
+        raise CellError(missing[0], "a task (a row with an object in 'query') must have it")
+    asked: dict[str, Any] = {"text": ""} | dict(row["query"])
+    query = Query(**asked)
+    if not query.text.strip():
+        raise CellError("query", "the question is empty")
+    if query.schema is not None:
+        _check_schema("query", query.schema)
+    plan = row.get("plan")
+    made = {name: value for name, value in row.items() if name not in ("query", "plan", "id")}
+    if plan is None and not row.get("no_plan"):
+        made["no_plan"] = UNPLANNED
+    return Task(id=_checked_id("id", row["id"]), query=query, plan=None if plan is None else read_plan("plan", plan), **made)
+
+
+def read_plan(column: str, value: Any) -> Plan:
+    """A plan as `plan_to_json` writes it. Raises ValueError that says what is wrong."""
+    try:
+        plan = plan_from_json(value)
+        for call in plan.calls:
+            for one in (call, *call.alternatives):
+                texts = (one.id, one.tool, one.goal, *one.after)
+                if not all(isinstance(text, str) for text in texts) or not isinstance(one.arguments, Mapping):
+                    raise TypeError("id, tool and goal of a call are text, its arguments an object")
+        return plan
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        said = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        raise CellError(column, f"no plan ({said})") from None
+
+
+def _checked_id(column: str, text: str) -> str:
+    if not text or len(text) > MOST_ID_CHARS or not text.isprintable():
+        shown = f"{text[:60]!r}" + ("…" if len(text) > 60 else "")
+        raise CellError(column, f"{shown} is no id: one line of 1 to {MOST_ID_CHARS} printable characters")
+    return text
+
+
+def _check_schema(column: str, schema: Mapping[str, Any]) -> None:
+    import jsonschema  # type: ignore[import-untyped]  # only for files that hold schemas
+
+    try:
+        jsonschema.Draft202012Validator.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        raise CellError(column, f"no JSON schema ({' '.join(error.message.split())[:200]})") from None
+
+
+def _between_commas(text: str) -> list[str]:
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
+def _listed(columns: Sequence[str]) -> str:
+    shown = [repr(name if len(name) <= 40 else f"{name[:40]}…") for name in columns[:30]]
+    return f"its columns: {', '.join(shown) or 'none'}" + (", …" if len(columns) > 30 else "")
+
+
+def _kind(value: Any) -> str:
+    names = {bool: "true or false", int: "a number", float: "a number", str: "text", dict: "an object", list: "a list"}
+    return "nothing" if value is None else names.get(type(value), f"a {type(value).__name__}")
+
+
+# --- tasks that are read when they are asked for ---
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What one pass over all rows finds out, so that none has to be read again for it."""
+
+    places: array[int]
+    """Of each row, as its table counts."""
+    digest: str
+    """sha256 over all tasks."""
+    longest_plan: int | None
+    """In calls; None where no task has a plan."""
+    unplanned: int
+    """Tasks that have no plan, and are not quarantined."""
+    scorers: Mapping[str, str]
+    """Scorer → where it is first named."""
+
+
+class Rows(Sequence[Task]):
+    """The tasks of a table; a slice is another such sequence."""
+
+    def __init__(self, reading: Reading, facts: Facts, span: range | None = None) -> None:
+        self._reading = reading
+        self._all = facts
+        self._span = range(len(facts.places)) if span is None else span
+
+    @property
+    def facts(self) -> Facts | None:
+        """Known of the whole only, not of a slice."""
+        return self._all if len(self._span) == len(self._all.places) else None
+
+    def __len__(self) -> int:
+        return len(self._span)
+
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> Rows: ...
+    def __getitem__(self, index: int | slice) -> Task | Rows:
+        if isinstance(index, slice):
+            return Rows(self._reading, self._all, self._span[index])
+        at = self._span[index]
+        place = self._all.places[at]
+        return self._reading.task(at, self._reading.table.row(place))
+
+
+@dataclass(frozen=True)
+class RowSuite(Suite):
+    """A suite over `Rows`, which is not read again for what the first pass has found out."""
+
+    tools: OwnTools = NO_TOOLS
+
+    def __post_init__(self) -> None:
+        if self._facts is None:
+            super().__post_init__()
+
+    @property
+    def _facts(self) -> Facts | None:
+        return self.tasks.facts if isinstance(self.tasks, Rows) else None
+
+    @cached_property
+    def max_tool_steps(self) -> int:
+        """The one step limit that every arm of a comparison gets."""
+        if self._facts is None or self.step_limit is not None:
+            return super().max_tool_steps
+        longest = self._facts.longest_plan
+        return (_DEFAULT_STEPS if longest is None else longest) + SPARE_TOOL_STEPS
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of tasks, version and tools: two suites of equal digest ask the same."""
+        if self._facts is None:
+            return super().digest
+        everything = replace(self.tasks[0], world={key: item for key, item in self.tasks[0].world.items() if key != ALLOWED})
+        environment = self.tools.open(everything)
+        try:
+            tools = [[tool.name, tool.description, tool.parameters] for tool in environment.tools]
+        finally:
+            environment.close()
+        return digest([self.name, self.version, self.max_tool_steps, tools, self._facts.digest])
+
+
+def suite_of(table: Table, columns: Columns, importer: str, tools: OwnTools | None = None, limit: int | None = None) -> Suite:
+    """The suite of a table's tasks, all of them checked. `limit`: only the first so many rows.
+
+    Its version is the beginning of the digest over its tasks. Raises ValueError of one line for the first thing that is wrong.
+    """
+    if limit is not None and (isinstance(limit, bool) or limit < 1):
+        raise ValueError(f"{importer}: limit is {limit!r}, and must be a whole number from 1 on")
+    own = tools or NO_TOOLS
+    reading = Reading(table, columns, importer, own)
+    facts = _facts(reading, limit)
+    return RowSuite(table.name, facts.digest[:8], Rows(reading, facts), own.open, tools=own)
+
+
+def _facts(reading: Reading, limit: int | None) -> Facts:
+    places, ids = array("Q"), array("Q")
+    sha = hashlib.sha256()
+    longest, unplanned = -1, 0
+    scorers: dict[str, str] = {}
+    for place, number, cells in reading.table.rows():
+        task = reading.checked(len(places), number, cells)
+        places.append(place)
+        ids.append(_hash(task.id))
+        sha.update(canonical_json(task.as_dict()).encode("ascii") + b"\n")
+        if task.plan is not None:
+            longest = max(longest, len(task.plan.calls))
+        elif not task.quarantined:
+            unplanned += 1
+        if task.scorer not in scorers:
+            if len(scorers) == MOST_SCORERS:
+                raise ValueError(f"{reading.at(number)}: more than {MOST_SCORERS} different scorers")
+            scorers[task.scorer] = reading.at(number)
+        if len(places) == limit:
+            break
+    if not places:
+        raise ValueError(f"{reading.table.source}: no row")
+    _check_ids(reading, ids)
+    return Facts(places, sha.hexdigest(), None if longest < 0 else longest, unplanned, scorers)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def _check_ids(reading: Reading, hashes: array[int]) -> None:
+    """Raises ValueError that names both rows of an id that stands twice."""
+    import numpy  # its sorting takes 8 bytes per row, a set of Python's sixty
+
+    values = numpy.frombuffer(hashes, dtype=numpy.uint64)
+    ordered = numpy.sort(values)
+    twice = numpy.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not len(twice):
+        return
+    suspects = set(numpy.flatnonzero(numpy.isin(values, twice)).tolist())
+    first: dict[str, int] = {}
+    for index, (_, number, cells) in enumerate(reading.table.rows()):
+        if index in suspects:  # equal hashes may still be two ids
+            name = reading.task(index, cells).id
+            earlier = first.setdefault(name, number)
+            if earlier != number:
+                raise ValueError(f"{reading.at(number)}: id {name!r} stands in {reading.table.unit} {earlier} already")

@@ -1,0 +1,21 @@
+"""Importer of tau2-bench's tasks (Barres et al. 2025, arXiv:2506.07982) as published: tickets to solve over a database.
+
+Complete is the domain `mock`. A folder holds `tasks.json`, `db.json`, a policy (`policy_solo.md`, else `policy.md`) and, if one
+likes, `split_tasks.json`. Run are the tasks that tau2 can run without a simulated user, its solo mode: the ticket is the question,
+the policy its context. Quarantined with the reason are those that continue a conversation, that have no ticket, or in which the user
+has tools too.
+
+The plan is the task's `actions`. Scored is what the task's `reward_basis` names, all of it at once:
+
+- DB: the database in the end equals a fresh one after the gold actions. ENV_ASSERTION: the task's assertions hold of it.
+  ACTION: each gold action was called, its `compare_args` alike. The three are the environment's end state.
+- COMMUNICATE: each text of `communicate_info` stands in the answer (scorer `contains`).
+- NL_ASSERTION needs a judge and is not scored: the label `not_scored` says so of a task that has any. A task with nothing else to
+  score is quarantined.
+"""
+
+from .importer import VERSION, load
+
+SUITE = load
+
+__all__ = ["SUITE", "VERSION", "load"]

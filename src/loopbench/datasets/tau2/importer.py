@@ -1,0 +1,402 @@
+"""tau2's files → tasks: what the rows look like, what a trial's world keeps count of, which tasks can be run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StrictBool
+
+from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError, plan_to_json
+
+from ..json_files import Row, checked, json_file, text_file
+from ..task import Suite, Task
+from . import mock
+
+VERSION = "1"
+INSTRUCTION = "Solve this ticket with the tools, by the policy. Nobody can be asked. When it is done, answer with what was done."
+SOLVED = "The ticket is solved."
+
+Side = Literal["assistant", "user"]
+Basis = Literal["DB", "ENV_ASSERTION", "NL_ASSERTION", "ACTION", "COMMUNICATE"]
+
+
+class _Action(Row):
+    action_id: str
+    requestor: Side = "assistant"
+    name: str
+    arguments: dict[str, Any]
+    compare_args: list[str] | None = None
+
+
+class _FunctionCall(Row):
+    env_type: Side
+    func_name: str
+    arguments: dict[str, Any]
+
+
+class _Assertion(_FunctionCall):
+    assert_value: StrictBool = True
+
+
+class _InitialData(Row):
+    agent_data: dict[str, Any] | None = None
+    user_data: dict[str, Any] | None = None
+
+
+class _InitialState(Row):
+    initialization_data: _InitialData | None = None
+    initialization_actions: list[_FunctionCall] | None = None
+    message_history: list[Any] | None = None
+
+
+class _Criteria(Row):
+    actions: list[_Action] | None = None
+    env_assertions: list[_Assertion] | None = None
+    communicate_info: list[str] | None = None
+    nl_assertions: list[str] | None = None
+    reward_basis: list[Basis] = ["DB", "COMMUNICATE"]
+
+    def scored(self) -> list[str]:
+        """The parts of the reward basis that there is something to score of, sorted; DB without actions and assertions is none,
+        as in tau2."""
+        there = {
+            "DB": self.actions is not None or self.env_assertions is not None,
+            "ENV_ASSERTION": bool(self.env_assertions),
+            "ACTION": bool(self.actions),
+            "COMMUNICATE": bool(self.communicate_info),
+        }
+        return sorted(name for name in set(self.reward_basis) if there.get(name))
+
+
+class _TaskRow(Row):
+    id: Annotated[str, Field(min_length=1)]
+    ticket: str | None = None
+    initial_state: _InitialState | None = None
+    evaluation_criteria: _Criteria | None = None
+
+
+class _Splits(Row):
+    splits: dict[str, list[str]]
+
+
+class Unusable(ValueError):
+    """A task that cannot be run, or contradicts itself; the message says why."""
+
+
+# The world of one trial.
+
+
+@dataclass(slots=True)
+class _World:
+    """A database of its own, the calls that were made, and what of them counts."""
+
+    db: mock.Database
+    scored: Sequence[str]
+    actions: Sequence[Mapping[str, Any]]
+    assertions: Sequence[Mapping[str, Any]]
+    made: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        return tuple(replace(tool, function=_Noted(tool, self.made)) for tool in mock.TOOLS.over(self.db))
+
+    def state(self) -> dict[str, Any]:
+        """What the task's reward basis asks of the environment: the database, gold actions not made, assertions that do not hold."""
+        found: dict[str, Any] = {}
+        if "DB" in self.scored:
+            found["db"] = copy.deepcopy(self.db)
+        if "ACTION" in self.scored:
+            found["actions_not_made"] = [
+                gold["action_id"] for gold in self.actions if not any(_matches(gold, *m) for m in self.made)
+            ]
+        if "ENV_ASSERTION" in self.scored:
+            found["assertions_not_met"] = [_words(item) for item in self.assertions if not _holds(item, self.db)]
+        return found
+
+    def close(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """A tool's function that notes down each call; one that fails was made too, as in tau2."""
+
+    tool: Tool
+    made: list[tuple[str, Mapping[str, Any]]]
+
+    def __call__(self, /, **arguments: Any) -> Any:
+        self.made.append((self.tool.name, copy.deepcopy(arguments)))
+        return self.tool.function(**arguments)
+
+
+def _matches(gold: Mapping[str, Any], name: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call is the gold action: by `compare_args` where the task names any, else by the arguments that the call gives."""
+    if gold["name"] != name:
+        return False
+    compared = arguments.keys() if gold["compare_args"] is None else gold["compare_args"]
+    return all(
+        (key in arguments) == (key in gold["arguments"]) and arguments.get(key) == gold["arguments"].get(key) for key in compared
+    )
+
+
+def _holds(assertion: Mapping[str, Any], db: mock.Database) -> bool:
+    """False also where the database lacks what is asserted of. Raises Unusable for arguments that the assertion does not take."""
+    try:
+        return mock.ASSERTIONS[assertion["func_name"]](db, **assertion["arguments"]) is assertion["assert_value"]
+    except mock.NotFound:
+        return False
+    except TypeError:
+        raise Unusable(f"{_words(assertion)}: wrong arguments") from None
+
+
+def _words(call: Mapping[str, Any]) -> str:
+    return f"{call['func_name']}({', '.join(f'{name}={value!r}' for name, value in call['arguments'].items())})"
+
+
+def _open(task: Task) -> _World:
+    world = task.world
+    return _World(copy.deepcopy(world["db"]), world["scored"], world["actions"], world["assertions"])
+
+
+# Plans and end states.
+
+
+def _run(tools: Mapping[str, Tool], name: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call succeeds. Raises Unusable for arguments that the tool does not take."""
+    tool = tools[name]
+    assert tool.arguments is not None
+    try:
+        tool.function(**tool.arguments.bind(arguments)[1])
+    except ToolArgumentError as error:
+        raise Unusable(str(error)) from None
+    except mock.NotFound:
+        return False
+    return True
+
+
+def _planned(actions: Sequence[_Action], world: _World, answer: str) -> Plan:
+    """The gold actions, made one after the other in this world; one that fails there is expected to, as tau2 passes over it.
+
+    Whatever may change the database comes after all before it, whatever only reads after the last change. Raises Unusable.
+    """
+    tools = {tool.name: tool for tool in world.tools}
+    calls = []
+    change: list[str] = []
+    reads: list[str] = []
+    for number, action in enumerate(actions, start=1):
+        name = f"c{number}"
+        fails = not _succeeds(tools[action.name], action.arguments)
+        after = change if action.name in mock.READS else change + reads
+        calls.append(PlannedCall(name, action.name, action.arguments, f"Step {number}: {action.name}.", (), fails, tuple(after)))
+        if action.name in mock.READS:
+            reads.append(name)
+        else:
+            change, reads = [name], []
+    return Plan(tuple(calls), answer)
+
+
+def _succeeds(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    """Make a call. Raises Unusable for arguments that the tool does not take."""
+    assert tool.arguments is not None
+    try:
+        tool.function(**tool.arguments.bind(arguments)[1])
+    except ToolArgumentError as error:
+        raise Unusable(str(error)) from None
+    except mock.NotFound:
+        return False
+    return True
+
+
+def _initial(state: _InitialState, db: mock.Database) -> mock.Database:
+    """The database that a task starts from: the folder's, with the task's data merged in and its first calls made. Raises Unusable."""
+    data = state.initialization_data
+    try:
+        tables = checked(mock.Tables, _merged(db, (data and data.agent_data) or {}), "initialization_data")
+    except ValueError as error:
+        raise Unusable(str(error)) from None
+    made = tables.model_dump()
+    tools = {tool.name: tool for tool in mock.TOOLS.over(made)}
+    for call in state.initialization_actions or ():
+        if call.func_name in mock.ASSERTIONS:
+            continue  # it changes nothing, and tau2 does not look at what it says
+        if not _succeeds(tools[call.func_name], call.arguments):
+            raise Unusable(f"initialization_actions: {_words(call.model_dump())} fails")
+    return made
+
+
+def _merged(old: Any, new: Any) -> Any:
+    """Objects merged at any depth; of everything else the new value."""
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        return new
+    return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
+
+
+# Tasks.
+
+
+def _task(row: _TaskRow, db: mock.Database, policy: str, split: str) -> Task:
+    criteria = row.evaluation_criteria or _Criteria()
+    scored = criteria.scored()
+    texts = (criteria.communicate_info or []) if "COMMUNICATE" in scored else []
+    labels = {"basis": "+".join(scored)}
+    if criteria.nl_assertions or "NL_ASSERTION" in criteria.reward_basis:
+        labels["not_scored"] = "NL_ASSERTION"
+    if split:
+        labels["split"] = split
+    query = Query(f"{row.ticket or ''}\n\n{INSTRUCTION}".strip(), policy)
+    task = Task(row.id, query, texts, "contains", labels=labels)
+    try:
+        _check_solo(row, criteria)
+        start = _initial(row.initial_state or _InitialState(), db)
+        return _with_plan(task, criteria, start)
+    except Unusable as error:
+        return replace(task, no_plan=str(error), quarantined=str(error))
+
+
+def _check_solo(row: _TaskRow, criteria: _Criteria) -> None:
+    """Raises Unusable for a task that needs a simulated user, or a judge."""
+    state = row.initial_state or _InitialState()
+    calls = [*(state.initialization_actions or ()), *(criteria.env_assertions or ())]
+    of_user = [call.func_name for call in calls if call.env_type == "user"]
+    of_user += [action.name for action in criteria.actions or () if action.requestor == "user"]
+    if state.message_history:
+        raise Unusable("it continues a conversation with a user (message_history)")
+    if not (row.ticket or "").strip():
+        raise Unusable("it has no ticket, and needs a simulated user")
+    if of_user or (state.initialization_data and state.initialization_data.user_data):
+        raise Unusable(f"it needs a simulated user with tools and data of its own ({', '.join(of_user) or 'user_data'})")
+    if not criteria.scored():
+        raise Unusable("its criteria leave nothing to score without a judge")
+
+
+def _with_plan(task: Task, criteria: _Criteria, start: mock.Database) -> Task:
+    """The task with its world, its plan and the state that the gold actions lead to. Raises Unusable."""
+    actions = criteria.actions or []
+    scored = criteria.scored()
+    world = {
+        "db": start,
+        "scored": scored,
+        "actions": [action.model_dump(include={"action_id", "name", "arguments", "compare_args"}) for action in actions],
+        "assertions": [
+            item.model_dump(include={"func_name", "arguments", "assert_value"}) for item in criteria.env_assertions or ()
+        ],
+    }
+    task = replace(task, world=world)
+    trial = _open(task)
+    plan = _planned(actions, trial, " ".join((SOLVED, *task.expected)))
+    end = trial.state()
+    unmet = end.get("assertions_not_met")
+    if unmet and (actions or "DB" in scored):
+        raise Unusable(f"its own actions do not lead to {', '.join(unmet)}")
+    task = replace(task, end_state=end | ({} if unmet is None else {"assertions_not_met": []}))
+    problem = _unplannable(plan)
+    return replace(task, no_plan=problem) if problem else replace(task, plan=plan)
+
+
+def _unplannable(plan: Plan) -> str:
+    """Why a model that follows a plan cannot follow this one; empty where it can."""
+    if not plan.calls:
+        return "it lists no actions"
+    calls = [(call.tool, call.arguments) for call in plan.calls]
+    if any(call in calls[:place] for place, call in enumerate(calls)):
+        return "two of its actions are the same call, and a model that follows a plan could not tell them apart"
+    try:
+        plan_to_json(plan)
+    except ValueError as error:  # a literal that looks like a reference
+        return str(error)
+    return ""
+
+
+# Files.
+
+
+def _rows(path: Path) -> Iterator[_TaskRow]:
+    value = json_file(path)
+    if not isinstance(value, list):
+        raise ValueError(f"{path}: {type(value).__name__} where a list of tasks belongs")
+    seen: dict[str, int] = {}
+    for number, item in enumerate(value, start=1):
+        known = item.get("id") if isinstance(item, dict) else None
+        where = f"{path}, task {number}" + (f" ({known!r})" if isinstance(known, str) else "")
+        row = checked(_TaskRow, item, where)
+        if row.id in seen:
+            raise ValueError(f"{where}: the id stands twice, first at task {seen[row.id]}")
+        seen[row.id] = number
+        yield row
+
+
+def _check_domain(rows: Sequence[_TaskRow], path: Path) -> None:
+    """Raises ValueError for tasks of another domain."""
+    tools = {action.name for row in rows for action in _criteria(row).actions or () if action.requestor == "assistant"}
+    checks = {call.func_name for row in rows for call in _criteria(row).env_assertions or () if call.env_type == "assistant"}
+    first = {call.func_name for row in rows for call in _first_calls(row) if call.env_type == "assistant"}
+    unknown = sorted((tools - set(mock.NAMES)) | (checks - mock.ASSERTIONS.keys()) | (first - {*mock.NAMES, *mock.ASSERTIONS}))
+    if unknown:
+        named = ", ".join(map(repr, unknown[:4])) + (", …" if len(unknown) > 4 else "")
+        known = ", ".join((*mock.NAMES, *mock.ASSERTIONS))
+        raise ValueError(f"{path}: names {named}, which the domain 'mock' lacks; only that domain's tools are here: {known}")
+
+
+def _criteria(row: _TaskRow) -> _Criteria:
+    return row.evaluation_criteria or _Criteria()
+
+
+def _first_calls(row: _TaskRow) -> Sequence[_FunctionCall]:
+    return (row.initial_state and row.initial_state.initialization_actions) or ()
+
+
+def _policy(folder: Path) -> str:
+    for name in ("policy_solo.md", "policy.md"):
+        if (folder / name).is_file():
+            return text_file(folder / name).strip()
+    raise ValueError(f"{folder}: the folder holds neither policy_solo.md nor policy.md")
+
+
+def _splits(folder: Path) -> Mapping[str, Sequence[str]]:
+    """Split → task ids; empty where the folder does not say."""
+    path = folder / "split_tasks.json"
+    return checked(_Splits, {"splits": json_file(path)}, str(path)).splits if path.is_file() else {}
+
+
+def _chosen(rows: Sequence[_TaskRow], splits: Mapping[str, Sequence[str]], split: str | None) -> Sequence[_TaskRow]:
+    if split is None:
+        return rows
+    if split not in splits:
+        raise ValueError(f"tau2: split is {split!r}; split_tasks.json has {', '.join(map(repr, splits)) or 'none'}")
+    return [row for row in rows if row.id in set(splits[split])]
+
+
+def load(data: Path | None = None, split: str | None = None, limit: int | None = None) -> Suite:
+    """The suite `tau2`, from a domain's folder as published; the data is not part of this package.
+
+    `data`: the folder, `--data FOLDER`. `split`: only the tasks that `split_tasks.json` lists under this name. `limit`: how many
+    tasks to take from the start; all where left out.
+
+    Task ids are tau2's. Raises OSError where a file cannot be read, and ValueError that names file, task and field for one that is
+    none, for a folder that lacks a file, and for tasks of another domain than `mock`.
+    """
+    if data is None:
+        raise ValueError("tau2: no data; give the folder of a domain (tasks.json, db.json, policy.md) with --data FOLDER")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise ValueError(f"tau2: limit is {limit!r}, and must be a whole number from 1 on")
+    folder = Path(data)
+    for name in ("tasks.json", "db.json"):
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder}: no folder that holds {name}; a domain's has tasks.json, db.json and policy.md")
+    rows = list(_rows(folder / "tasks.json"))
+    _check_domain(rows, folder / "tasks.json")
+    db = checked(mock.Tables, json_file(folder / "db.json"), str(folder / "db.json")).model_dump()
+    splits = _splits(folder)
+    names = {task_id: name for name in ("train", "dev", "test") for task_id in splits.get(name, ())}
+    policy = _policy(folder)
+    chosen = _chosen(rows, splits, split)
+    tasks = tuple(_task(row, db, policy, names.get(row.id, "")) for row in islice(chosen, limit))
+    if not tasks:
+        raise ValueError(f"{folder / 'tasks.json'}: no task" + ("" if split is None else f" of split {split!r}"))
+    used = {call.tool for task in tasks if task.plan for call in task.plan.calls}
+    return Suite("tau2", VERSION, tasks, _open, distractors=frozenset(mock.NAMES) - used)

@@ -1,0 +1,124 @@
+"""tau2-bench's domain `mock`: users and their tasks. Tools, and what may be asserted of the database; own code, tau2's behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from pydantic import ConfigDict
+
+from ..json_files import Row
+from ..worlds import Toolset
+
+Status = Literal["pending", "completed"]
+Database = dict[str, Any]
+"""`{"tasks": {task id: task}, "users": {user id: user}}`, plain JSON."""
+
+
+class _Task(Row):
+    task_id: str
+    title: str
+    description: str | None = None
+    status: Status
+
+
+class _User(Row):
+    user_id: str
+    name: str
+    tasks: list[str]
+
+
+class Tables(Row):
+    """The shape of `db.json`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tasks: dict[str, _Task]
+    users: dict[str, _User]
+
+
+class NotFound(ValueError):
+    """An id that the database does not have."""
+
+
+class BadStatus(ValueError):
+    """A status that a task cannot have."""
+
+
+def create_task(db: Database, user_id: str, title: str, description: str | None = None) -> dict[str, Any]:
+    """Create a new task for a user; it starts as pending.
+
+    Args:
+        user_id: The id of the user whom the task is for.
+        title: The task's title.
+        description: What the task is about.
+
+    Returns:
+        The new task with its id.
+    """
+    user = _found(db, "users", user_id)
+    task_id = f"task_{len(db['tasks']) + 1}"
+    task = {"task_id": task_id, "title": title, "description": description, "status": "pending"}
+    db["tasks"][task_id] = task
+    user["tasks"].append(task_id)
+    return dict(task)
+
+
+def get_users(db: Database) -> list[dict[str, Any]]:
+    """List all users with the ids of their tasks."""
+    return [user | {"tasks": list(user["tasks"])} for user in db["users"].values()]
+
+
+def update_task_status(db: Database, task_id: str, status: Status) -> dict[str, Any]:
+    """Set the status of a task.
+
+    Args:
+        task_id: The task's id.
+        status: The new status.
+
+    Returns:
+        The task as it is now.
+    """
+    task = _found(db, "tasks", task_id)
+    if status not in ("pending", "completed"):
+        raise BadStatus(f"Status {status!r} is neither 'pending' nor 'completed'")
+    task["status"] = status
+    return dict(task)
+
+
+def transfer_to_human_agents(db: Database, summary: str) -> str:
+    """Hand the user over to a human agent.
+
+    Only where the user asks for one, or where policy and tools leave no way to solve the issue.
+
+    Args:
+        summary: The user's issue in short.
+    """
+    return "Transfer successful"
+
+
+def assert_task_status(db: Database, task_id: str, expected_status: str) -> bool:
+    """Whether a task has a status. Raises NotFound."""
+    return bool(_found(db, "tasks", task_id)["status"] == expected_status)
+
+
+def assert_number_of_tasks(db: Database, user_id: str, expected_number: int) -> bool:
+    """Whether a user has so many tasks. Raises NotFound."""
+    return len(_found(db, "users", user_id)["tasks"]) == expected_number
+
+
+def _found(db: Database, table: str, key: str) -> dict[str, Any]:
+    if not isinstance(key, str) or key not in db[table]:
+        raise NotFound(f"{table.removesuffix('s').capitalize()} {key} not found")
+    found: dict[str, Any] = db[table][key]
+    return found
+
+
+TOOLS: Toolset[Database] = Toolset(create_task, get_users, update_task_status, transfer_to_human_agents)
+NAMES = ("create_task", "get_users", "update_task_status", "transfer_to_human_agents")
+READS = frozenset({"get_users"})
+"""Tools that change nothing."""
+ASSERTIONS: Mapping[str, Callable[..., bool]] = {
+    "assert_task_status": assert_task_status,
+    "assert_number_of_tasks": assert_number_of_tasks,
+}

@@ -1,0 +1,317 @@
+"""How a form comes about: fields that are schema, planned answer and expected answer at once, and the desk where they are filled.
+
+A `Value` is a reference to what a tool will give, beside the same value worked out from the facts, without the tool.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from fractions import Fraction
+from typing import Any
+
+from loopbench.protocol import Plan, Ref, resolve
+from loopbench.protocol.digest import canonical_json
+
+from ..generating import Draft, Draw, PlanWriter, part
+from .records import Record, Records, altered
+
+ANSWER_FORMAT = (
+    "Answer with one JSON object that has exactly the fields of the form, in any order. "
+    "Amounts are not rounded unless a rounding is asked for; what the records leave open is null."
+)
+SCORER = "schema(tolerance=1e-9)"
+MOST_CHARS = 165
+"""Longest section as JSON: what a design shows of it in one line of its history must hold all of it."""
+EASY, MEDIUM = 7, 11
+"""Calls of an easy and of a medium plan, at most."""
+
+Number = int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of the answer, twice."""
+
+    answer: Any
+    """In the plan: a reference, or a literal."""
+    expected: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A part of a form."""
+
+    schema: Mapping[str, Any]
+    value: Value
+
+
+# --- leaves ---
+
+
+def text(value: Value) -> Field:
+    return Field({"type": "string", "minLength": 1}, value)
+
+
+def whole(value: Value, least: int = 0) -> Field:
+    return Field({"type": "integer", "minimum": least}, value)
+
+
+def number(value: Value) -> Field:
+    return Field({"type": "number"}, value)
+
+
+def yes_no(value: Value) -> Field:
+    return Field({"type": "boolean"}, value)
+
+
+def day(value: Value) -> Field:
+    return Field({"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$"}, value)
+
+
+def coded(value: Value, pattern: str) -> Field:
+    return Field({"type": "string", "pattern": f"^{pattern}$"}, value)
+
+
+def one_of(value: Value, options: Sequence[str]) -> Field:
+    return Field({"enum": list(options)}, value)
+
+
+def or_null(leaf: Field) -> Field:
+    """The same, or null."""
+    if "enum" in leaf.schema:
+        return Field({"enum": [*leaf.schema["enum"], None]}, leaf.value)
+    return Field({**leaf.schema, "type": [leaf.schema["type"], "null"]}, leaf.value)
+
+
+def rows(items: Sequence[Field], least: int, most: int) -> Field:
+    """A list of equally shaped fields."""
+    value = Value([item.value.answer for item in items], [item.value.expected for item in items])
+    return Field({"type": "array", "items": items[0].schema, "minItems": least, "maxItems": most}, value)
+
+
+def blank(schema: Mapping[str, Any]) -> str:
+    """A schema as a form with nothing filled in: what a loop shows that has no place for schemas."""
+    kinds = schema.get("type", "enum")
+    kind = kinds[0] if isinstance(kinds, list) else kinds
+    if kind == "object":
+        return "{" + ", ".join(f'"{name}": {blank(inner)}' for name, inner in schema["properties"].items()) + "}"
+    if kind == "array":
+        return f"[{schema['minItems']} to {schema['maxItems']} times {blank(schema['items'])}]"
+    if kind == "enum":
+        return " or ".join(json.dumps(option) for option in schema["enum"])
+    pattern = schema.get("pattern", "").strip("^$")
+    shown = f"text like {pattern}" if pattern else _KINDS[kind]
+    return f"{shown} or null" if isinstance(kinds, list) else shown
+
+
+_KINDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
+
+
+# --- the desk ---
+
+
+class Desk:
+    """A task as it is being written: what is on record, the plan that looks it up, and the form."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.records = Records()
+        self.plan = PlanWriter()
+        self._results: dict[str, Any] = {}
+        self._known: dict[str, Ref] = {}
+        self._names: dict[str, str] = {}
+
+    # records
+
+    def file(
+        self,
+        kind: str,
+        sections: Mapping[str, Mapping[str, Any]],
+        *,
+        reference: Value | str,
+        withdrawn: Mapping[str, str] | None = None,
+    ) -> Opened:
+        """Put a record on file, with another one beside it that looks like it; plan to find it."""
+        literal = reference.expected if isinstance(reference, Value) else reference
+        taken = [int(name[2:]) for name in self.records.by_id]
+        first, other = self.draw.sample([n for n in (self.draw.integer(10_000, 99_998) for _ in range(6)) if n not in taken], 2)
+        record = Record(f"R-{first}", kind, literal, sections, withdrawn or {})
+        twin = {name: altered(self.draw, section) for name, section in sections.items()}
+        self.records.add(record)
+        self.records.add(Record(f"R-{other}", kind, _similar(literal), twin))
+        given = reference.answer if isinstance(reference, Value) else reference
+        found = self.call(f"Find the record of the {kind}.", "find_record", {"kind": kind, "reference": given}, {"record": record.id}, "record")
+        return Opened(self, record, found)
+
+    def code(self, table: str, meanings: Mapping[str, str], value: Value) -> Value:
+        """Plan to look a code up; `meanings`: the whole code table."""
+        self.records.tables[table] = dict(meanings)
+        goal = f"Look up code {len(self.plan.calls)} in the table {table}."
+        return self.call(goal, "look_up_code", {"table": table, "code": value.answer}, {"means": meanings[value.expected]}, "means")
+
+    # arithmetic, planned and worked out
+
+    def times(self, goal: str, a: Value, b: Value) -> Value:
+        return self._number(goal, "multiply", {"a": a.answer, "b": b.answer}, _exact(a) * _exact(b))
+
+    def minus(self, goal: str, a: Value, b: Value) -> Value:
+        return self._number(goal, "subtract", {"a": a.answer, "b": b.answer}, _exact(a) - _exact(b))
+
+    def over(self, goal: str, a: Value, b: Value) -> Value:
+        return self._number(goal, "divide", {"a": a.answer, "b": b.answer}, _exact(a) / _exact(b))
+
+    def percent(self, goal: str, percent: Value, of: Value) -> Value:
+        given = {"percent": percent.answer, "number": of.answer}
+        return self._number(goal, "percent_of", given, _exact(percent) * _exact(of) / 100)
+
+    def sum(self, goal: str, values: Iterable[Value]) -> Value:
+        summed = list(values)
+        return self._number(goal, "sum_values", {"values": [value.answer for value in summed]}, sum(map(_exact, summed), Fraction()))
+
+    def rounded(self, goal: str, value: Value, digits: int = 2) -> Value:
+        return self._number(goal, "round_to", {"number": value.answer, "digits": digits}, _rounded(_exact(value), digits))
+
+    def units(self, goal: str, value: Value, units: tuple[str, str], factor: str) -> Value:
+        """`factor`: how many of the second unit make one of the first, as a decimal."""
+        given = {"value": value.answer, "from_unit": units[0], "to_unit": units[1]}
+        return self._number(goal, "convert_units", given, _exact(value) * Fraction(factor))
+
+    def currency(self, goal: str, value: Value, source: str, target: str) -> Value:
+        given = {"amount": value.answer, "from_currency": source, "to_currency": target}
+        rates = self.records.rates
+        return self._number(
+            goal, "convert_currency", given, _rounded(_exact(value) * Fraction(rates[source]) / Fraction(rates[target]), 2)
+        )
+
+    def days(self, goal: str, start: Value, end: Value) -> Value:
+        between = date.fromisoformat(end.expected).toordinal() - date.fromisoformat(start.expected).toordinal()
+        return self.call(goal, "days_between", {"start": start.answer, "end": end.answer}, between)
+
+    def later(self, goal: str, start: Value, days: Value) -> Value:
+        then = date.fromordinal(date.fromisoformat(start.expected).toordinal() + days.expected)
+        return self.call(goal, "add_days", {"start": start.answer, "days": days.answer}, then.isoformat())
+
+    def _number(self, goal: str, tool: str, given: Mapping[str, Any], result: Fraction) -> Value:
+        return self.call(goal, tool, given, int(result) if result.denominator == 1 else float(result))
+
+    def call(self, goal: str, tool: str, given: Mapping[str, Any], result: Any, *path: str | int) -> Value:
+        """Plan a call, or use an equal one that is planned already.
+
+        `result`: what it will give, as far as that matters; `path`: the part of it that is wanted.
+        """
+        key = canonical_json([tool, resolve(given, self._results)])
+        if key not in self._known:
+            made = self._known[key] = self.plan.call(goal, tool, given)
+            self._results[made.call] = result
+        wanted = part(self._known[key], *path)
+        return Value(wanted, wanted.of(result))
+
+    # the form
+
+    def name(self, options: str) -> str:
+        """One of several names for a field, `lines|items|positions`; the same whenever it is asked for."""
+        if options not in self._names:
+            self._names[options] = self.draw.choice(options.split("|"))
+        return self._names[options]
+
+    def group(self, parts: Mapping[str, Field]) -> Field:
+        """An object whose fields stand in random order, under one of the names that each may have."""
+        named = {self.name(options): inner for options, inner in parts.items()}
+        order = self.draw.shuffled(list(named))
+        schema = {
+            "type": "object",
+            "properties": {name: named[name].schema for name in order},
+            "required": order,
+            "additionalProperties": False,
+        }
+        value = Value(
+            {name: named[name].value.answer for name in order}, {name: named[name].value.expected for name in order}
+        )
+        return Field(schema, value)
+
+    def draft(self, key: Mapping[str, Any], question: str, form: Mapping[str, Field]) -> Draft:
+        """`key`: what the records are drawn from again."""
+        root = self.group(form)
+        plan = Plan(tuple(self.plan.calls), root.value.answer)
+        calls = len(plan.calls)
+        return Draft(
+            f"{question} {ANSWER_FORMAT}",
+            plan,
+            root.value.expected,
+            SCORER,
+            context=f"The form, with what may stand in each field:\n{blank(root.schema)}",
+            schema=root.schema,
+            world=key,
+            difficulty="easy" if calls <= EASY else "medium" if calls <= MEDIUM else "hard",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A record that the plan has found."""
+
+    desk: Desk
+    record: Record
+    id: Value
+
+    def __getitem__(self, section: str) -> Section:
+        """A section, which the plan fetches when it is first asked for."""
+        facts = self.record.sections[section]
+        given = {"record": self.id.answer, "section": section}
+        return Section(self.desk.call(f"Fetch {section} of the {self.record.kind}.", "fetch", given, facts))
+
+    def is_withdrawn(self, section: str) -> bool:
+        """Whether a section no longer counts; if so, the plan meets the error."""
+        if section not in self.record.withdrawn:
+            return False
+        given = {"record": self.id.answer, "section": section}
+        self.desk.plan.call(f"Try to fetch {section} of the {self.record.kind}.", "fetch", given, fails=True)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section that the plan has fetched."""
+
+    fetched: Value
+
+    def __getitem__(self, name: str) -> Value:
+        return Value(part(self.fetched.answer, name), self.fetched.expected[name])
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """Dates of one task, drawn."""
+
+    draw: Draw
+    first: date = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first", date(2019, 1, 1) + timedelta(self.draw.integer(0, 2_000)))
+
+    def after(self, least: int, most: int) -> str:
+        """A day so many days after the first one, from and to."""
+        return (self.first + timedelta(self.draw.integer(least, most))).isoformat()
+
+
+def _exact(value: Value) -> Fraction:
+    return Fraction(repr(value.expected))
+
+
+def _rounded(number: Fraction, digits: int) -> Fraction:
+    """Halves away from zero."""
+    scaled = abs(number) * 10**digits
+    return (-1 if number < 0 else 1) * Fraction((2 * scaled + 1) // 2, 10**digits)
+
+
+def _similar(reference: str) -> str:
+    """A reference that is easily mistaken for this one: its last digits trade places, or the last one is another."""
+    swapped = reference[:-2] + reference[:-3:-1]
+    return swapped if swapped != reference else f"{reference[:-1]}{(int(reference[-1]) + 1) % 10}"
+
+
+def size_of(section: Mapping[str, Any]) -> int:
+    return len(canonical_json(section))

@@ -1,0 +1,339 @@
+"""Plans learned from a run: the calls of trials that solved their tasks, so that the scripted model can follow them.
+
+A run on a real or recorded model in, the run's suite with plans out. Of a task's successful trials the one with the fewest calls
+is taken, and the next one where that says nothing. What the trace cannot prove is proved, where tools may be run, by a replay.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_origin
+
+from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.validity import Replayed, carry_out
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.record import Record
+from loopbench.metrics.scorers import scores_of
+from loopbench.protocol import Plan, PlannedCall, StopReason, Tool, Toolbox, plan_to_json, refs, render_value, resolve, run_sync
+from loopbench.protocol.redact import MARK
+from loopbench.protocol.tools import error_text
+
+from .compare import own_code
+from .config import CompareConfig, config_from
+from .from_trace import Draft, Kept, Kind, Step, Unlearnable, draft_of, leaves, made_calls, plan_of
+from .journal import RunError, read_manifest, read_records, read_trace
+from .registry import make_suite, parse_spec
+
+DRIFTED = "it stands for another value on replay"
+FAILED = "the call fails with it on replay"
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A plan that was learned."""
+
+    task: str
+    trial: str
+    """ARM/TASK/REPEAT."""
+    plan: Plan
+    kept: tuple[Kept, ...]
+    """Values that could have been references."""
+
+    @property
+    def references(self) -> int:
+        """In arguments and answer."""
+        return sum(1 for part in (*(call.arguments for call in self.plan.calls), self.plan.answer) for _ in refs(part))
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A run's suite with the plans that its trials teach."""
+
+    run: str
+    """Name of its directory."""
+    config: CompareConfig
+    checked: bool
+    """Each plan was replayed, and scored 1.0."""
+    tasks: tuple[Task, ...]
+    """All of the suite's, in its order; without a plan and with the reason where none was learned."""
+    lessons: tuple[Lesson, ...]
+    left: Mapping[str, str]
+    """Task → why it has no plan."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "run": self.run,
+            "checked": self.checked,
+            "tasks": len(self.tasks),
+            "learned": len(self.lessons),
+            "references": sum(lesson.references for lesson in self.lessons),
+            "plans": [
+                {"task": one.task, "trial": one.trial, "calls": len(one.plan.calls), "references": one.references}
+                for one in self.lessons
+            ],
+            "literal": [
+                {"task": one.task, "call": k.call, "argument": k.argument, "value": k.value, "why": k.why, "seen": list(k.seen)}
+                for one in self.lessons
+                for k in one.kept
+            ],
+            "not_learned": [{"task": task, "reason": reason} for task, reason in self.left.items()],
+        }
+
+
+def learn_run(folder: Path, allow: Collection[str] = (), *, check: bool = False, any_order: bool = False) -> Learned:
+    """Learn plans from a run, whose suite is opened again as the run had it.
+
+    `allow`: names of code of the user's own that may be imported for it. `check`: replay each plan, which runs the tools; those of
+    loopbench's own suites always are. `any_order`: the tools only read, so that no call has to come after another but for its
+    result. Raises RunError for a run or suite that is not what it was, ValueError or OSError for a suite that cannot be had.
+    """
+    config, suite, is_own = open_suite(folder, allow)
+    return learn_suite(folder, config, suite, check=check or not is_own, any_order=any_order)
+
+
+def open_suite(folder: Path, allow: Collection[str] = ()) -> tuple[CompareConfig, Suite, bool]:
+    """A run's configuration and suite, and whether code of the user's own is in the suite. Raises as `learn_run` does."""
+    manifest = read_manifest(folder)
+    config = config_from(manifest["config"], f"{folder}/manifest.json")
+    names = own_code(config.model_copy(update={"loops": ()}))
+    for name in names:
+        if name not in allow:
+            raise RunError(f"{folder}: the suite uses {name}, code of your own; type it to let it be imported: --allow {name}")
+    suite = make_suite(parse_spec(config.suite), config.data, config.tools)
+    known = manifest.get("suite")
+    if not isinstance(known, dict) or known.get("digest") != suite.digest:
+        raise RunError(f"{folder}: the suite {config.suite} has changed since this run: its tasks, its tools or its version")
+    return config, suite, bool(names)
+
+
+def learn_suite(folder: Path, config: CompareConfig, suite: Suite, *, check: bool = False, any_order: bool = False) -> Learned:
+    """Learn plans for a suite from a run on it."""
+    name = folder.resolve().name
+    records: dict[str, list[Record]] = defaultdict(list)
+    for record in read_records(folder):
+        records[record.task].append(record)
+    tasks: list[Task] = []
+    lessons: list[Lesson] = []
+    left: dict[str, str] = {}
+    for task in suite.tasks:
+        if task.quarantined:
+            left[task.id] = f"quarantined: {task.quarantined}"
+            tasks.append(task)
+            continue
+        try:
+            lesson = _lesson(_Pupil(folder, suite, task, check, any_order), _solved(records.get(task.id, ()), name))
+            lessons.append(lesson)
+            tasks.append(replace(task, plan=lesson.plan, no_plan=""))
+        except Unlearnable as error:
+            left[task.id] = str(error)
+            tasks.append(replace(task, plan=None, no_plan=str(error)))
+    return Learned(name, config, check, tuple(tasks), tuple(lessons), left)
+
+
+def _solved(records: Iterable[Record], run: str) -> list[Record]:
+    """The successful trials of a task, the one with the fewest calls first. Raises Unlearnable where there is none."""
+    scored = [record for record in records if record.status == "scored"]
+    found = [record for record in scored if record.accuracy >= 1]
+    if not found:
+        raise Unlearnable(f"not solved in {run}" if scored else f"not run in {run}")
+    return sorted(found, key=lambda record: (record.tool_calls, record.arm, record.repeat))
+
+
+# --- one task ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Pupil:
+    """A task for which a plan is to be learned."""
+
+    folder: Path
+    suite: Suite
+    task: Task
+    check: bool
+    any_order: bool
+
+    def lesson(self, record: Record) -> Lesson:
+        """What a successful trial teaches. Raises Unlearnable where it teaches no plan."""
+        trial = f"{record.arm}/{record.task}/{record.repeat}"
+        try:
+            made = made_calls(read_trace(self.folder, record))
+            if not made and self.task.expected is not None:
+                raise Unlearnable("no calls: cannot be learned")
+            draft = draft_of(made, self.task.query, self._kinds(), any_order=self.any_order)
+            plan, kept = self._proved(draft, record) if self.check else self._plan(draft, record, draft.sources.values)
+            _check_sayable(plan)
+            return Lesson(self.task.id, trial, plan, kept)
+        except Unlearnable:
+            raise
+        except Exception as error:  # a trace that is none, or the suite's own code: no task may cost the others their plans
+            raise Unlearnable(f"{trial}: {type(error).__name__}: {error_text(error)}") from error
+
+    def _kinds(self) -> dict[str, Kind]:
+        """What the task's tools say that they give. No tool is run."""
+        environment = self.suite.open(self.task)
+        try:
+            return {tool.name: kind_of(tool) for tool in environment.tools}
+        finally:
+            environment.close()
+
+    def _plan(self, draft: Draft, record: Record, values: Mapping[str, Any], state: Any = None) -> tuple[Plan, tuple[Kept, ...]]:
+        """The plan with an answer that is right, given the calls' results. The end state counts where tools were run."""
+        task = self.task if self.check else replace(self.task, end_state=None)
+        for answer, kept in _answers(task, record, draft):
+            if _is_right(task, resolve(answer, values), state):
+                return plan_of(draft.steps, answer, task.query), (*draft.kept, *kept)
+        state_too = "" if task.end_state is None else ", or not the end state"
+        raise Unlearnable(f"its calls give no answer that the scorer {task.scorer} takes for right{state_too}")
+
+    def _proved(self, draft: Draft, record: Record) -> tuple[Plan, tuple[Kept, ...]]:
+        """The plan whose calls come out on a replay; a call that does not loses its references, call by call."""
+        while True:
+            replayed = run_sync(self._replayed(draft))
+            if isinstance(replayed, Draft):
+                draft = replayed
+                continue
+            made, state = replayed
+            if (drifted := _drifted(draft.steps, made)) is None:
+                return self._plan(draft, record, {call.call_id: call.value for call in made}, state)
+            draft = draft.with_literals(drifted, DRIFTED)
+
+    async def _replayed(self, draft: Draft) -> tuple[tuple[Replayed, ...], Any] | Draft:
+        """Results and end state; the draft with one reference fewer where a call fails. Raises Unlearnable if it has none."""
+        plan = plan_of(draft.steps, None, self.task.query)
+        task = replace(self.task, plan=plan, no_plan="")
+        reached: list[str] = []
+        environment = self.suite.open(task)
+        try:
+            made = await carry_out(task, _noted(plan.calls, reached), Toolbox(environment.tools))
+        except ValueError as error:
+            return _without_refs(draft, reached[-1], str(error))
+        else:
+            return made, environment.state()
+        finally:
+            environment.close()
+
+
+def _lesson(pupil: _Pupil, trials: Sequence[Record]) -> Lesson:
+    """From the first trial that teaches a plan. Raises Unlearnable with what is wrong with the first of all."""
+    failures = []
+    for record in trials:
+        try:
+            return pupil.lesson(record)
+        except Unlearnable as error:
+            failures.append(error)
+    raise failures[0]
+
+
+def _without_refs(draft: Draft, call: str, why: str) -> Draft:
+    """The draft without the references of a call that failed. Raises Unlearnable where it has none."""
+    step = next(step for step in draft.steps if step.id == call)
+    if not any(refs(step.arguments)):
+        raise Unlearnable(f"its calls do not replay: {why}")
+    return draft.with_literals(call, FAILED)
+
+
+def _noted(calls: Iterable[PlannedCall], reached: list[str]) -> Iterator[PlannedCall]:
+    for call in calls:
+        reached.append(call.id)
+        yield call
+
+
+def _drifted(steps: Sequence[Step], made: Sequence[Replayed]) -> str | None:
+    """The first call whose references stand for other values than the run had, though the results that they lead to are the same.
+
+    They walk into what only reads like JSON. Where the results differ, an id drawn anew say, so may what refers to them.
+    """
+    texts = {step.id: step.made.text for step in steps}
+    now = {call.call_id: call.text for call in made}
+    for step, call in zip(steps, made, strict=True):
+        used = {ref.call for ref in refs(step.arguments)}
+        if used and all(texts[name] == now[name] for name in used) and call.arguments != step.made.arguments:
+            return step.id
+    return None
+
+
+def _answers(task: Task, record: Record, draft: Draft) -> Iterator[tuple[Any, tuple[Kept, ...]]]:
+    """What a plan may answer: what has references first, and the expected answer before the trial's own."""
+    if task.expected is None and record.abstained:
+        yield None, ()
+        return
+    values = [value for value in (task.expected, record.answer) if value is not None and MARK not in render_value(value)]
+    filled = [draft.sources.answer(value) for value in values]
+    yield from ((answer, kept) for answer, kept in filled if any(refs(answer)))
+    yield from ((value, kept) for value, (_, kept) in zip(values, filled, strict=True))
+
+
+def _is_right(task: Task, answer: Any, state: Any) -> bool:
+    """Whether the answer, as a loop states it, scores 1.0."""
+    stated = answer
+    if answer is None:
+        stated = "not determined"
+    elif task.query.schema is None:
+        stated = render_value(answer)
+    return scores_of(Judgement(task, stated, StopReason.FINISHED.value, state))["accuracy"] >= 1
+
+
+MOST_DEPTH = 60
+"""Levels of a plan; readers of files bound theirs too."""
+
+
+def _check_sayable(plan: Plan) -> None:
+    """Raises Unlearnable for a plan that a file cannot hold: nested too deep, or with half of a surrogate pair."""
+    made = plan_to_json(plan)
+    if any(len(path) > MOST_DEPTH for path, _ in leaves(made)):
+        raise Unlearnable(f"its calls are nested deeper than {MOST_DEPTH} levels")
+    try:
+        json.dumps(made, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:
+        raise Unlearnable("its calls hold half of a surrogate pair, which is no text") from None
+
+
+def kind_of(tool: Tool) -> Kind:
+    """What a tool gives, by its function's return type; taken for what its results read as where that says nothing."""
+    try:
+        stated = inspect.signature(tool.function, eval_str=True).return_annotation
+    except Exception:  # no signature, or names that only a type checker sees
+        return "json"
+    kind = get_origin(stated) or stated
+    if not isinstance(kind, type):
+        return "json"
+    if issubclass(kind, str):
+        return "text"
+    is_object = dataclasses.is_dataclass(kind) or hasattr(kind, "model_dump") or issubclass(kind, set | frozenset)
+    return "other" if is_object else "json"
+
+
+# --- the file ---
+
+
+def check_out(out: Path, *, force: bool) -> None:
+    """Before the work is done. Raises ValueError for a file that is there already, or a folder that is not."""
+    if out.is_dir() or (out.exists() and not force):
+        raise ValueError(f"{out}: is a folder" if out.is_dir() else f"{out}: exists; overwrite it with --force")
+    if not out.parent.is_dir():
+        raise ValueError(f"{out}: there is no folder {out.parent}")
+
+
+def write_suite(learned: Learned, out: Path, *, only_learned: bool = False) -> None:
+    """One line of JSON per task, all of them or none. Raises ValueError where no plan was learned."""
+    if not learned.lessons:
+        most = Counter(learned.left.values()).most_common(3)
+        raise ValueError(f"{learned.run}: no plan was learned ({'; '.join(f'{n} tasks: {why}' for why, n in most)})")
+    tasks = [task for task in learned.tasks if not only_learned or task.id not in learned.left]
+    scratch = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        with scratch.open("w", encoding="ascii", newline="\n") as file:
+            file.writelines(f"{json.dumps(task.as_dict(), allow_nan=False)}\n" for task in tasks)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(out)
+    finally:
+        scratch.unlink(missing_ok=True)

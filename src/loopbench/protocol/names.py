@@ -1,0 +1,164 @@
+"""Names as the user types them: `name`, `name(option=value)`, and `package.module:Name` for code of one's own.
+
+Code is imported only for names that stand in a configuration or on the command line, never because a file of ours names it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_SPEC = re.compile(r"^\s*([A-Za-z_][\w.:-]*)\s*(?:\((.*)\))?\s*$", re.DOTALL)
+_BARE_WORD = re.compile(r"[A-Za-z_][\w./+-]*")
+_TOML_WORDS = frozenset({"true", "false", "inf", "nan"})
+_TOKEN = re.compile(r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\])*"|\'[^\']*\'|.', re.DOTALL)
+"""A quoted text of TOML, or one character."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A name with options, as typed."""
+
+    name: str
+    options: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        """The canonical text: options sorted, values as TOML."""
+        if not self.options:
+            return self.name
+        return f"{self.name}({', '.join(f'{key}={_toml(value)}' for key, value in sorted(self.options.items()))})"
+
+
+def parse_spec(text: str) -> Spec:
+    """Raises ValueError for text that is no `name(option=value, …)`."""
+    match = _SPEC.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no name; write name or name(option=value)")
+    name, inside = match.groups()
+    options: dict[str, Any] = {}
+    for part in _split(inside or ""):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip().isidentifier():
+            raise ValueError(f"{text!r}: {part.strip()!r} is no option; write option=value")
+        if key.strip() in options:
+            raise ValueError(f"{text!r}: option {key.strip()!r} stands twice")
+        options[key.strip()] = _value(value.strip(), text)
+    return Spec(name, options)
+
+
+def _split(text: str) -> list[str]:
+    """At commas outside of quotes and brackets."""
+    parts, start, depth = [], 0, 0
+    for token in _TOKEN.finditer(text):
+        depth += (token.group() in "([{") - (token.group() in ")]}")
+        if token.group() == "," and depth == 0:
+            parts.append(text[start : token.start()])
+            start = token.end()
+    return [part for part in (*parts, text[start:]) if part.strip()]
+
+
+def _value(text: str, whole: str) -> Any:
+    try:
+        made = tomllib.loads(f"value = [{text}]")
+        if made.keys() == {"value"} and len(made["value"]) == 1:
+            return made["value"][0]
+    except (ValueError, RecursionError):  # ValueError: also a number of too many digits
+        if _BARE_WORD.fullmatch(text):
+            return text
+    raise ValueError(f"{_short(whole)}: {_short(text)} is no TOML value; quote it if it is text")
+
+
+def _short(text: str) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= 200 else f"{shown[:200]}…"
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML; text that reads as itself without quotes stands without."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return value if _BARE_WORD.fullmatch(value) and value not in _TOML_WORDS else _quoted(value)
+    if isinstance(value, list):
+        return f"[{', '.join(_strict_toml(item) for item in value)}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_quoted(key)} = {_strict_toml(item)}' for key, item in value.items())}}}"
+    return str(value)
+
+
+def _strict_toml(value: Any) -> str:
+    return _quoted(value) if isinstance(value, str) else _toml(value)
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML: JSON's, but DEL has to be escaped too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint: the nearest right name, and all of them."""
+    listed = list(known)
+    near = difflib.get_close_matches(name, listed, 1)
+    return (f"did you mean {near[0]!r}? " if near else "") + f"known: {', '.join(listed) or 'none'}"
+
+
+# --- code of the user's own ---
+
+
+def own_object(kind: str, name: str) -> Any:
+    """What `package.module:Name` names; `kind`: what it is to be, for messages.
+
+    Raises ValueError where it is not there or its module cannot be imported.
+    """
+    module_name, _, attribute = name.partition(":")
+    module = own_module(kind, name, module_name)
+    if not hasattr(module, attribute):
+        raise ValueError(f"{kind} {name!r}: {module_name} has no {attribute!r}")
+    return getattr(module, attribute)
+
+
+def own_module(kind: str, name: str, module_name: str) -> ModuleType:
+    """A module, looked for in the current directory too, after everywhere else; `kind` and `name`: for messages.
+
+    Raises ValueError where it cannot be imported.
+    """
+    try:
+        return _module(module_name)
+    except ModuleNotFoundError as error:
+        where = "it is neither installed, nor on PYTHONPATH, nor in the current directory"
+        raise ValueError(f"{kind} {name!r}: no module named {error.name!r} ({where})") from None
+    except (Exception, SystemExit) as error:  # the boundary to the user's own code; a script may end in sys.exit()
+        raise ValueError(f"{kind} {name!r}: importing {module_name} failed: {type(error).__name__}: {error}") from error
+
+
+def _module(name: str) -> ModuleType:
+    """Raises whatever importing the module raises."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if not f"{name}.".startswith(f"{error.name}."):  # it is there, and something that it imports is not
+            raise
+    with _current_directory_last():
+        return importlib.import_module(name)
+
+
+@contextmanager
+def _current_directory_last() -> Iterator[None]:
+    """The current directory at the end of the search path, for one import: never before anything that is installed."""
+    here = str(Path.cwd())
+    sys.path.append(here)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        del sys.path[len(sys.path) - 1 - sys.path[::-1].index(here)]
