@@ -7,7 +7,7 @@ import logging
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .check_model import check_model
+from .check_suite import check_suite
 from .environment import load_env
 from .folders import run_folder
 from .profile import profile as profile_commands
@@ -35,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-check = typer.Typer(help="Check a design against the laws of loops, or a real model.", no_args_is_help=True, rich_markup_mode=None)
+check = typer.Typer(help="Check a design, a suite, or a real model.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(check, name="check")
 new = typer.Typer(help="Write the beginnings of a design of your own.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(new, name="new")
@@ -65,6 +66,9 @@ def compare(
     ] = None,
     suite: Annotated[str | None, typer.Option(help="Task suite [default: arithmetic].")] = None,
     data: Annotated[Path | None, typer.Option(help="File of a suite that imports one.")] = None,
+    tools: Annotated[
+        str | None, typer.Option(help="Tools of your own for a suite that brings none, `my.module` or `my.module:NAME`.")
+    ] = None,
     profile: Annotated[
         list[str] | None, typer.Option(help="Fault profile, name or TOML file; again for each [default: clean].")
     ] = None,
@@ -136,6 +140,7 @@ def compare(
         "loops": tuple(loop or ()),
         "suite": suite,
         "data": data,
+        "tools": tools,
         "profiles": tuple(profile or ()),
         "models": tuple(model or ()),
         "base_url": base_url,
@@ -160,7 +165,9 @@ def compare(
         "experiment": experiment,
     }
     load_env()  # keys may stand in a .env of the current directory
-    _carry_out(prepare(load_config(config, flags)), as_json=as_json, quiet=quiet)
+    with _own_prints_aside():
+        made = prepare(load_config(config, flags))
+    _carry_out(made, as_json=as_json, quiet=quiet)
 
 
 def _given(flags: dict[str, Any]) -> dict[str, Any] | None:
@@ -184,7 +191,9 @@ def resume(
 
     load_env()  # keys may stand in a .env of the current directory
     allowed = Allowed(allow or (), base_url, cassette)
-    _carry_out(reopen(run_folder(run, runs), allowed, mlflow=mlflow), as_json=as_json, quiet=quiet)
+    with _own_prints_aside():
+        again = reopen(run_folder(run, runs), allowed, mlflow=mlflow)
+    _carry_out(again, as_json=as_json, quiet=quiet)
 
 
 @app.command()
@@ -309,6 +318,7 @@ def new_loop(
 
 
 check.command(name="model")(check_model)
+check.command(name="suite")(check_suite)
 app.add_typer(profile_commands, name="profile")
 app.add_typer(suite_commands, name="suite")
 app.command()(serve)
@@ -325,7 +335,7 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
 
     interrupted, stopped = False, ""
     try:
-        with _quiet_loops(), watching(experiment, quiet=quiet) as progress:
+        with _quiet_loops(), _own_prints_aside(), watching(experiment, quiet=quiet) as progress:
             stopped = run(experiment, progress)
     except KeyboardInterrupt:
         interrupted = True
@@ -365,6 +375,13 @@ def _quiet_loops() -> Iterator[None]:
         yield
     finally:
         loops.setLevel(level)
+
+
+@contextmanager
+def _own_prints_aside() -> Iterator[None]:
+    """What tools and loops of the user's own print goes to stderr: stdout is for results, which a program may read."""
+    with redirect_stdout(sys.stderr):
+        yield
 
 
 def _track(experiment: Experiment, found: Results) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from loopbench.experiments.catalogue import Entry
+from loopbench.experiments.catalogue import Entry, SuiteEntry
 from loopbench.experiments.compare import Results
 from loopbench.experiments.laws import LAWS, Finding
 from loopbench.experiments.report import Table as Lines
@@ -126,8 +126,18 @@ def catalogue(entries: Sequence[Entry]) -> None:
     console = out()
     for entry in entries:
         console.print(Text.assemble((entry.name, "bold"), f"  {plain(entry.summary)}"))
+        if isinstance(entry, SuiteEntry):
+            console.print(Text(f"    {_known_of(entry)}"))
         for option in entry.options:
             console.print(Text(f"    {option.name} = {option.default}  {plain(option.doc)}", style="dim"))
+
+
+def _known_of(suite: SuiteEntry) -> str:
+    if suite.needs:
+        return f"needs {suite.needs}"
+    splits = ", ".join(f"{count} {split}" for split, count in suite.splits.items()) or "no splits"
+    plan = f"median plan {suite.median_plan:g} calls"
+    return f"version {suite.version}, {suite.tasks} tasks ({splits}), {plan}, digest {suite.digest}"
 
 
 _MARKS = {"ok": ("ok", "green"), "failed": ("FAILED", "bold red"), "not applicable": ("not applicable", "yellow")}

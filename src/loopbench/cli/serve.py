@@ -24,6 +24,7 @@ DEFAULT_PORT = 8377
 def serve(
     suite: Annotated[str, typer.Option(help="Task suite.")] = "arithmetic",
     data: Annotated[Path | None, typer.Option(help="File of a suite that imports one.")] = None,
+    tools: Annotated[str | None, typer.Option(help="Tools of your own, `my.module` or `my.module:NAME`.")] = None,
     profile: Annotated[str, typer.Option(help="Fault profile of the model `scripted`, name or TOML file.")] = "clean",
     tasks: Annotated[int | None, typer.Option(help="Only the first so many tasks.")] = None,
     seed: Annotated[int, typer.Option(help="Of all draws of faults.")] = 0,
@@ -37,7 +38,7 @@ def serve(
     from loopbench.models.profiles import load_profile
     from loopbench.models.server import Server
 
-    found = _first(make_suite(parse_spec(suite), data), tasks)
+    found = _first(make_suite(parse_spec(suite), data, tools), tasks)
     trials = SuiteTrials(found, load_profile(profile), seed, real_time=real_time)
     try:
         asyncio.run(_until_told(Server(trials, host, port, more=trials.more), found))

@@ -1,7 +1,7 @@
 """What shows that a suite cannot be trusted without calling a tool: plans, schemas, splits, copies, tools that nothing needs.
 
-After the Agentic Benchmark Checklist (Zhu et al. 2025, arXiv:2507.02825). Each check is a function that gives the problems it finds.
-Quarantined tasks are for the caller to leave out.
+After the Agentic Benchmark Checklist (Zhu et al. 2025, arXiv:2507.02825). Each check is a function that gives the problems it
+finds. Quarantined tasks are for the caller to leave out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jsonschema.exceptions import best_match  # type: ignore[import-untyped]
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from loopbench.protocol import PlannedCall, Tool, refs
+from loopbench.protocol import PlannedCall, ToolSpec, refs
 from loopbench.protocol.digest import digest
 
 from .likeness import alike, wording
@@ -41,7 +41,7 @@ class Problem:
     """False: to be told; nothing that a result must not be trusted for."""
 
 
-def argument_problems(task: Task, tools: Iterable[Tool]) -> Iterator[Problem]:
+def argument_problems(task: Task, tools: Iterable[ToolSpec]) -> Iterator[Problem]:
     """Planned calls, and what may stand in for them, of unknown tools or with arguments that the tool's schema does not take.
 
     What a reference stands for is known only when the plan is replayed. An expected error must come from the tool itself: a call
@@ -108,11 +108,12 @@ def _broken(schema: Mapping[str, Any]) -> str:
 def tool_problems(plans: Iterable[Task], tools: Collection[str], distractors: Collection[str]) -> Iterator[Problem]:
     """Tools that no plan uses and that are not said to be distractors, and distractors that are none.
 
-    `plans`: all tasks of the suite. `tools`: names that environments of the suite were seen to have.
+    `plans`: all tasks of the suite. `tools`: names that environments of the suite were seen to have. A tool that only tempts does
+    no harm: it is told.
     """
     used = {option.tool for task in plans if task.plan for call in task.plan.calls for option in (call, *call.alternatives)}
     for name in sorted(set(tools) - used - set(distractors)):
-        yield Problem(f"tool {name!r} is used by no plan; name it among the suite's distractors, or leave it out")
+        yield Problem(f"tool {name!r} is used by no plan; name it among the suite's distractors, or leave it out", fails=False)
     for name in sorted(set(distractors) & used):
         yield Problem(f"tool {name!r} is named a distractor, and a plan uses it")
     for name in sorted(set(distractors) - set(tools)):

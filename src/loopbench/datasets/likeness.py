@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +83,9 @@ def _buckets(shingles: Sequence[Hashes]) -> list[list[int]]:
         every = np.concatenate([shingles[place] for place in filled])
         starts = np.concatenate(([0], np.cumsum([len(shingles[place]) for place in filled])[:-1]))
         for band in range(BANDS):
-            minima = [np.minimum.reduceat(_mixed(every * seed), starts).tolist() for seed in _SEEDS[band * ROWS : (band + 1) * ROWS]]
+            minima = [
+                np.minimum.reduceat(_mixed(every * seed), starts).tolist() for seed in _SEEDS[band * ROWS : (band + 1) * ROWS]
+            ]
             for place, row in zip(filled, zip(*minima, strict=True), strict=True):
                 buckets.setdefault((band, row), []).append(place)
     return [bucket for bucket in buckets.values() if len(bucket) > 1]

@@ -92,11 +92,16 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
                 f"a function of the task is named: {name}:FUNCTION"
             )
     try:
-        if _takes_a_task(found):
-            return OwnTools(name, opener=found)
-        return OwnTools(name, _tools((found,) if isinstance(found, Tool) or callable(found) else found))
+        return own_tools(name, found)
     except TypeError as error:
         raise ValueError(f"tools {name!r}: {error}") from None
+
+
+def own_tools(name: str, found: Any) -> OwnTools:
+    """Functions, one function, or a function of the task, under a name for messages. Raises TypeError for anything else."""
+    if _takes_a_task(found):
+        return OwnTools(name, opener=found)
+    return OwnTools(name, _tools((found,) if isinstance(found, Tool) or callable(found) else found))
 
 
 def _typed_functions(module: ModuleType) -> list[Callable[..., Any]]:

@@ -444,9 +444,11 @@ def default_scorer(expected: Any, schema: Mapping[str, Any] | None) -> str:
         return "schema"
     if isinstance(expected, str | bool):  # True is said as true, True or TRUE
         return "normalized"
-    if isinstance(expected, int):
-        return "numeric(tolerance=0)" if len(str(abs(expected))) <= MOST_EXACT_DIGITS else "exact"
-    return "numeric" if isinstance(expected, float) else "exact"
+    if isinstance(expected, float) and not expected.is_integer():
+        return "numeric"
+    if isinstance(expected, int | float):
+        return "numeric(tolerance=0)" if abs(expected) < 10**MOST_EXACT_DIGITS else "exact"
+    return "exact"
 
 
 _FIELDS: Mapping[str, tuple[type, ...]] = {

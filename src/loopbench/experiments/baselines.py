@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -256,13 +256,15 @@ class Baseline:
     """The scripted one, under the profile `clean`: only tasks with a plan can be asked."""
     suspect: float = SUSPECT
     """A share that is surely larger is too large."""
+    most: float = TOO_MANY
+    """A share that is larger at all is too large."""
 
     def too_many(self, passed: Interval) -> bool:
         """Whether so many passed tasks say that the suite can be solved without work."""
-        return passed.value * passed.n > 1 and (passed.value > TOO_MANY or passed.low > self.suspect)
+        return passed.value * passed.n > 1 and (passed.value > self.most or passed.low > self.suspect)
 
 
-ORACLE = Baseline("oracle", "follows the plan", Oracle, calls_tools=True)
+ORACLE = Baseline("oracle", "follows the plan", Oracle, calls_tools=True, suspect=1.0, most=1.0)
 
 
 def baselines(tasks: Iterable[Task], seed: int = 0) -> tuple[Baseline, ...]:
@@ -305,9 +307,11 @@ class _Nobody:
     async def complete(self, request: Request) -> Reply:
         raise ProviderError("this baseline asks no model", "bad_request")
 
-    async def stream(self, request: Request) -> Any:
-        raise ProviderError("this baseline asks no model", "bad_request")
-        yield Chunk()
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        yield Chunk(reply=await self.complete(request))
+
+
+NOBODY = _Nobody()
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,13 +335,13 @@ class Passed:
 
 def bench(suite: Suite, tasks: Sequence[Task]) -> Setting:
     """What trials of baselines share. The suite is one of these tasks alone, so that a large one's digest is not taken."""
-    return Setting(replace(suite, tasks=tasks, step_limit=suite.max_tool_steps), Answering({_Nobody.name: _Nobody()}))
+    return Setting(replace(suite, tasks=tasks, step_limit=suite.max_tool_steps), Answering({NOBODY.name: NOBODY}))
 
 
 async def trial(baseline: Baseline, task: Task, setting: Setting) -> Done:
     """One baseline on one task, as the harness runs any loop."""
     loop = baseline.loop(task).with_step_limit(setting.suite.max_tool_steps)
-    model = "scripted" if baseline.asks_model else _Nobody.name
+    model = "scripted" if baseline.asks_model else NOBODY.name
     arm = Arm(baseline.name, Spec(loop.name, {}), loop, model, load_profile("clean"))
     return await run_trial(Trial(arm, task, 0, 0), setting)
 

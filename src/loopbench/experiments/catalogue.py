@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import entry_points
+from statistics import median
 from typing import Any
 
+from loopbench.datasets.task import Task
 from loopbench.metrics.scorers import SCORERS
 from loopbench.metrics.summary import METRICS
 from loopbench.models.profiles import built_in_profiles, load_profile
 
-from .registry import PACKAGES, builtin_names, find, options_of
+from .registry import PACKAGES, Spec, builtin_names, find, make_suite, options_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +40,54 @@ class Entry:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class SuiteEntry(Entry):
+    """A suite, with what is known of it without options."""
+
+    needs: str = ""
+    """What must be given for it to have tasks, such as `--data`; then the rest is unknown."""
+    version: str = ""
+    tasks: int = 0
+    digest: str = ""
+    """12 hex digits."""
+    splits: Mapping[str, int] = field(default_factory=dict)
+    """Split → tasks, in the order train, dev, test, others; empty where tasks say none."""
+    median_plan: float = 0.0
+    """Calls of the median plan."""
+
+
 def entries(what: str) -> list[Entry]:
     """`what`: loops, suites, profiles, metrics or models."""
     return _LISTS[what]()
 
 
 def _designs(kind: str) -> list[Entry]:
+    make = _suite_entry if kind == "suite" else _entry
     plugins = sorted(point.name for point in entry_points(group=f"loopbench.{kind}s"))
-    return [_entry(kind, name) for name in builtin_names(kind)] + [Entry(name, "(plug-in)") for name in plugins]
+    return [make(kind, name) for name in builtin_names(kind)] + [Entry(name, "(plug-in)") for name in plugins]
+
+
+def _suite_entry(kind: str, name: str) -> SuiteEntry:
+    plain = _entry(kind, name)
+    head = (name, plain.summary, plain.options)
+    try:
+        suite = make_suite(Spec(name, {}))
+    except ValueError:
+        if all(option.name != "data" for option in plain.options):  # no importer that lacks its file
+            raise
+        return SuiteEntry(*head, needs="--data")
+    found = Counter(str(task.labels["split"]) for task in suite.tasks if task.labels.get("split"))
+    splits = {split: found[split] for split in sorted(found, key=lambda split: (_SPLITS.get(split, len(_SPLITS)), split))}
+    return SuiteEntry(*head, "", suite.version, len(suite.tasks), suite.digest[:12], splits, median_plan(suite.tasks))
+
+
+def median_plan(tasks: Iterable[Task]) -> float:
+    """Calls of the median plan; 0 where there is none."""
+    lengths = [len(task.plan.calls) for task in tasks if task.plan is not None]
+    return float(median(lengths)) if lengths else 0.0
+
+
+_SPLITS = {"train": 0, "dev": 1, "test": 2}
 
 
 def _entry(kind: str, name: str) -> Entry:

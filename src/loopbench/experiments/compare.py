@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from loopbench.datasets.rows import Rows
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.comparison import ArmInfo, Comparison, compare
 from loopbench.metrics.record import RECORD_VERSION, Record, records_digest
@@ -25,7 +26,7 @@ from loopbench.protocol import render_value
 from .answering import Answering, answering
 from .config import BudgetConfig, CompareConfig, config_from
 from .journal import Journal, RunError, read_manifest, read_records, write_manifest
-from .registry import builtin_names, code_digest, loops_named, make_suite, parse_spec
+from .registry import builtin_names, code_digest, loops_named, make_suite, own_code_digest, parse_spec
 from .runner import Progress, run_trials
 from .schedule import Arm, Trial, make_arms, schedule
 from .trial import Setting, json_safe
@@ -46,7 +47,7 @@ class Experiment:
     folder: Path
     config: CompareConfig
     suite: Suite
-    tasks: tuple[Task, ...]
+    tasks: Sequence[Task]
     arms: tuple[Arm, ...]
     manifest: Mapping[str, Any]
     answering: Answering = field(default_factory=Answering)
@@ -145,14 +146,25 @@ def own_code(config: CompareConfig) -> list[str]:
     ours = {"loop": builtin_names("loop"), "suite": builtin_names("suite")}
     named = [*(("loop", text) for text in config.loops), ("suite", config.suite)]
     names = [(kind, name) for kind, text in named for name in loops_named(parse_spec(text))]
-    return list(dict.fromkeys(name for kind, name in names if name not in ours[kind]))
+    tools = [] if config.tools is None else [config.tools]
+    return list(dict.fromkeys([*(name for kind, name in names if name not in ours[kind]), *tools]))
 
 
-def _look_up(config: CompareConfig) -> tuple[Suite, tuple[Task, ...], tuple[Arm, ...]]:
-    suite = make_suite(parse_spec(config.suite), config.data)
-    for scorer in sorted({task.scorer for task in suite.tasks}):
-        scorer_named(scorer)
-    return suite, tuple(suite.tasks[: config.tasks]), make_arms(config, suite)
+def _look_up(config: CompareConfig) -> tuple[Suite, Sequence[Task], tuple[Arm, ...]]:
+    suite = make_suite(parse_spec(config.suite), config.data, config.tools)
+    for scorer, where in sorted(_scorers(suite).items()):
+        try:
+            scorer_named(scorer)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+    return suite, suite.tasks[: config.tasks], make_arms(config, suite)
+
+
+def _scorers(suite: Suite) -> Mapping[str, str]:
+    """The suite's scorers, and where each is named; tasks that stand in a file are not read again for it."""
+    if isinstance(suite.tasks, Rows) and suite.tasks.facts is not None:
+        return suite.tasks.facts.scorers
+    return {task.scorer: f"suite {suite.name}" for task in suite.tasks}
 
 
 def _manifest(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: Sequence[Arm]) -> dict[str, Any]:
@@ -167,6 +179,7 @@ def _manifest(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: 
             "digest": suite.digest,
             "tasks": len(tasks),
             "max_tool_steps": config.max_tool_steps or suite.max_tool_steps,
+            **({"code": code} if (code := _suite_code(config, suite)) else {}),
         },
         "profiles": {arm.profile.name: arm.profile.digest for arm in arms},
         "arms": [
@@ -185,6 +198,12 @@ def _manifest(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: 
         "python": platform.python_version(),
         "platform": platform.platform(terse=True),
     }
+
+
+def _suite_code(config: CompareConfig, suite: Suite) -> str:
+    """Digest of the code of the user's own that tasks are made of, solved with and scored by; empty where there is none."""
+    scorers = [name for scorer in sorted(_scorers(suite)) if ":" in (name := scorer.partition("(")[0].strip())]
+    return own_code_digest(parse_spec(config.suite).name, config.tools, scorers)
 
 
 def _configuration(loop: object) -> str:

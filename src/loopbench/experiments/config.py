@@ -76,6 +76,8 @@ class CompareConfig(BaseModel):
     """Task suite, `name` or `name(option=value)`."""
     data: Path | None = None
     """File of a suite that imports one."""
+    tools: str | None = None
+    """Tools of the user's own for a suite that brings none, `my.module` or `my.module:NAME`."""
     profiles: Annotated[tuple[str, ...], Field(min_length=1)] = ("clean",)
     """Fault profiles: built-in names or paths to TOML files."""
     models: Annotated[tuple[str, ...], Field(min_length=1)] = ("scripted",)

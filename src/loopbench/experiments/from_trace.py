@@ -260,6 +260,11 @@ class Sources:
 
         return _filled(value, fill), tuple(kept)
 
+    def refuted(self, answer: Any, why: str) -> tuple[Kept, ...]:
+        """An answer's references as values that are kept."""
+        found = [(path, ref) for path, ref in leaves(answer) if isinstance(ref, Ref)]
+        return tuple(Kept(ANSWER, dotted(path), ref.of(self.values[ref.call]), why, (shown(ref),)) for path, ref in found)
+
     def _is_asked(self, value: Any) -> bool:
         return value.casefold() in self._asked if isinstance(value, str) else abs(value) in self._asked_numbers
 

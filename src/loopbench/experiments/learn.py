@@ -187,9 +187,11 @@ class _Pupil:
     def _plan(self, draft: Draft, record: Record, values: Mapping[str, Any], state: Any = None) -> tuple[Plan, tuple[Kept, ...]]:
         """The plan with an answer that is right, given the calls' results. The end state counts where tools were run."""
         task = self.task if self.check else replace(self.task, end_state=None)
+        refuted: tuple[Kept, ...] = ()
         for answer, kept in _answers(task, record, draft):
-            if _is_right(task, resolve(answer, values), state):
-                return plan_of(draft.steps, answer, task.query), (*draft.kept, *kept)
+            if _is_right(task, answer, values, state):
+                return plan_of(draft.steps, answer, task.query), (*draft.kept, *kept, *refuted)
+            refuted = refuted or (draft.sources.refuted(answer, DRIFTED) if self.check else ())
         state_too = "" if task.end_state is None else ", or not the end state"
         raise Unlearnable(f"its calls give no answer that the scorer {task.scorer} takes for right{state_too}")
 
@@ -271,13 +273,14 @@ def _answers(task: Task, record: Record, draft: Draft) -> Iterator[tuple[Any, tu
     yield from ((value, kept) for value, (_, kept) in zip(values, filled, strict=True))
 
 
-def _is_right(task: Task, answer: Any, state: Any) -> bool:
+def _is_right(task: Task, answer: Any, values: Mapping[str, Any], state: Any) -> bool:
     """Whether the answer, as a loop states it, scores 1.0."""
-    stated = answer
-    if answer is None:
-        stated = "not determined"
-    elif task.query.schema is None:
-        stated = render_value(answer)
+    try:
+        stated = "not determined" if answer is None else resolve(answer, values)
+    except (KeyError, IndexError, TypeError):  # it walks into a result that only reads like JSON
+        return False
+    if task.query.schema is None:
+        stated = render_value(stated)
     return scores_of(Judgement(task, stated, StopReason.FINISHED.value, state))["accuracy"] >= 1
 
 

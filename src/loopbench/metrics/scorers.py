@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import difflib
 import functools
-import importlib
 import inspect
 import json
 import math
 import re
 import string
-import tomllib
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -27,6 +25,7 @@ import referencing
 
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.names import own_object, parse_spec
 
 from .calls import same_calls
 from .judgement import Judgement, Scorer
@@ -125,13 +124,17 @@ def scorer_named(spec: str) -> Scorer:
     A name with a colon is imported: the scorer itself, or with brackets a function that takes the options and gives it.
     Raises ValueError for an unknown scorer or option, naming the known ones, nearest first, and for an option's wrong value.
     """
-    name, options = _parse_spec(spec)
+    try:
+        parsed = parse_spec(spec)
+    except ValueError as error:
+        raise ValueError(f"scorer {error}") from None
+    name, options = parsed.name, parsed.options
     if ":" in name:
         found = _imported(name)
-        return found if options is None else _made(name, found, options)
+        return _made(name, found, options) if spec.rstrip().endswith(")") else found
     if name not in SCORERS:
         raise ValueError(f"unknown scorer {name!r}; known: {_nearest_first(name, SCORERS)}, or package.module:name")
-    return _made(name, SCORERS[name], options or {})
+    return _made(name, SCORERS[name], options)
 
 
 def scores_of(judgement: Judgement) -> dict[str, float]:
@@ -432,22 +435,6 @@ _ABSTENTION = re.compile(
 # Specs.
 
 
-def _parse_spec(spec: str) -> tuple[str, dict[str, Any] | None]:
-    """Name and options; None where no brackets follow the name."""
-    name, bracket, rest = spec.strip().partition("(")
-    if not bracket:
-        return name, None
-    if not rest.endswith(")"):
-        raise ValueError(f"scorer {spec!r}: no closing bracket at the end")
-    try:
-        parsed = tomllib.loads(f"options = {{{rest[:-1]}}}")
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"scorer {spec!r}: the options are not TOML (name = value, …): {error}") from None
-    if parsed.keys() != {"options"}:
-        raise ValueError(f"scorer {spec!r}: more than options stands between the brackets")
-    return name.strip(), parsed["options"]
-
-
 def _made(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Scorer:
     known = inspect.signature(factory).parameters
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
@@ -466,15 +453,10 @@ def _made(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) ->
 
 
 def _imported(name: str) -> Callable[..., Any]:
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, TypeError) as error:  # TypeError: a relative name
-        raise ValueError(f"scorer {name!r} cannot be imported: {error}") from error
+    found: Callable[..., Any] = own_object("scorer", name)
     if not callable(found):
         raise ValueError(f"scorer {name!r} is a {type(found).__name__}, not a function of a Judgement")
-    imported: Callable[..., Any] = found
-    return imported
+    return found
 
 
 def _nearest_first(name: str, known: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """The sources of a farming region, and calculators to combine them: weather, fields, soil, crops, prices, units.
 
-Weather stations report in US or in metric units, areas are in acres or hectares, prices per tonne, kilogram or pound; the calculators
-want °C, millimetres and hectares. Nothing is ever changed: the tools only read. Results are exact decimals of at most 12
+Weather stations report in US or in metric units, areas are in acres or hectares, prices per tonne, kilogram or pound; the
+calculators want °C, millimetres and hectares. Nothing is ever changed: the tools only read. Results are decimals of at most 12
 significant digits.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from fractions import Fraction
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from ..worlds import Toolset
 
@@ -20,9 +20,13 @@ Number = int | float
 Measure = Literal["high", "low", "rain", "et0", "wind"]
 Stage = Literal["emergence", "vegetative", "flowering", "ripening"]
 Operation = Literal["sum", "difference", "product", "quotient", "minimum", "maximum", "mean"]
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+STAGES: tuple[Stage, ...] = get_args(Stage)
 
 MOST_DAYS = 10
 MOST_NUMBERS = 20
+LARGEST = 10**12
+"""Largest magnitude of an argument or a result."""
 RAIN_COUNTS = Fraction(4, 5)
 """Share of the rain that reaches the roots."""
 
@@ -72,14 +76,14 @@ class InvalidRequest(ValueError):
 class Station:
     system: str
     """us or metric."""
-    readings: Mapping[str, Sequence[Number | None]]
-    """Measure → one value per day; None where there is none."""
+    readings: Mapping[Measure, Sequence[Number | None]]
+    """All measures, with one value per day; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     crop: str
-    stage: str
+    stage: Stage
     area: Number
     area_unit: str
     station: str
@@ -91,8 +95,8 @@ class Crop:
     base_c: Number
     seed_kg_ha: Number
     yield_t_ha: Number
-    stages: Mapping[str, Sequence[Number]]
-    """Stage → crop coefficient, and kg of nitrogen that a hectare needs."""
+    stages: Mapping[Stage, Sequence[Number]]
+    """All stages → crop coefficient, and kg of nitrogen that a hectare needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,23 +117,23 @@ class Region:
         """From what `as_world` gave."""
         return cls(
             world["first_day"],
-            {name: Station(*row) for name, row in world["stations"].items()},
+            {name: Station(row[0], dict(zip(MEASURES, row[1:], strict=True))) for name, row in world["stations"].items()},
             {name: Field(*row) for name, row in world["fields"].items()},
             world["soil"],
-            {name: Crop(*row) for name, row in world["crops"].items()},
+            {name: Crop(*[*row[:3], dict(zip(STAGES, row[3:], strict=True))]) for name, row in world["crops"].items()},
             world["prices"],
         )
 
     def as_world(self) -> dict[str, Any]:
-        """Compact JSON: rows in the order of the classes' fields."""
+        """Compact JSON: rows in the order of the classes' fields, readings by measure and needs by stage."""
         return {
             "first_day": self.first_day,
-            "stations": {name: [s.system, dict(s.readings)] for name, s in self.stations.items()},
+            "stations": {name: [s.system, *s.readings.values()] for name, s in self.stations.items()},
             "fields": {
                 name: [f.crop, f.stage, f.area, f.area_unit, f.station, f.backup_station] for name, f in self.fields.items()
             },
             "soil": dict(self.soil),
-            "crops": {name: [c.base_c, c.seed_kg_ha, c.yield_t_ha, dict(c.stages)] for name, c in self.crops.items()},
+            "crops": {name: [c.base_c, c.seed_kg_ha, c.yield_t_ha, *c.stages.values()] for name, c in self.crops.items()},
             "prices": dict(self.prices),
         }
 
@@ -188,7 +192,7 @@ def soil_sample(region: Region, field: str) -> dict[str, Any]:
 
 
 def crop_table(region: Region, crop: str, stage: Stage) -> dict[str, Any]:
-    """What a crop needs: base temperature in °C, crop coefficient and nitrogen need at a growth stage, seed rate, usual yield."""
+    """What a crop needs: base temperature in °C, crop coefficient and nitrogen need at a stage, seed rate, usual yield."""
     found = _named(region.crops, crop, "crop")
     coefficient, nitrogen = found.stages[stage]
     return {
@@ -241,9 +245,7 @@ def growing_degree_days(region: Region, highs_c: list[float], lows_c: list[float
     return {"growing_degree_days": _number(sum((max(Fraction(0), (high + low) / 2 - base) for high, low in days), Fraction(0)))}
 
 
-def irrigation_need(
-    region: Region, et0_mm: list[float], kc: float, rain_mm: list[float], hectares: float
-) -> dict[str, Any]:
+def irrigation_need(region: Region, et0_mm: list[float], kc: float, rain_mm: list[float], hectares: float) -> dict[str, Any]:
     """Water that rain does not bring: kc x et0 less four fifths of the rain, in mm, and in cubic metres for the area.
 
     FAO Irrigation and Drainage Paper 56 (Allen et al. 1998) for crop water; a millimetre on a hectare is 10 m3.
@@ -312,12 +314,14 @@ def _exact_all(values: Sequence[float]) -> list[Fraction]:
 
 def _exact(value: float) -> Fraction:
     """The decimal that a number is written as."""
-    if not abs(value) <= 1e12:
-        raise InvalidRequest(f"{value} is beyond ±10^12")
+    if not abs(value) <= LARGEST:
+        raise InvalidRequest(f"{value} is beyond ±{LARGEST:.0e}")
     return Fraction(repr(value))
 
 
 def _number(value: Fraction) -> Number:
+    if abs(value) > LARGEST:
+        raise InvalidRequest(f"the result is beyond ±{LARGEST:.0e}")
     return int(value) if value.denominator == 1 else float(f"{float(value):.12g}")
 
 

@@ -611,11 +611,11 @@ def _three_wishes(draw: Draw) -> Draft:
     told = draw.choice(
         (
             f"Three wishes of {who} at once. First, {pieces} of the {what} come back, sealed. Second, the parcel with the "
-            f"{_called(late)} was late, and the goodwill that the policy provides for is asked for. Third, the order that has not left yet "
-            f"goes to {street}, {city}. See to all of it. What is the balance of credits then?",
-            f"{who} writes a long letter. The order still in the house shall go to {street} in {city}; {pieces} unopened pieces of the "
-            f"{what} are on their way back; and for the {_called(late)}, which came days late, there is to be a credit. The policy "
-            "allows each of these. Answer with the customer's credit balance once all is done.",
+            f"{_called(late)} was late, and the goodwill that the policy provides for is asked for. Third, the order that has not "
+            f"left yet goes to {street}, {city}. See to all of it. What is the balance of credits then?",
+            f"{who} writes a long letter. The order still in the house shall go to {street} in {city}; {pieces} unopened pieces of "
+            f"the {what} are on their way back; and for the {_called(late)}, which came days late, there is to be a credit. The "
+            "policy allows each of these. Answer with the customer's credit balance once all is done.",
         )
     )
     return case.draft(told, part(given, "credit_balance"), _dollars(balance))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -212,10 +212,15 @@ class Script:
         goal = f"Get the price of {seats} seats for {what} on {date}."
         return self._writer.call(goal, "price_quote", {"event_id": found, "date": date, "seats": seats}, after=after)
 
-    def hold(self, what: str, found: Ref, date: str, seats: int | Ref, after: Iterable[Ref] = (), *, sold_out: bool = False) -> Ref:
-        """`sold_out`: the hold is refused, and that is what the story is about."""
-        goal = f"Hold the seats for {what} on {date}."
-        return self._writer.call(goal, "hold_seats", {"event_id": found, "date": date, "seats": seats}, after=after, fails=sold_out)
+    def hold(self, what: str, found: Ref, date: str, seats: int | Ref, after: Iterable[Ref] = ()) -> Ref:
+        return self._hold(what, {"event_id": found, "date": date, "seats": seats}, after, False)
+
+    def hold_refused(self, what: str, found: Ref, date: str, seats: int, after: Iterable[Ref] = ()) -> Ref:
+        """Too few seats are left, and that is what the story is about."""
+        return self._hold(what, {"event_id": found, "date": date, "seats": seats}, after, True)
+
+    def _hold(self, what: str, asked: Mapping[str, Any], after: Iterable[Ref], fails: bool) -> Ref:
+        return self._writer.call(f"Hold the seats for {what} on {asked['date']}.", "hold_seats", asked, after=after, fails=fails)
 
     def book(self, what: str, held: Ref, name: str) -> Ref:
         """Gives the reference to the code."""

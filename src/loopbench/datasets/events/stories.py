@@ -238,7 +238,7 @@ def second_date(draw: Draw) -> Draft:
     found = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
     failed: list[Ref] = []
     for date in order[:refused]:
-        failed.append(script.hold(event.title, found, date, seats, after=failed[-1:], sold_out=True))
+        failed.append(script.hold_refused(event.title, found, date, seats, after=failed[-1:]))
     held = script.hold(event.title, found, order[refused], seats, after=failed[-1:])
     code = script.book(event.title, held, name)
     made = ticket(event, order[refused], seats, name)
@@ -270,8 +270,8 @@ def another_event(draw: Draw) -> Draft:
     best = min(others, key=lambda event: total(event, first, seats))
     script = Script()
     found = script.search_all(programme)
-    early = script.hold(favourite.title, found[0], first, seats, sold_out=True)
-    late = script.hold(favourite.title, found[0], second, seats, after=[early], sold_out=True)
+    early = script.hold_refused(favourite.title, found[0], first, seats)
+    late = script.hold_refused(favourite.title, found[0], second, seats, after=[early])
     pairs = zip(others, found[1:], strict=True)
     prices = [script.quote(event.title, ref, first, seats, after=[late]) for event, ref in pairs]
     what = "the cheaper of the others"
@@ -441,8 +441,8 @@ def sold_out(draw: Draw) -> Draft:
         event.shows[date].left = draw.integer(0, seats - 1)
     script = Script()
     found = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
-    refused = script.hold(event.title, found, first, seats, sold_out=True)
-    script.hold(event.title, found, second, seats, after=[refused], sold_out=True)
+    refused = script.hold_refused(event.title, found, first, seats)
+    script.hold_refused(event.title, found, second, seats, after=[refused])
     wish = draw.choice(
         (
             f"{event.title} ({programme.category}) and nothing else, {_AMOUNTS[seats]} seats together, on {first}, else on "
@@ -489,7 +489,8 @@ def beyond_the_budget(draw: Draw) -> Draft:
         (
             f"Book any {programme.category} event on {date} that {_AMOUNTS[seats]} people can see for at most ${budget} in all; "
             "if there is none, book nothing.",
-            f"With ${budget} altogether and not a cent more, {_AMOUNTS[seats]} seats at some {programme.category} event on {date} "
+            f"With ${budget} altogether and not a cent more, {_AMOUNTS[seats]} seats at some "
+            f"{programme.category} event on {date} "
             "are wanted.",
         )
     )

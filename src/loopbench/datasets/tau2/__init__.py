@@ -1,9 +1,8 @@
 """Importer of tau2-bench's tasks (Barres et al. 2025, arXiv:2506.07982) as published: tickets to solve over a database.
 
-Complete is the domain `mock`. A folder holds `tasks.json`, `db.json`, a policy (`policy_solo.md`, else `policy.md`) and, if one
-likes, `split_tasks.json`. Run are the tasks that tau2 can run without a simulated user, its solo mode: the ticket is the question,
-the policy its context. Quarantined with the reason are those that continue a conversation, that have no ticket, or in which the user
-has tools too.
+Complete is the domain `mock`. A folder holds `tasks.json`, `db.json`, a policy (`policy_solo.md`, else `policy.md`) and perhaps
+`split_tasks.json`. Run are the tasks that need no simulated user, tau2's solo mode: the ticket is the question, the policy its
+context. Quarantined, with the reason, are those that continue a conversation, that have no ticket, or in which the user has tools.
 
 The plan is the task's `actions`. Scored is what the task's `reward_basis` names, all of it at once:
 
@@ -14,8 +13,8 @@ The plan is the task's `actions`. Scored is what the task's `reward_basis` names
   score is quarantined.
 """
 
-from .importer import VERSION, load
+from .importer import INSTRUCTION, VERSION, load
 
 SUITE = load
 
-__all__ = ["SUITE", "VERSION", "load"]
+__all__ = ["INSTRUCTION", "SUITE", "VERSION", "load"]

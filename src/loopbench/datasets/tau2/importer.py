@@ -59,7 +59,7 @@ class _Criteria(Row):
     env_assertions: list[_Assertion] | None = None
     communicate_info: list[str] | None = None
     nl_assertions: list[str] | None = None
-    reward_basis: list[Basis] = ["DB", "COMMUNICATE"]
+    reward_basis: tuple[Basis, ...] = ("DB", "COMMUNICATE")
 
     def scored(self) -> list[str]:
         """The parts of the reward basis that there is something to score of, sorted; DB without actions and assertions is none,
@@ -106,7 +106,7 @@ class _World:
         return tuple(replace(tool, function=_Noted(tool, self.made)) for tool in mock.TOOLS.over(self.db))
 
     def state(self) -> dict[str, Any]:
-        """What the task's reward basis asks of the environment: the database, gold actions not made, assertions that do not hold."""
+        """What the task's reward basis asks for: the database, gold actions that were not made, assertions that do not hold."""
         found: dict[str, Any] = {}
         if "DB" in self.scored:
             found["db"] = copy.deepcopy(self.db)
@@ -213,7 +213,7 @@ def _succeeds(tool: Tool, arguments: Mapping[str, Any]) -> bool:
 
 
 def _initial(state: _InitialState, db: mock.Database) -> mock.Database:
-    """The database that a task starts from: the folder's, with the task's data merged in and its first calls made. Raises Unusable."""
+    """What a task starts from: the folder's database with the task's data merged in, and its first calls made. Raises Unusable."""
     data = state.initialization_data
     try:
         tables = checked(mock.Tables, _merged(db, (data and data.agent_data) or {}), "initialization_data")
@@ -249,7 +249,8 @@ def _task(row: _TaskRow, db: mock.Database, policy: str, split: str) -> Task:
     if split:
         labels["split"] = split
     query = Query(f"{row.ticket or ''}\n\n{INSTRUCTION}".strip(), policy)
-    task = Task(row.id, query, texts, "contains", labels=labels)
+    world = {"db": db, "scored": [], "actions": [], "assertions": []}  # for a task that is not run too: its tools are looked at
+    task = Task(row.id, query, texts, "contains", labels=labels, world=world)
     try:
         _check_solo(row, criteria)
         start = _initial(row.initial_state or _InitialState(), db)

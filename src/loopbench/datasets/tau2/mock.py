@@ -1,4 +1,4 @@
-"""tau2-bench's domain `mock`: users and their tasks. Tools, and what may be asserted of the database; own code, tau2's behaviour."""
+"""tau2-bench's domain `mock`, users and their tasks: its tools, and what may be asserted of its database. Own code."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import Any
 
 from loopbench.protocol import Plan, Ref, resolve
-from loopbench.protocol.digest import canonical_json
 
 from ..generating import Draft, Draw, PlanWriter, part
 from .records import Record, Records, altered
@@ -23,12 +22,12 @@ ANSWER_FORMAT = (
     "Amounts are not rounded unless a rounding is asked for; what the records leave open is null."
 )
 SCORER = "schema(tolerance=1e-9)"
-MOST_CHARS = 165
-"""Longest section as JSON: what a design shows of it in one line of its history must hold all of it."""
-EASY, MEDIUM = 7, 11
+DATE = r"\d{4}-\d{2}-\d{2}"
+EASY, MEDIUM = 10, 14
 """Calls of an easy and of a medium plan, at most."""
 
-Number = int | float
+Filled = tuple[str, Mapping[str, "Field"]]
+"""The question, and the form's fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ def yes_no(value: Value) -> Field:
 
 
 def day(value: Value) -> Field:
-    return Field({"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$"}, value)
+    return Field({"type": "string", "pattern": f"^{DATE}$"}, value)
 
 
 def coded(value: Value, pattern: str) -> Field:
@@ -103,7 +102,7 @@ def blank(schema: Mapping[str, Any]) -> str:
     if kind == "enum":
         return " or ".join(json.dumps(option) for option in schema["enum"])
     pattern = schema.get("pattern", "").strip("^$")
-    shown = f"text like {pattern}" if pattern else _KINDS[kind]
+    shown = "YYYY-MM-DD" if pattern == DATE else f"text like {pattern}" if pattern else _KINDS[kind]
     return f"{shown} or null" if isinstance(kinds, list) else shown
 
 
@@ -143,7 +142,9 @@ class Desk:
         self.records.add(record)
         self.records.add(Record(f"R-{other}", kind, _similar(literal), twin))
         given = reference.answer if isinstance(reference, Value) else reference
-        found = self.call(f"Find the record of the {kind}.", "find_record", {"kind": kind, "reference": given}, {"record": record.id}, "record")
+        found = self.call(
+            f"Find the record of the {kind}.", "find_record", {"kind": kind, "reference": given}, {"record": record.id}, "record"
+        )
         return Opened(self, record, found)
 
     def code(self, table: str, meanings: Mapping[str, str], value: Value) -> Value:
@@ -169,7 +170,9 @@ class Desk:
 
     def sum(self, goal: str, values: Iterable[Value]) -> Value:
         summed = list(values)
-        return self._number(goal, "sum_values", {"values": [value.answer for value in summed]}, sum(map(_exact, summed), Fraction()))
+        return self._number(
+            goal, "sum_values", {"values": [value.answer for value in summed]}, sum(map(_exact, summed), Fraction())
+        )
 
     def rounded(self, goal: str, value: Value, digits: int = 2) -> Value:
         return self._number(goal, "round_to", {"number": value.answer, "digits": digits}, _rounded(_exact(value), digits))
@@ -202,7 +205,7 @@ class Desk:
 
         `result`: what it will give, as far as that matters; `path`: the part of it that is wanted.
         """
-        key = canonical_json([tool, resolve(given, self._results)])
+        key = f"{tool}{resolve(given, self._results)}"
         if key not in self._known:
             made = self._known[key] = self.plan.call(goal, tool, given)
             self._results[made.call] = result
@@ -227,9 +230,7 @@ class Desk:
             "required": order,
             "additionalProperties": False,
         }
-        value = Value(
-            {name: named[name].value.answer for name in order}, {name: named[name].value.expected for name in order}
-        )
+        value = Value({name: named[name].value.answer for name in order}, {name: named[name].value.expected for name in order})
         return Field(schema, value)
 
     def draft(self, key: Mapping[str, Any], question: str, form: Mapping[str, Field]) -> Draft:
@@ -311,7 +312,3 @@ def _similar(reference: str) -> str:
     """A reference that is easily mistaken for this one: its last digits trade places, or the last one is another."""
     swapped = reference[:-2] + reference[:-3:-1]
     return swapped if swapped != reference else f"{reference[:-1]}{(int(reference[-1]) + 1) % 10}"
-
-
-def size_of(section: Mapping[str, Any]) -> int:
-    return len(canonical_json(section))

@@ -1,333 +1,24 @@
-"""Trails of 20 to 60 calls through a harbour archive: each card names the next, and what stood early is needed at the end.
-
-Most cards are long-winded: 300 to 900 characters of remarks stand around the two or three facts that count, with numbers and codes
-that do not. What a design keeps of its history, and how much of it, decides. A world is a key and the trail's measures; cards are
-drawn from them again when the environment is opened, remarks when a card is read.
-"""
+"""The trails: what is asked of them, and the plan that walks them."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from loopbench.protocol import Plan, Ref, Tool
+from loopbench.protocol import Plan, Ref
 
-from . import calculator
-from .generating import Draft, Draw, PlanWriter, Source, generate, part
-from .task import Suite, Task
-from .worlds import Toolset, WorldEnvironment
+from ..generating import Draft, Draw, PlanWriter, Source, generate, part
+from ..task import Suite, Task
+from ..worlds import WorldEnvironment
+from .archive import GOODS, NAME, PEOPLE, PORTS, SHIPS, Archive, Card, Measures, archive_of, environment
 
-NAME = "long_haul"
 ANSWER_FORMAT = 'Give the number alone. If it cannot be determined, the right answer is "not determined".'
 STEP_LIMIT = 75
 """A quarter more than the longest plan: the longer a way, the more often something goes wrong on it."""
 EASY, MEDIUM, HARD = (21, 29), (30, 44), (45, 60)
 """Calls of a plan, from and to."""
-REMARKS = (300, 900)
-"""Characters of what does not matter on a long-winded card."""
-MOST_NUMBERS = 200
-
-_PORTS = (
-    "Aalborg", "Almeria", "Ancona", "Antwerp", "Arkhangelsk", "Bari", "Bergen", "Bilbao", "Bordeaux", "Brest", "Brindisi",
-    "Bristol", "Cadiz", "Cagliari", "Calais", "Cardiff", "Cork", "Dover", "Dubrovnik", "Dundee", "Esbjerg", "Faro", "Gdansk",
-    "Genoa", "Ghent", "Gothenburg", "Hamburg", "Hull", "Izmir", "Kiel", "Klaipeda", "Kotor", "Larvik", "Lisbon", "Lorient",
-    "Malaga", "Malmo", "Messina", "Murmansk", "Nantes", "Narvik", "Odessa", "Oporto", "Oslo", "Ostend", "Palermo", "Patras",
-    "Piraeus", "Plymouth", "Ravenna", "Riga", "Rostock", "Rotterdam", "Santander", "Split", "Stavanger", "Szczecin",
-    "Tallinn", "Trieste", "Turku", "Valletta", "Varna", "Vigo", "Zadar",
-)  # fmt: skip
-_PEOPLE = (
-    "Agnes", "Bertil", "Carlota", "Davit", "Elin", "Fergus", "Gisela", "Hakon", "Ines", "Jonas",
-    "Katja", "Lorenzo", "Marit", "Nuno", "Oriol", "Petra", "Ragna", "Stefano", "Tilda", "Ulrik",
-)  # fmt: skip
-_SHIPS = (
-    "Albatross", "Boreas", "Clementine", "Dauntless", "Esperance", "Fulmar", "Gannet", "Halcyon", "Iolanthe", "Juniper",
-    "Kestrel", "Lodestar", "Marigold", "Nereid", "Osprey", "Perseverance", "Quicksilver", "Rosalind", "Sandpiper", "Tern",
-)  # fmt: skip
-_GOODS = ("amber", "barley", "copper", "cork", "dried figs", "flax", "indigo", "olive oil", "pepper", "salt", "tar", "wool")
-_SEALS = ("anchor", "beacon", "cormorant", "dolphin", "eagle", "falcon", "gull", "heron", "ibis", "jackdaw", "kite", "lantern")
-_LETTERS = "ABCDEFGHJKLMNPQRSTVWXZ"
-_CODE = re.compile(r"[A-Z]{2}-[0-9]{4}")
-
-Drawn = TypeVar("Drawn", str, int)
-
-
-# --- the archive ---
-
-
-class ArchiveError(LookupError):
-    """The archive does not hold what is asked for."""
-
-
-class VaultShut(PermissionError):
-    """A vault that was to be opened with the wrong seals."""
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """A card of a trail."""
-
-    code: str
-    port: str
-    facts: dict[str, Any]
-    """What stands on it beside port and next card."""
-    next_code: str | None
-    """None on the last card."""
-
-
-@dataclass(frozen=True, slots=True)
-class Archive:
-    """All that the tools of one task act on. Nothing in it ever changes."""
-
-    key: int
-    is_wordy: bool
-    """Whether cards have remarks."""
-    trails: tuple[tuple[Card, ...], ...]
-    cards: Mapping[str, Card]
-    """By code: those of the trails, their annexes, and others."""
-    moved: Mapping[str, str]
-    """Code that stands on a card → the code under which that card is found now."""
-    tickets: Mapping[str, int]
-    vaults: Mapping[str, tuple[frozenset[str], int]]
-    """Name → the seals that open it, and the number of crates in it."""
-    others: tuple[str, ...]
-    """Codes of cards that belong to no trail of the task."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measures:
-    """What an archive is drawn from; a task's world as JSON."""
-
-    key: int
-    lengths: tuple[int, ...]
-    """Cards of each trail."""
-    facts: tuple[str, ...] = ()
-    """What cards tell beside crates: `booked`, `price`, `ticket`, `seal`."""
-    is_wordy: bool = True
-    annex_every: int = 0
-    """Each so-manieth card has an annex; 0: none has."""
-    moved: tuple[int, ...] = ()
-    """Places in the first trail, from 0, of cards that lie elsewhere than the card before says."""
-    is_lost: bool = False
-    """The first trail's last card names one that is nowhere."""
-    burnt: tuple[int, ...] = ()
-    """Trails whose last card cannot be read."""
-    seals_at: tuple[int, ...] = ()
-    """Places in the first trail of the cards whose seals open the vault that its last card names."""
-
-    def as_world(self) -> dict[str, Any]:
-        """What differs from an archive without any peculiarity."""
-        given = {item.name: getattr(self, item.name) for item in fields(self) if getattr(self, item.name) != item.default}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
-
-    @classmethod
-    def from_world(cls, world: Mapping[str, Any]) -> Measures:
-        given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in world.items()}
-        return cls(**given)
-
-
-class _Drawing:
-    """An archive as it is being drawn."""
-
-    def __init__(self, measures: Measures) -> None:
-        self.measures = measures
-        self.draw = Draw(NAME, "archive", measures.key)
-        self.ports = iter(self.draw.shuffled(_PORTS))
-        self.cards: dict[str, Card] = {}
-        self.moved: dict[str, str] = {}
-        self.tickets: dict[str, int] = {}
-        self.vaults: dict[str, tuple[frozenset[str], int]] = {}
-        self._taken: set[str | int] = set()
-
-    def archive(self) -> Archive:
-        trails = tuple(self._trail(number, length) for number, length in enumerate(self.measures.lengths))
-        others = self._others()
-        shown = (self.cards, self.moved, self.tickets, self.vaults)
-        return Archive(self.measures.key, self.measures.is_wordy, trails, *shown, others)
-
-    def _trail(self, number: int, length: int) -> tuple[Card, ...]:
-        measures, draw = self.measures, self.draw
-        codes = [self._code() for _ in range(length)]
-        ports = [next(self.ports) for _ in range(length)]
-        facts = [self._facts(place) for place in range(length)]
-        following: list[str | None] = [*codes[1:], self._code() if measures.is_lost and number == 0 else None]
-        for place in measures.moved if number == 0 else ():
-            old = self._code()
-            self.moved[old] = codes[place]
-            following[place - 1] = old
-        if number == 0 and measures.seals_at:
-            vault = f"V-{draw.integer(11, 98)}"
-            seals = frozenset(facts[place]["seal"] for place in measures.seals_at)
-            self.vaults[vault] = (seals, self._crates())
-            facts[-1] = {"vault": vault, "opened_by_the_seals_of": [ports[place] for place in measures.seals_at]}
-        if number in measures.burnt:
-            facts[-1] = dict.fromkeys(facts[-1]) | {"state": "burnt, only code and port can be read"}
-        trail = tuple(map(Card, codes, ports, facts, following))
-        self.cards |= zip(codes, trail, strict=True)
-        return trail
-
-    def _facts(self, place: int) -> dict[str, Any]:
-        draw, wanted = self.draw, self.measures.facts
-        facts: dict[str, Any] = {"crates": self._crates()}
-        if "booked" in wanted:
-            facts["booked"] = "in" if place == 0 or draw.chance(0.6) else "out"
-        if "price" in wanted:
-            facts["price"] = draw.integer(3, 97)
-        if "seal" in wanted:
-            facts["seal"] = self._new(lambda: f"{draw.choice(_SEALS)}-{draw.integer(100, 999)}")
-        if "ticket" in wanted:
-            facts["ticket"] = self._new(lambda: f"T-{draw.integer(10_000, 99_999)}")
-            self.tickets[facts["ticket"]] = self._crates()
-        if self.measures.annex_every and place % self.measures.annex_every == self.measures.annex_every - 1:
-            facts["annex"] = self._code()
-            self.cards[facts["annex"]] = Card(facts["annex"], "annex", {"crates": self._crates()}, None)
-        return facts
-
-    def _others(self) -> tuple[str, ...]:
-        """A dozen cards in a circle, like those of the trails."""
-        codes = tuple(self._code() for _ in range(12))
-        for place, code in enumerate(codes):
-            facts = self._facts(0) | {"port": self.draw.choice(_PORTS)}
-            self.cards[code] = Card(code, facts.pop("port"), facts, codes[(place + 1) % len(codes)])
-        return codes
-
-    def _code(self) -> str:
-        draw = self.draw
-        return self._new(lambda: f"{draw.choice(_LETTERS)}{draw.choice(_LETTERS)}-{draw.integer(1000, 9999)}")
-
-    def _crates(self) -> int:
-        """Different for each card: a calculator is never asked for the same twice."""
-        return self._new(lambda: self.draw.integer(1_013, 9_871))
-
-    def _new(self, drawn: Callable[[], Drawn]) -> Drawn:
-        while True:
-            made = drawn()
-            if made not in self._taken:
-                self._taken.add(made)
-                return made
-
-
-def archive_of(measures: Measures) -> Archive:
-    """The same for the same measures."""
-    return _Drawing(measures).archive()
-
-
-# --- the tools ---
-
-
-def read_card(archive: Archive, code: str) -> dict[str, Any]:
-    """Read a card of the archive, in the edition that counts. The last card of a trail has no next card."""
-    card = archive.cards.get(_checked(code))
-    if card is None:
-        raise ArchiveError(f"card {code} is not in its drawer; if it was moved, the register of moved cards knows it")
-    shown: dict[str, Any] = {"card": card.code}
-    if archive.is_wordy:
-        shown |= {"port": card.port, "remarks": _remarks(archive, code)}
-    elif "seal" in card.facts:
-        shown["port"] = card.port
-    return shown | card.facts | {"next_card": card.next_code}
-
-
-def read_old_edition(archive: Archive, code: str) -> dict[str, Any]:
-    """Read a card as it stood in the edition of 1911, which has been superseded."""
-    card = archive.cards.get(_checked(code))
-    if card is None:
-        raise ArchiveError(f"the edition of 1911 has no card {code}")
-    draw = Draw(NAME, "1911", archive.key, code)
-    return {"card": code, "edition": 1911, "crates": draw.integer(1_013, 9_871), "next_card": draw.choice(archive.others)}
-
-
-def find_moved(archive: Archive, code: str) -> dict[str, str]:
-    """Look up in the register of moved cards under which code a card that is not in its drawer lies now."""
-    if _checked(code) not in archive.moved:
-        raise ArchiveError(f"the register of moved cards does not know {code}")
-    return {"card": code, "moved_to": archive.moved[code]}
-
-
-def redeem_ticket(archive: Archive, ticket: str) -> dict[str, Any]:
-    """Redeem a ticket that stands on a card; gives the dollars paid for it."""
-    if ticket not in archive.tickets:
-        raise ArchiveError(f"no ticket {ticket!r} was ever issued; tickets look like T-12345")
-    return {"ticket": ticket, "paid": archive.tickets[ticket]}
-
-
-def open_vault(archive: Archive, vault: str, seals: list[str]) -> dict[str, Any]:
-    """Open a vault with exactly the seals that it wants, in any order; gives the number of crates in it."""
-    if vault not in archive.vaults:
-        raise ArchiveError(f"there is no vault {vault!r}; vaults look like V-12")
-    wanted, crates = archive.vaults[vault]
-    if frozenset(seals) != wanted:
-        raise VaultShut(f"vault {vault} stays shut: these are not its seals")
-    return {"vault": vault, "crates_inside": crates}
-
-
-def add_up(numbers: list[float]) -> int | float:
-    """Add up to 200 numbers at once."""
-    if not 1 <= len(numbers) <= MOST_NUMBERS:
-        raise ValueError(f"{len(numbers)} numbers were given, and there must be 1 to {MOST_NUMBERS}")
-    total = math.fsum(numbers)
-    return int(total) if total.is_integer() else total
-
-
-def _checked(code: str) -> str:
-    """Raises ValueError for what is no code."""
-    if not _CODE.fullmatch(code):
-        raise ValueError(f"{code!r} is no card's code; codes look like KX-4821")
-    return code
-
-
-def _remarks(archive: Archive, code: str) -> str:
-    """Drawn anew at each reading, always the same."""
-    draw = Draw(NAME, "remarks", archive.key, code)
-    most = draw.integer(*REMARKS)
-    made = ""
-    for sentence in draw.shuffled(_ASIDES):
-        told = sentence.format(
-            who=draw.choice(_PEOPLE), port=draw.choice(_PORTS), ship=draw.choice(_SHIPS), goods=draw.choice(_GOODS),
-            code=draw.choice(archive.others), number=draw.integer(12, 9_900), year=draw.integer(1871, 1938),
-        )  # fmt: skip
-        if len(made) + len(told) > most:
-            break
-        made += f" {told}" if made else told
-    return made
-
-
-_ASIDES = (
-    "The ink of this card has faded, and {who} went over it with a pencil in {year}.",
-    "Card {code} was filed behind this one for some years, and belongs elsewhere.",
-    "A pencilled note in the margin gives the figure {number}, which {who} thought was a page number.",
-    "The {ship} lay off {port} for {number} hours that winter, waiting for the ice to clear.",
-    "Somebody has stuck a newspaper cutting on the back, about the price of {goods} in {port}.",
-    "In the edition of 1911 another card stood here, {code}, of which nothing more is known.",
-    "{who} of the customs house in {port} certified the copy and charged {number} for the stamp.",
-    "The paper is thicker than that of the other cards and bears the watermark of a mill near {port}.",
-    "A crew list of the {ship}, with {number} names on it, was found between this card and its neighbour.",
-    "According to {who} the drawer was rearranged in {year}, when the archive moved to its present rooms.",
-    "The handwriting is that of {who}, who also kept the books of the {ship}.",
-    "There is a stain in the lower corner, probably of {goods}, and a hole where a pin held a receipt.",
-    "An inventory of {year} counts {number} cards in this drawer, which nobody has been able to confirm.",
-    "The harbour office in {port} asked for a transcript in {year} and never sent it back.",
-    "On the back stands a list of purchases: {goods}, rope, candles and {number} nails.",
-    "{who} suspected that the port was confused with {port}, but the stamp is clear enough.",
-    "A later hand has added that the {ship} was sold to a company in {port} in {year}.",
-    "The card was on show in {port} in {year}, in an exhibition on the trade in {goods}.",
-    "A clerk has underlined the word {goods} twice and written {number} beside it, without saying why.",
-    "The photograph that used to be attached shows {who} on the deck of the {ship}.",
-)
-
-_TOOLSET: Toolset[Archive] = Toolset(read_card, read_old_edition, find_moved, redeem_ticket, open_vault)
-_CALCULATOR = (*calculator.tools("add", "subtract", "multiply"), Tool.from_function(add_up, blocking=False))
-
-
-def _open(task: Task) -> WorldEnvironment[Archive]:
-    archive = archive_of(Measures.from_world(task.world))
-    return WorldEnvironment((*_TOOLSET.over(archive), *_CALCULATOR), archive)
-
-
-# --- the tasks ---
 
 
 @dataclass(slots=True)
@@ -393,8 +84,8 @@ def _story(draw: Draw, *lengths: int, facts: Sequence[str] = (), **options: Any)
 def _told(draw: Draw, archive: Archive) -> Iterator[str]:
     """Who asks, where the trail begins, and how it is followed."""
     words = {
-        "who": draw.choice(_PEOPLE), "other": draw.choice(_PEOPLE), "ship": draw.choice(_SHIPS), "goods": draw.choice(_GOODS),
-        "port": draw.choice(_PORTS), "year": draw.integer(1871, 1938), "number": draw.integer(12, 98),
+        "who": draw.choice(PEOPLE), "other": draw.choice(PEOPLE), "ship": draw.choice(SHIPS), "goods": draw.choice(GOODS),
+        "port": draw.choice(PORTS), "year": draw.integer(1871, 1938), "number": draw.integer(12, 98),
     }  # fmt: skip
     starts = [trail[0].code for trail in archive.trails]
     yield draw.choice(_OCCASIONS).format(**words)
@@ -481,16 +172,12 @@ def _telegrams(draw: Draw) -> Draft:
 
 def _ledger(draw: Draw, *, is_wordy: bool = True) -> Draft:
     story = _story(draw, (_calls(draw) + 1) // 2, facts=["booked"], is_wordy=is_wordy)
-    total: Ref | None = None
-    balance = 0
-    for place, (card, read) in enumerate(zip(story.trail, story.follow(), strict=True), 1):
-        goes_in = card.facts["booked"] == "in"
-        balance += card.facts["crates"] if goes_in else -card.facts["crates"]
-        crates = part(read, "crates")
-        total = total and story.plan.call(
-            f"Book what card {place} says.", "add" if goes_in else "subtract", {"a": total, "b": crates}
-        )
-        total = total or crates
+    first, *others = story.follow()
+    total = part(first, "crates")
+    for place, (card, read) in enumerate(zip(story.trail[1:], others, strict=True), 2):
+        tool = "add" if card.facts["booked"] == "in" else "subtract"
+        total = story.plan.call(f"Book what card {place} says.", tool, {"a": total, "b": part(read, "crates")})
+    balance = sum(card.facts["crates"] * (1 if card.facts["booked"] == "in" else -1) for card in story.trail)
     asked = draw.choice(
         (
             "The store was empty at first. How many crates are in it after the last card, each card's crates booked in or out?",
@@ -542,15 +229,13 @@ def _tally(draw: Draw) -> Draft:
 def _annexes(draw: Draw) -> Draft:
     every, calls = draw.integer(3, 5), _calls(draw)
     story = _story(draw, (calls - 1) * every // (every + 1), annex_every=every)
-    numbers: list[Ref] = []
-    expected = 0
-    for place, (card, read) in enumerate(zip(story.trail, story.follow(), strict=True), 1):
-        numbers.append(part(read, "crates"))
-        expected += card.facts["crates"]
-        if "annex" in card.facts:
-            annex = story.plan.call(f"Read the annex of card {place}.", "read_card", {"code": part(read, "annex")})
-            numbers.append(part(annex, "crates"))
-            expected += story.archive.cards[card.facts["annex"]].facts["crates"]
+    cards = story.follow()
+    with_annex = [(place, read) for place, read in enumerate(cards, 1) if place % every == 0]
+    annexes = [
+        story.plan.call(f"Read the annex of card {place}.", "read_card", {"code": part(read, "annex")})
+        for place, read in with_annex
+    ]
+    numbers = [part(read, "crates") for read in (*cards, *annexes)]
     total = story.plan.call("Add up the crates of cards and annexes.", "add_up", {"numbers": numbers})
     asked = draw.choice(
         (
@@ -559,7 +244,9 @@ def _annexes(draw: Draw) -> Draft:
             "What is the total of the crates, with those of every annex that the cards of the trail refer to?",
         )
     )
-    return story.draft(asked, total, expected)
+    own = sum(card.facts["crates"] for card in story.trail)
+    beside = [story.archive.cards[card.facts["annex"]] for card in story.trail if "annex" in card.facts]
+    return story.draft(asked, total, own + sum(card.facts["crates"] for card in beside))
 
 
 def _tickets(draw: Draw, *, is_wordy: bool = True) -> Draft:
@@ -708,6 +395,10 @@ def _half_burnt(draw: Draw) -> Draft:
     return story.draft(asked, None, None)
 
 
+def _open(task: Task) -> WorldEnvironment[Archive]:
+    return environment(Measures.from_world(task.world))
+
+
 TEMPLATES = (
     _walk, _cash_book, _tally, _seals, _two_trails, _ledger, _coupons, _annexes, _vault, _telegrams,
     _empty_drawers, _convoy, _tickets, _freight,
@@ -730,6 +421,3 @@ def load(size: int | None = None, seed: int = 0) -> Suite:
     committed snapshot. Raises ValueError for values out of range.
     """
     return replace(SOURCE.suite(size, seed), step_limit=STEP_LIMIT)
-
-
-SUITE = load

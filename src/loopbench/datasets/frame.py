@@ -1,0 +1,71 @@
+"""A suite from a pandas DataFrame, in Python: `suite_from_frame`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from loopbench.protocol import Tool
+
+from .own_tools import NO_TOOLS, own_tools
+from .rows import Cells, Columns, Table, suite_of
+from .task import Suite, Task
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class FrameTable(Table):
+    """The rows of a frame; its index plays no part."""
+
+    def __init__(self, frame: pandas.DataFrame, name: str) -> None:
+        """Raises ValueError for columns that are not text, or of the same name."""
+        self.source = self.name = name
+        if unnamed := next((label for label in frame.columns if not isinstance(label, str)), None):
+            raise ValueError(f"{name}: a column is called {unnamed!r}, and names must be text")
+        self.columns = tuple(frame.columns)
+        if twice := next((label for label in self.columns if self.columns.count(label) > 1), ""):
+            raise ValueError(f"{name}: two columns are called {twice!r}")
+        self._frame = frame
+
+    def keep(self, columns: Collection[str]) -> None:
+        """The frame as it is now: what becomes of it later changes no task."""
+        kept = self._frame[[name for name in self._frame.columns if name in columns]]
+        plain = kept.astype(object).where(kept.notna(), None)  # NA, NaT and NaN are missing cells
+        self._rows: list[Cells] = [
+            dict(zip(plain.columns, record, strict=True)) for record in plain.itertuples(index=False, name=None)
+        ]
+        del self._frame
+
+    def rows(self) -> Iterator[tuple[int, int, Cells]]:
+        """(index, row, cells) of each row."""
+        for index, cells in enumerate(self._rows):
+            yield index, index + 1, cells
+
+    def row(self, place: int) -> Cells:
+        return self._rows[place]
+
+
+def suite_from_frame(
+    frame: pandas.DataFrame,
+    tools: Sequence[Tool | Callable[..., Any]] | Callable[[Task], Any] = (),
+    *,
+    name: str = "frame",
+    question: str | None = None,
+    answer: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    scorer: str = "",
+    labels: Sequence[str] = (),
+) -> Suite:
+    """The suite of a frame's rows; see `loopbench.datasets.rows` for what a column means.
+
+    `tools`: functions that all trials share, or a function of the task that gives each trial's environment. `name`: of the suite.
+    `question`, `answer`: names of the columns; `columns`: of the others, by what they mean. `scorer`: of rows that name none.
+    `labels`: columns that become labels.
+
+    On the command line such a suite is `package.module:function`, of a function that gives it.
+
+    Raises ValueError that names row and column for what is wrong, TypeError for a tool that is none.
+    """
+    own = own_tools(name, tools) if tools else NO_TOOLS
+    return suite_of(FrameTable(frame, name), Columns.of(question, answer, columns, scorer, labels), "suite_from_frame", own)

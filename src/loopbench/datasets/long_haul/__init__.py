@@ -1,0 +1,12 @@
+"""Trails of 20 to 60 calls through a harbour archive: each card names the next, and what stood early is needed at the end.
+
+Most cards are long-winded: 300 to 900 characters of remarks stand around the two or three facts that count, with numbers and codes
+that do not. What a design keeps of its history, and how much of it, decides. A world is a key and the trail's measures; cards are
+drawn from them again when the environment is opened, remarks when a card is read.
+"""
+
+from .trails import SOURCE, load
+
+SUITE = load
+
+__all__ = ["SOURCE", "SUITE", "load"]

@@ -1,0 +1,348 @@
+"""Forms from workshop and laboratory: a parts list, a lab report, a calibration, a manifest, a recipe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .desk import Calendar, Desk, Field, Filled, Opened, Value, coded, day, number, one_of, or_null, rows, text, whole, yes_no
+from .names import FIRMS, GOODS, PEOPLE, TOWNS, cents, code_table, numbered
+
+ANALYTES = ("cadmium", "chromium", "copper", "iron", "lead", "manganese", "nickel", "zinc")
+
+
+def parts_list(desk: Desk) -> Filled:
+    """An assembly with a smaller assembly inside, each with parts of its own."""
+    draw = desk.draw
+    names = draw.sample(GOODS, 5)
+
+    def parts(of: list[str]) -> list[dict[str, object]]:
+        return [{"part": name, "count": draw.integer(2, 24), "grams": draw.integer(12, 1_900)} for name in of]
+
+    outer, inner = parts(names[:2]), parts(names[2:])
+    code = f"AS-{draw.integer(1_000, 9_999)}"
+    head = {"name": f"{draw.choice(FIRMS)} unit", "revision": draw.choice("ABCDEF"), "contains": code, "times": draw.integer(2, 6)}
+    reference = f"BM-{draw.integer(10_000, 99_999)}"
+    whole_unit = desk.file("parts list", {"head": head} | numbered("part", outer), reference=reference)
+    subunit = desk.file(
+        "assembly",
+        {"head": {"name": f"{draw.choice(TOWNS)} frame", "supplier": draw.choice((None, *FIRMS[:5]))}} | numbered("part", inner),
+        reference=whole_unit["head"]["contains"],
+    )
+
+    def listed(record: Opened, count: int) -> tuple[list[Field], list[Value]]:
+        """The rows of a record's parts, and what each weighs in grams."""
+        shown, weights = [], []
+        for place in range(1, count + 1):
+            item = record[f"part {place}"]
+            goal = f"Weigh part {place} of the {record.record.kind}."
+            weights.append(desk.times(goal, item["count"], item["grams"]))
+            shown.append(
+                desk.group(
+                    {
+                        "part|name": text(item["part"]),
+                        "count|pieces": whole(item["count"], 1),
+                        "grams|total_grams": number(weights[-1]),
+                    }
+                )
+            )
+        return shown, weights
+
+    inside, inner_weights = listed(subunit, len(inner))
+    around, outer_weights = listed(whole_unit, len(outer))
+    one = desk.sum("Weigh one assembly.", inner_weights)
+    all_inside = desk.times("Weigh all assemblies.", one, whole_unit["head"]["times"])
+    total = desk.sum("Weigh the whole unit in grams.", [all_inside, *outer_weights])
+    kilograms = desk.units("Give the weight in kilograms.", total, ("g", "kg"), "0.001")
+    asked = draw.choice(
+        (
+            f"Write out parts list {reference} with the assembly that it contains. A part's grams are those of all its pieces; the "
+            "kilograms are those of everything, with the assembly as often as it is contained.",
+            f"Purchasing needs the parts list {reference}, down to the parts of the assembly inside. For each part give the "
+            "grams of all pieces together, and for the whole unit the kilograms, counting the assembly as many times as it "
+            "is built in.",
+            f"What is unit {reference} made of? State pieces and their joint grams for each part, also for those of the assembly, "
+            "which is contained several times, and the kilograms in all.",
+        )
+    )
+    head_of = whole_unit["head"]
+    return asked, {
+        "unit|product": desk.group(
+            {"name|title": text(head_of["name"]), "revision|version": one_of(head_of["revision"], "ABCDEF")}
+        ),
+        "parts|direct_parts": rows(around, 1, 8),
+        "assembly|subunit": desk.group(
+            {
+                "code|reference": coded(head_of["contains"], r"AS-\d{4}"),
+                "times|how_often": whole(head_of["times"], 1),
+                "supplier|made_by": or_null(text(subunit["head"]["supplier"])),
+                "content": desk.group({"parts|pieces_inside": rows(inside, 1, 8), "grams_each|weight": number(one)}),
+            }
+        ),
+        "kilograms|total_kg": number(kilograms),
+    }
+
+
+def lab_report(desk: Desk) -> Filled:
+    """One assay may have been withdrawn: then the result is null, and the reason is what the system says."""
+    draw, calendar = desk.draw, Calendar(desk.draw)
+    reasons = ("contaminated", "expired reagent", "spilled", "wrong label")
+    analytes = draw.sample(ANALYTES, draw.integer(3, 4))
+    found = [{"milligrams": cents(draw, 110, 9_800), "limit": draw.integer(10, 90)} for _ in analytes]
+    lost = draw.integer(1, len(found)) if draw.chance(0.6) else 0
+    reason = draw.choice(reasons)
+    head: dict[str, Any] = {
+        "taken": calendar.after(0, 90),
+        "site": draw.choice(TOWNS),
+        "analyst": draw.choice((None, *PEOPLE[:6])),
+        "accredited": draw.chance(0.5),
+        "shelf_days": draw.integer(20, 200),
+    }
+    panel: dict[str, Any] = {f"assay {place}": name for place, name in enumerate(analytes, 1)}
+    withdrawn = {f"assay {lost}": reason} if lost else {}
+    kept = {name: assay for name, assay in numbered("assay", found).items() if name not in withdrawn}
+    reference = f"LS-{draw.integer(10_000, 99_999)}"
+    record = desk.file("lab report", {"sample": head, "panel": panel} | kept, reference=reference, withdrawn=withdrawn)
+
+    nothing = Value(None, None)
+    results = []
+    for name in panel:
+        value = margin = nothing
+        why = Value(reason, reason)
+        if not record.is_withdrawn(name):
+            value, why = record[name]["milligrams"], nothing
+            margin = desk.minus(f"Compare {name} with its limit.", record[name]["limit"], value)
+        results.append(
+            desk.group(
+                {
+                    "analyte|substance": one_of(record["panel"][name], ANALYTES),
+                    "value|milligrams": or_null(number(value)),
+                    "margin|below_limit_by": or_null(number(margin)),
+                    "reason|withdrawn_because": or_null(one_of(why, reasons)),
+                }
+            )
+        )
+    discard = desk.later("Find the day on which the sample goes.", record["sample"]["taken"], record["sample"]["shelf_days"])
+    asked = draw.choice(
+        (
+            f"Write up lab report {reference}, assay by assay; the margin is the limit less the value. A withdrawn assay has "
+            "neither, but a reason. The sample is discarded so many days after it was taken as its shelf days say.",
+            f"The inspector asks for report {reference}: each assay's value and by how much it stays below the limit "
+            "(negative where it does not), or why it was withdrawn; and when the sample may be discarded, its shelf days "
+            "after it was taken.",
+        )
+    )
+    sample = record["sample"]
+    return asked, {
+        "sample|specimen": desk.group(
+            {
+                "taken|taken_on": day(sample["taken"]),
+                "site|origin": text(sample["site"]),
+                "discard_on|keep_until": day(discard),
+            }
+        ),
+        "assays|results": rows(results, 1, 6),
+        "signed|responsible": desk.group(
+            {"analyst|by": or_null(text(sample["analyst"])), "accredited|is_accredited": yes_no(sample["accredited"])}
+        ),
+    }
+
+
+def calibration(desk: Desk) -> Filled:
+    draw, calendar = desk.draw, Calendar(desk.draw)
+    table = code_table(draw, "V", ("passed", "passed with remarks", "failed", "not assessed"))
+    targets = [draw.integer(5, 900) for _ in range(draw.integer(3, 5))]
+    points = [{"nominal": target, "shown": cents(draw, 100 * target - 490, 100 * target + 490)} for target in targets]
+    head = {
+        "serial": f"{draw.choice('ABCDXYZ')}{draw.integer(100, 999)}-{draw.integer(10, 99)}",
+        "done": calendar.after(0, 60),
+        "interval_days": draw.integer(90, 800),
+        "verdict_code": draw.choice(list(table)),
+        "technician": draw.choice(PEOPLE),
+        "remark": draw.choice((None, "drift", "new seal", "warm-up")),
+    }
+    reference = f"CA-{draw.integer(10_000, 99_999)}"
+    record = desk.file("calibration", {"head": head} | numbered("point", points), reference=reference)
+
+    done = record["head"]
+    readings = [record[name] for name in numbered("point", points)]
+    errors = [
+        desk.minus(f"Find the error at point {place}.", point["shown"], point["nominal"]) for place, point in enumerate(readings, 1)
+    ]
+    mean = desk.rounded(
+        "Round the mean error.",
+        desk.over("Take the mean of the errors.", desk.sum("Add up the errors.", errors), _count(errors)),
+        3,
+    )
+    due = desk.later("Find the day of the next calibration.", done["done"], done["interval_days"])
+    verdict = desk.code("verdicts", table, done["verdict_code"])
+    asked = draw.choice(
+        (
+            f"Issue the certificate for calibration {reference}. An error is what was shown less the nominal value; the mean "
+            "of all errors is rounded to three decimals.",
+            f"A customer has lost the certificate of the calibration {reference}: restore it point by point, with each error "
+            "(shown less nominal), their mean to three decimals, and the day when the interval is over.",
+            f"Put calibration {reference} on paper, with the verdict in words, the errors of all points, shown minus nominal, and "
+            "their mean, rounded to three decimals.",
+        )
+    )
+    return asked, {
+        "instrument|device": desk.group(
+            {"serial|serial_number": coded(done["serial"], r"[A-Z]\d{3}-\d{2}"), "next_due|due": day(due)}
+        ),
+        "points|readings|measurements": rows(
+            [
+                desk.group(
+                    {"nominal|target": whole(point["nominal"]), "shown|reading": number(point["shown"]), "error": number(error)}
+                )
+                for point, error in zip(readings, errors, strict=True)
+            ],
+            2,
+            draw.integer(5, 9),
+        ),
+        "conclusion|outcome": desk.group(
+            {
+                "verdict|result": one_of(verdict, sorted(table.values())),
+                "mean_error|mean": number(mean),
+                "remark|note": or_null(text(done["remark"])),
+                "technician|by": text(done["technician"]),
+            }
+        ),
+    }
+
+
+def manifest(desk: Desk) -> Filled:
+    draw = desk.draw
+    table = code_table(draw, "H", ("none", "flammable", "corrosive", "fragile", "perishable"))
+    packed = [
+        {"label": label, "long": draw.integer(20, 120), "wide": draw.integer(15, 80), "high": draw.integer(10, 60),
+         "pounds": draw.integer(4, 90), "hazard_code": draw.choice(list(table))}
+        for label in draw.sample(GOODS, draw.integer(2, 3))
+    ]  # fmt: skip
+    head = {
+        "container": f"{''.join(draw.choice('ABCKMSTU') for _ in range(3))}U{draw.integer(1_000_000, 9_999_999)}",
+        "seal": draw.choice((None, f"S{draw.integer(1_000, 9_999)}")),
+        "from": draw.choice(TOWNS[:10]),
+        "to": draw.choice(TOWNS[10:]),
+        "is_reefer": draw.chance(0.5),
+    }
+    reference = f"MF-{draw.integer(10_000, 99_999)}"
+    record = desk.file("manifest", {"head": head} | numbered("parcel", packed), reference=reference)
+
+    parcels = [record[name] for name in numbered("parcel", packed)]
+    litres, kilograms = [], []
+    for place, parcel in enumerate(parcels, 1):
+        floor = desk.times(f"Find the floor that parcel {place} takes.", parcel["long"], parcel["wide"])
+        volume = desk.times(f"Find the volume of parcel {place}.", floor, parcel["high"])
+        litres.append(desk.units(f"Give the volume of parcel {place} in litres.", volume, ("ml", "l"), "0.001"))
+        kilograms.append(
+            desk.units(f"Give the weight of parcel {place} in kilograms.", parcel["pounds"], ("pound", "kg"), "0.45359237")
+        )
+    weight = desk.rounded("Round the weight of all parcels.", desk.sum("Add up the weights.", kilograms), 1)
+    hazards = [desk.code("hazards", table, parcel["hazard_code"]) for parcel in parcels]
+    asked = draw.choice(
+        (
+            f"Draw up manifest {reference}: a parcel's litres from its measures, which are on record in centimetres, its kilograms "
+            "unrounded, and the weight of all parcels to one decimal.",
+            f"Customs wants the manifest {reference} in metric units. The parcels are measured in centimetres and weighed in "
+            "pounds; state litres and kilograms (not rounded) of each, and the kilograms in all, rounded to one decimal.",
+            f"What is in the container of manifest {reference}? Give each parcel's volume in litres, its weight in kilograms as "
+            "converted, its hazard in words, and the joint weight to one decimal.",
+        )
+    )
+    return asked, {
+        "container|unit": desk.group(
+            {
+                "number|id": coded(record["head"]["container"], r"[A-Z]{3}U\d{7}"),
+                "seal|seal_number": or_null(text(record["head"]["seal"])),
+                "refrigerated|is_reefer": yes_no(record["head"]["is_reefer"]),
+            }
+        ),
+        "route|way": desk.group({"from|origin": text(record["head"]["from"]), "to|destination": text(record["head"]["to"])}),
+        "parcels|freight|cargo": rows(
+            [
+                desk.group(
+                    {
+                        "label|content": text(parcel["label"]),
+                        "litres|volume": number(volume),
+                        "kilograms|weight": number(weighed),
+                        "hazard|danger": one_of(hazard, sorted(table.values())),
+                    }
+                )
+                for parcel, volume, weighed, hazard in zip(parcels, litres, kilograms, hazards, strict=True)
+            ],
+            1,
+            6,
+        ),
+        "total_weight|gross_weight": number(weight),
+    }
+
+
+def recipe(desk: Desk) -> Filled:
+    draw = desk.draw
+    names = draw.sample(("barley", "butter", "chickpeas", "leeks", "lentils", "milk", "mushrooms", "oats", "rice", "spinach"), 3)
+    used = [
+        {"name": name, "grams": draw.integer(40, 900), "kcal": cents(draw, 20, 700), "is_allergen": draw.chance(0.4)}
+        for name in names
+    ]
+    head = {
+        "dish": f"{draw.choice(TOWNS)} {draw.choice(('stew', 'bake', 'soup', 'salad', 'pie'))}",
+        "persons": draw.integer(2, 9),
+        "course": draw.choice(COURSES),
+        "wine": draw.choice((None, "cider", "ale")),
+    }
+    reference = f"RC-{draw.integer(10_000, 99_999)}"
+    record = desk.file("recipe", {"head": head} | numbered("ingredient", used), reference=reference)
+    guests = draw.integer(24, 180)
+    event = desk.file(
+        "banquet", {"order": {"guests": guests, "room": draw.choice(TOWNS)}}, reference=f"BQ-{draw.integer(100, 999)}"
+    )
+
+    card, order = record["head"], event["order"]
+    lines, energies = [], []
+    for place, name in enumerate(numbered("ingredient", used), 1):
+        item = record[name]
+        for_all = desk.times(f"Take ingredient {place} as often as there are guests.", item["grams"], order["guests"])
+        grams = desk.over(f"Divide ingredient {place} by the persons of the recipe.", for_all, card["persons"])
+        grams = desk.rounded(f"Round the grams of ingredient {place}.", grams, 0)
+        energies.append(desk.times(f"Find the energy in ingredient {place}.", item["grams"], item["kcal"]))
+        lines.append(
+            desk.group(
+                {
+                    "name|ingredient": text(item["name"]),
+                    "grams|amount": whole(grams),
+                    "allergen|is_allergen": yes_no(item["is_allergen"]),
+                }
+            )
+        )
+    energy = desk.sum("Add up the energy.", energies)
+    each = desk.rounded("Round the energy per person.", desk.over("Share the energy out.", energy, card["persons"]), 1)
+    asked = draw.choice(
+        (
+            f"Scale recipe {reference} to the guests of banquet {event.record.reference}, grams rounded to whole ones. The "
+            "energy per person (one decimal) is that of the recipe as written: grams times kilocalories per gram, shared "
+            "among its persons.",
+            f"Banquet {event.record.reference} is to be served recipe {reference}. How many whole grams of each ingredient "
+            "does the kitchen need? Add the kilocalories for one person, from the unscaled recipe, to one decimal; kcal on "
+            "record is per gram.",
+        )
+    )
+    return asked, {
+        "dish|meal": desk.group(
+            {
+                "title|name_of_dish": text(card["dish"]),
+                "course|served_as": one_of(card["course"], draw.shuffled(COURSES)),
+                "drink|goes_with": or_null(text(card["wine"])),
+            }
+        ),
+        "ingredients|shopping": rows(lines, 1, 7),
+        "service|serving": desk.group(
+            {"guests|covers": whole(order["guests"], 1), "room|hall": text(order["room"]), "kcal_each|energy": number(each)}
+        ),
+    }
+
+
+def _count(values: list[Value]) -> Value:
+    return Value(len(values), len(values))
+
+
+COURSES = ("starter", "main", "side", "dessert")

@@ -1,0 +1,102 @@
+"""The list of checks, and what holds all of them against a suite."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from loopbench.datasets.checks import Problem
+from loopbench.datasets.task import Suite
+from loopbench.protocol import run_sync
+from loopbench.protocol.tools import cap, error_text
+
+from ..baselines import Passed
+from .files import FILES, JSON, OPENED, SET_ASIDE
+from .running import CALLED, GOLD, GUESSING
+from .subject import MOST_CHARS, MOST_RUN, Check, Finding, LeftOut, Progress, Status, Subject, sampled, sound, unwatched
+
+MOST_READ = 100_000
+"""Tasks that are read."""
+MOST_KEPT = 20
+"""Problems of one check that are kept; the others are counted."""
+
+CHECKS: tuple[Check, ...] = (JSON, *FILES, *OPENED, *CALLED, GOLD, GUESSING, SET_ASIDE)
+
+NEEDS_PERMISSION = "calls tools that may act on the real world; --run-tools lets it"
+
+
+def _unheard(finding: Finding) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A suite, and what all checks found."""
+
+    suite: Suite
+    sample: int
+    """Tasks whose environments were opened."""
+    ran_tools: bool
+    findings: tuple[Finding, ...]
+    baselines: tuple[Passed, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not any(finding.status == "failed" for finding in self.findings)
+
+
+def check_suite(
+    suite: Suite,
+    *,
+    tasks: int | None = None,
+    seed: int = 0,
+    run_tools: bool = True,
+    heard: Callable[[Finding], None] = _unheard,
+    progress: Progress = unwatched,
+) -> Checked:
+    """Every check, in the order of CHECKS.
+
+    `tasks`: how many are opened and run, drawn with `seed`; left out, all up to 1,000. `run_tools=False`: checks that call a tool
+    are left out. `heard`: told of each finding. Raises ValueError for `tasks` below 1.
+    """
+    if tasks is not None and tasks < 1:
+        raise ValueError(f"tasks is {tasks}, and must be at least 1")
+    read = sampled(sound(suite.tasks), MOST_READ, seed)
+    sample = sampled(read, MOST_RUN if tasks is None else tasks, seed)
+    subject = Subject(suite, read, sample, run_tools, seed, progress)
+    found = run_sync(find_all(CHECKS, subject, heard))
+    return Checked(suite, len(sample), run_tools, tuple(found), tuple(subject.baselines))
+
+
+async def find_all(checks: Iterable[Check], subject: Subject, heard: Callable[[Finding], None] = _unheard) -> list[Finding]:
+    made: list[Finding] = []
+    for check in checks:
+        subject.progress(check.name, 0, len(subject.tasks))
+        made.append(await _finding(check, subject, blocked=bool(made) and made[0].status == "failed"))
+        heard(made[-1])
+    return made
+
+
+async def _finding(check: Check, subject: Subject, *, blocked: bool = False) -> Finding:
+    if blocked:
+        return Finding(check.name, check.says, "left out", ("tasks are no JSON; mend that first",))
+    if not len(subject.tasks) and check.name != "set aside":
+        return Finding(check.name, check.says, "left out", ("every task is quarantined",))
+    if check.calls_tools and not subject.run_tools:
+        return Finding(check.name, check.says, "left out", (NEEDS_PERMISSION,))
+    try:
+        found = check.find(subject)
+        return _summed_up(check, await found if inspect.isawaitable(found) else list(found))
+    except LeftOut as reason:
+        return Finding(check.name, check.says, "left out", (str(reason),))
+    except Exception as error:  # the suite's own code: its tasks, environments and scorers may raise anything
+        return _summed_up(check, [Problem(f"the suite raised {type(error).__name__}: {error_text(error)}")])
+
+
+def _summed_up(check: Check, problems: Sequence[Problem]) -> Finding:
+    """Failures first."""
+    ordered = sorted(problems, key=lambda problem: not problem.fails)
+    status: Status = "ok" if not ordered else "failed" if ordered[0].fails else "warning"
+    texts = tuple(cap(" ".join(problem.text.split()), MOST_CHARS) for problem in ordered[:MOST_KEPT])
+    return Finding(check.name, check.says, status, texts, len(ordered))

@@ -1,0 +1,118 @@
+"""Checks that call no tool: they look at the tasks, and some at the tools that environments have."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from loopbench.datasets.checks import (
+    Problem,
+    argument_problems,
+    copy_problems,
+    likeness_problems,
+    schema_problems,
+    set_aside,
+    split_problems,
+    tool_problems,
+)
+from loopbench.datasets.task import Task
+from loopbench.datasets.validity import goal_problems, plan_problems, unanswerable_problems
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.scorers import scores_of
+from loopbench.models.faults import NOT_DETERMINED
+from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.tools import error_text
+
+from .subject import Check, LeftOut, Subject
+
+
+def _plain_json(subject: Subject) -> Iterator[Problem]:
+    for task in subject.tasks:
+        try:
+            canonical_json(task.as_dict())
+        except (TypeError, ValueError, RecursionError) as error:
+            yield Problem(f"task {task.id!r} is no JSON: {error}")
+
+
+def _plans(subject: Subject) -> Iterator[Problem]:
+    return (Problem(text) for task in subject.tasks for text in plan_problems(task))
+
+
+def _goals(subject: Subject) -> Iterator[Problem]:
+    return (Problem(text) for task in subject.tasks for text in goal_problems(task))
+
+
+_COMPARING = frozenset({"exact", "normalized", "numeric", "set", "f1", "schema"})
+"""Scorers that hold an answer against the expected one; others may look at calls or state, which a replay shows."""
+
+
+def _answers(subject: Subject) -> Iterator[Problem]:
+    for task in subject.tasks:
+        if task.scorer.partition("(")[0].strip() not in _COMPARING:
+            continue
+        right = NOT_DETERMINED if task.expected is None else task.expected
+        try:
+            score, nothing = answer_score(task, right), max(answer_score(task, ""), answer_score(task, None))
+        except Exception as error:  # an unknown scorer, or a schema that is none
+            yield Problem(f"task {task.id!r}, scorer {task.scorer}: {type(error).__name__}: {error_text(error)}")
+            continue
+        if score < 1:
+            yield Problem(f"task {task.id!r}: {right!r} is expected, and gets {score:g} from scorer {task.scorer}")
+        if nothing > 0:
+            yield Problem(f"task {task.id!r}: an empty answer counts as right")
+
+
+def answer_score(task: Task, answer: Any) -> float:
+    """What an answer gets by itself, whatever the state."""
+    return scores_of(Judgement(dataclasses.replace(task, end_state=None), answer, "finished"))["accuracy"]
+
+
+def _unanswerable(subject: Subject) -> Iterator[Problem]:
+    """One task is no share, however few there are."""
+    if sum(task.expected is None for task in subject.tasks) > 1:
+        yield from map(Problem, unanswerable_problems(subject.tasks))
+
+
+def _splits(subject: Subject) -> Iterable[Problem]:
+    if not any(task.labels.get("split") for task in subject.tasks):
+        raise LeftOut("no task says which split it is in")
+    return split_problems(subject.tasks)
+
+
+def _arguments(subject: Subject) -> Iterator[Problem]:
+    for task in subject.each("arguments", subject.with_plans()):
+        yield from argument_problems(task, subject.specs_of(task))
+
+
+def _tools(subject: Subject) -> Iterator[Problem]:
+    """Plans of all tasks count; which tools there are is seen in the sample."""
+    every = subject.suite.tasks
+    if not any(task.plan for task in every):
+        raise LeftOut("no task has a plan")
+    seen = {spec.name for task in subject.each("tools", subject.sample) for spec in subject.specs_of(task)}
+    # In a sample a distractor may be missing that other tasks have.
+    distractors = subject.suite.distractors if len(subject.sample) == len(every) else subject.suite.distractors & seen
+    yield from tool_problems(every, seen, distractors)
+
+
+JSON = Check("json", "tasks are plain JSON", _plain_json)
+FILES: tuple[Check, ...] = (
+    Check("plans", "a task has a plan that makes calls, or says why it has none", _plans),
+    Check("goals", "the goal of a call stands neither in the question nor in another goal", _goals),
+    Check("schemas", "answer schemas are valid and take the expected answer", lambda s: schema_problems(s.tasks)),
+    Check("answers", "the expected answer is right by the task's scorer, an empty one is not", _answers),
+    Check("unanswerable", "at most one task in ten has no answer", _unanswerable),
+    Check("splits", "no instance and no question stands in two splits", _splits),
+    Check("copies", "no two tasks ask the same of the same world", lambda s: copy_problems(s.tasks)),
+    Check(
+        "near copies",
+        "no near copy's answer passes, numbers masked, least of all from another split",
+        lambda s: likeness_problems(s.tasks),
+    ),
+)
+OPENED: tuple[Check, ...] = (
+    Check("arguments", "planned arguments fit the tools' schemas", _arguments),
+    Check("tools", "each tool is used by a plan, or is named a distractor", _tools),
+)
+SET_ASIDE = Check("set aside", "every task has a plan, and none is quarantined", lambda subject: set_aside(subject.suite.tasks))

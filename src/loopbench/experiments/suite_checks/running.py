@@ -1,0 +1,149 @@
+"""Checks that call tools: plans are replayed, and baselines run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from loopbench.datasets.checks import Problem
+from loopbench.datasets.isolation import gold_problems, order_problems, state_problems
+from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.validity import Replayed, replay
+from loopbench.metrics.record import Record
+from loopbench.models.receipts import call_digest
+from loopbench.protocol import PlannedCall, resolve
+from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.tools import cap, error_text
+
+from ..baselines import ORACLE, Passed, baselines, bench, passed, trial
+from ..trial import Done
+from .subject import MOST_CHARS, MOST_RUN, Check, Subject, sampled
+
+
+async def _replays(subject: Subject) -> list[Problem]:
+    tasks = subject.with_plans()
+    setting, problems, records = bench(subject.suite, tasks), [], []
+    for task in subject.each("replay", tasks):
+        done = await trial(ORACLE, task, setting)
+        records.append(done.record)
+        if done.record.status != "scored" or done.record.accuracy < 1:
+            problems.append(Problem(_why(task, done)))
+        else:
+            subject.truths[task.id] = await replay(task, subject.suite)
+    subject.baselines.append(passed(ORACLE, records))
+    return problems
+
+
+def _why(task: Task, done: Done) -> str:
+    """Why the oracle's trial did not score 1."""
+    record = done.record
+    if record.status != "scored":
+        return f"task {task.id!r}: {record.reason}"
+    trace = json.loads(done.trace)
+    if problem := trace["details"].get("problem"):
+        return str(problem)
+    if record.scores.get("answer", record.accuracy) < 1:
+        return f"task {task.id!r}: the plan's answer is {record.answer!r}, expected is {task.expected!r}"
+    state = trace["end_state"]
+    return f"task {task.id!r}: after the plan the state is {_json(state['found'])}, expected is {_json(state['expected'])}"
+
+
+def _json(value: Any) -> str:
+    return cap(canonical_json(value), MOST_CHARS // 2)
+
+
+def _receipts(subject: Subject) -> Iterator[Problem]:
+    """An alternative counts too: it must not be taken for another call."""
+    for task in subject.with_plans():
+        truth = subject.truths.get(task.id)
+        if truth is None or task.plan is None:
+            continue
+        values = {call.call_id: call.value for call in truth if not call.failed}
+        owners: dict[str, str] = {}
+        for call, receipt in _all_receipts(task.plan.calls, values):
+            if owners.setdefault(receipt, call) != call:
+                yield Problem(f"task {task.id!r}: calls {owners[receipt]!r} and {call!r} have the same receipt, {receipt}")
+
+
+def _all_receipts(calls: Iterable[PlannedCall], values: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for call in calls:
+        for option in (call, *call.alternatives):
+            try:
+                yield call.id, call_digest(option.tool, resolve(option.arguments, values))
+            except (KeyError, IndexError, TypeError):  # an alternative that needs what this replay did not give
+                continue
+
+
+TaskCheck = Callable[[Task, Suite, Sequence[Replayed]], Awaitable[list[str]]]
+
+
+def _of_each(name: str, check: TaskCheck) -> Callable[[Subject], Awaitable[list[Problem]]]:
+    """A check of single tasks, on those whose plan replays."""
+
+    async def find(subject: Subject) -> list[Problem]:
+        tasks = [task for task in subject.with_plans() if task.id in subject.truths]
+        return [
+            problem
+            for task in subject.each(name, tasks)
+            for problem in await _checked(check, task, subject, subject.truths[task.id])
+        ]
+
+    return find
+
+
+async def _checked(check: TaskCheck, task: Task, subject: Subject, truth: Sequence[Replayed]) -> list[Problem]:
+    try:
+        return [Problem(text) for text in await check(task, subject.suite, truth)]
+    except Exception as error:  # the suite's own code
+        return [Problem(f"task {task.id!r}: {type(error).__name__}: {error_text(error)}")]
+
+
+async def _gold(subject: Subject) -> list[Problem]:
+    """Results are looked at where tools may be called, names and descriptions in any case."""
+    problems = []
+    for task in subject.each("gold", subject.sample):
+        problems += await _checked(gold_problems, task, subject, subject.truths.get(task.id, ()))
+    return problems
+
+
+async def _guessing(subject: Subject) -> list[Problem]:
+    """Agents that call no tool see many tasks, whatever the sample: they cost nothing."""
+    wide = sampled(subject.tasks, MOST_RUN, subject.seed)
+    problems = []
+    for baseline in baselines(subject.tasks, subject.seed):
+        if baseline.calls_tools and not subject.run_tools:
+            continue
+        tasks = subject.sample if baseline.calls_tools else wide
+        setting = bench(subject.suite, tasks)
+        records = [(await trial(baseline, task, setting)).record for task in subject.each(baseline.name, tasks)]
+        found = passed(baseline, records)
+        subject.baselines.append(found)
+        problems += [Problem(text) for text in passes_too_many(found)]
+        problems += [Problem(f"{baseline.name}: task {record.task!r}: {record.reason}") for record in _broken(records)]
+    return problems
+
+
+def _broken(records: Iterable[Record]) -> list[Record]:
+    """Errored by the suite's own scorer or environment: no baseline meets a provider."""
+    return [record for record in records if record.status == "errored"]
+
+
+def passes_too_many(found: Passed) -> Iterator[str]:
+    """That a baseline passes more than may be, in words."""
+    if found.share is not None and found.is_too_many:
+        which = ", ".join(found.solved[:3]) + (", …" if len(found.solved) > 3 else "")
+        share = f"{found.share.value:.1%} of {found.share.n} tasks [{found.share.low:.1%}, {found.share.high:.1%}]"
+        yield f"{found.baseline.name} ({found.baseline.says}) passes {share}: {which}"
+
+
+CALLED: tuple[Check, ...] = (
+    Check("replay", "each plan scores 1.00, by answer and end state", _replays, calls_tools=True),
+    Check("receipts", "no two calls of a task have the same receipt", _receipts, calls_tools=True),
+    Check(
+        "order", "a plan's calls give the same in another order that it allows", _of_each("order", order_problems), calls_tools=True
+    ),
+    Check("state", "each trial starts afresh and sees no other", _of_each("state", state_problems), calls_tools=True),
+)
+GOLD = Check("gold", "no tool shows what a loop must not see", _gold)
+GUESSING = Check("guessing", "agents that do no work pass next to no task", _guessing)

@@ -1,0 +1,472 @@
+"""The importer of BFCL: rows become tasks with stub tools, right calls become plans, and what is wrong with a file is said."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.datasets import bfcl
+from loopbench.datasets.bfcl import tool_names
+from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.validity import check_suite, replay
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.scorers import scores_of
+from loopbench.protocol import Toolbox, ToolCall, run_sync
+
+PUBLISHED = Path(__file__).parents[2] / "../shared/data/bfcl"
+
+
+def function(name: str, required: list[str] | None = None, /, **parameters: Any) -> dict[str, Any]:
+    kinds = {key: {"type": kind} if isinstance(kind, str) else kind for key, kind in parameters.items()}
+    needed = list(kinds) if required is None else required
+    return {"name": name, "description": f"It is {name}.", "parameters": {"type": "dict", "properties": kinds, "required": needed}}
+
+
+def row(identifier: str, *functions: dict[str, Any], text: str = "Play jazz in the kitchen and in the hall.") -> dict[str, Any]:
+    return {"id": identifier, "question": [[{"role": "user", "content": text}]], "function": list(functions)}
+
+
+def right(identifier: str, *calls: dict[str, Any]) -> dict[str, Any]:
+    return {"id": identifier, "ground_truth": list(calls)}
+
+
+PLAY = function("radio.play", ["genre", "room"], genre="string", room="string", volume="float")
+STOP = function("radio_play", room="string")
+PARALLEL = row("parallel_0", PLAY)
+PARALLEL_RIGHT = right(
+    "parallel_0",
+    {"radio.play": {"genre": ["Jazz", "jazz music"], "room": ["kitchen"], "volume": ["", 0.5]}},
+    {"radio.play": {"genre": ["Jazz"], "room": ["hall"], "volume": [1, ""]}},
+)
+
+
+def write(folder: Path, questions: list[Any], answers: list[Any] | None = None, name: str = "BFCL_v4_parallel.json") -> Path:
+    """A file of questions with its answers beside it; gives the file."""
+    (folder / "possible_answer").mkdir(exist_ok=True)
+    for path, rows in ((folder / name, questions), (folder / "possible_answer" / name, answers)):
+        if rows is not None:
+            path.write_text("\n".join(item if isinstance(item, str) else json.dumps(item) for item in rows), encoding="utf-8")
+    return folder / name
+
+
+def only(folder: Path, question: dict[str, Any], answer: dict[str, Any] | None = None) -> tuple[Suite, Task]:
+    suite = bfcl.load(data=write(folder, [question], None if answer is None else [answer]))
+    return suite, suite.tasks[0]
+
+
+def accuracy(suite: Suite, task: Task, *calls: tuple[str, Mapping[str, Any]], answer: Any = "Done.") -> float:
+    """Of a loop that makes these calls, right or wrong, and answers."""
+    environment = suite.open(task)
+    toolbox = Toolbox(environment.tools)
+    run_sync(toolbox.call_all([ToolCall(name, arguments) for name, arguments in calls]))
+    return scores_of(Judgement(task, answer, "finished", environment.state()))["accuracy"]
+
+
+def planned(task: Task) -> list[tuple[str, Mapping[str, Any]]]:
+    assert task.plan is not None
+    return [(call.tool, call.arguments) for call in task.plan.calls]
+
+
+def problems(suite: Suite) -> list[str]:
+    return check_suite(suite, judge=lambda task, answer: answer in (bfcl.MADE, bfcl.NOTHING_FITS))
+
+
+# Any row
+
+
+VALUES = {
+    "string": st.text(max_size=5),
+    "integer": st.integers(-99, 99),
+    "float": st.floats(-9, 9) | st.integers(-9, 9),
+    "boolean": st.booleans(),
+    "any": st.integers() | st.text(max_size=3),
+}
+
+
+@st.composite
+def functions_with_values(draw: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A function as published, and arguments that fit it."""
+    kinds = draw(
+        st.dictionaries(st.sampled_from(["self", "x", "the value", "$ref", "name"]), st.sampled_from(sorted(VALUES)), max_size=4)
+    )
+    described: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
+    for name, kind in kinds.items():
+        shape = draw(st.sampled_from(["plain", "array", "tuple", "dict"]))
+        value = VALUES[kind]
+        if shape == "plain":
+            described[name], arguments[name] = {"type": kind}, draw(value)
+        elif shape == "dict":
+            described[name] = {"type": "dict", "properties": {"k": {"type": kind}}}
+            arguments[name] = {"k": draw(value)}
+        else:
+            described[name], arguments[name] = {"type": shape, "items": {"type": kind}}, draw(st.lists(value, max_size=3))
+    return function(draw(st.sampled_from(["f", "a.b", "a_b", "über.f"])), None, **described), arguments
+
+
+def allowed(value: Any) -> Any:
+    return {key: [item] for key, item in value.items()} if isinstance(value, dict) else value
+
+
+@settings(deadline=None, max_examples=25)
+@given(functions_with_values(), st.data())
+def test_a_plan_is_right_and_any_change_of_it_is_wrong(tmp_path_factory: Any, drawn: Any, data: Any) -> None:
+    described, arguments = drawn
+    calls = {described["name"]: {name: [allowed(value)] for name, value in arguments.items()}}
+    suite, task = only(tmp_path_factory.getbasetemp(), row("simple_0", described), right("simple_0", calls))
+    if any(value == "" for value in arguments.values()):
+        return  # "" says that a parameter may be left out
+    assert not task.quarantined
+    if task.plan is None:
+        assert "$ref" in task.no_plan
+        return
+    assert problems(suite) == []
+    (call,) = planned(task)
+    assert accuracy(suite, task, call) == 1.0
+    assert accuracy(suite, task) == accuracy(suite, task, call, call) == 0.0
+    assert accuracy(suite, task, (call[0], {**call[1], "verbose": True})) == 0.0
+    assert accuracy(suite, task, (call[0], {**call[1], "verbose": True}), call) == 1.0
+    if arguments:
+        missing = data.draw(st.sampled_from(sorted(arguments)))
+        less = {name: value for name, value in call[1].items() if name != missing}
+        assert accuracy(suite, task, (call[0], less)) == 0.0
+        assert accuracy(suite, task, (call[0], less), call) == 1.0
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=4)
+    | st.sampled_from(["dict", "array", "f", ""]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=3) | st.sampled_from(["type", "items", "$ref"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths to all parts of a value."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [at, *(place for key, part in parts for place in places(part, (*at, key)))]
+
+
+def replaced(value: Any, at: tuple[Any, ...], new: Any) -> Any:
+    if not at:
+        return new
+    made = copy.copy(value)
+    made[at[0]] = replaced(value[at[0]], at[1:], new)
+    return made
+
+
+DEEP_ROW = row(
+    "multiple_1",
+    function(
+        "f",
+        x={"type": "array", "items": {"type": "dict", "properties": {"k": {"type": "integer", "enum": [1, 2]}}, "required": ["k"]}},
+    ),
+    function("g.h", y={"type": "any", "default": None, "description": "Anything."}),
+)
+DEEP_RIGHT = right("multiple_1", {"f": {"x": [[{"k": [1, 2]}]]}})
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.sampled_from([*(("row", at) for at in places(DEEP_ROW)), *(("right", at) for at in places(DEEP_RIGHT))]), JSON)
+def test_any_json_in_any_field_is_a_suite_or_a_value_error_of_one_line(tmp_path_factory: Any, place: Any, value: Any) -> None:
+    which, at = place
+    question = replaced(DEEP_ROW, at, value) if which == "row" else DEEP_ROW
+    answer = replaced(DEEP_RIGHT, at, value) if which == "right" else DEEP_RIGHT
+    path = write(tmp_path_factory.getbasetemp(), [question], [answer])
+    try:
+        suite = bfcl.load(data=path)
+    except ValueError as error:
+        assert str(tmp_path_factory.getbasetemp()) in str(error)  # noqa: PT017
+        assert "\n" not in str(error)  # noqa: PT017
+    else:
+        assert len(suite.digest) == 64
+        assert problems(suite) == []
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.binary(max_size=60))
+def test_any_file_is_a_suite_or_a_value_error(tmp_path_factory: Any, content: bytes) -> None:
+    path = write(tmp_path_factory.getbasetemp(), [], [PARALLEL_RIGHT])
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(str(path))):
+        bfcl.load(data=path)
+
+
+@given(
+    st.lists(
+        st.text(max_size=70) | st.sampled_from(["a.b", "a_b", "a-b", "a b", "a_b_2", "x" * 64, "x" * 65]), unique=True, max_size=8
+    )
+)
+def test_tool_names_are_legal_and_differ(names: list[str]) -> None:
+    made = tool_names([name for name in names if name])
+    assert len(set(made.values())) == len(made) == len([name for name in names if name])
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in made.values())
+    assert all(made[name] == name for name in made if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name))
+
+
+# Rows
+
+
+def test_a_row_becomes_a_task(tmp_path: Path) -> None:
+    suite, task = only(tmp_path, PARALLEL, PARALLEL_RIGHT)
+    assert (task.id, task.scorer, task.labels["category"]) == ("parallel_0", "bfcl", "parallel")
+    assert (task.query.text, task.query.context) == ("Play jazz in the kitchen and in the hall.", "")
+    assert task.expected == PARALLEL_RIGHT["ground_truth"]
+    assert planned(task) == [
+        ("radio_play", {"genre": "Jazz", "room": "kitchen"}),
+        ("radio_play", {"genre": "Jazz", "room": "hall", "volume": 1}),
+    ]
+    assert task.plan is not None
+    assert not any(task.plan.dependencies.values())
+    assert problems(suite) == []
+    assert suite.max_tool_steps == 5
+
+
+def test_tools_are_described_in_json_schema_under_legal_names(tmp_path: Path) -> None:
+    inner = {"type": "dict", "properties": {"at": {"type": "tuple", "items": {"type": "float"}}}, "required": ["at"]}
+    kinds = {"places": {"type": "array", "items": inner}, "note": {"type": "any", "description": "Anything.", "default": None}}
+    question = row("multiple_0", function("radio.play", **kinds), STOP)
+    suite, task = only(tmp_path, question, right("multiple_0", {"radio_play": {"room": ["hall"]}}))
+    dotted, plain = suite.open(task).tools
+    assert (plain.name, dotted.name, dotted.description) == ("radio_play", "radio_play_2", "It is radio.play.")
+    assert dotted.parameters == {
+        "type": "object",
+        "properties": {
+            "places": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"at": {"type": "array", "items": {"type": "number"}}},
+                    "required": ["at"],
+                },
+            },
+            "note": {"description": "Anything.", "default": None},
+        },
+        "required": ["places", "note"],
+        "additionalProperties": False,
+    }
+    assert accuracy(suite, task, ("radio_play", {"room": "hall"})) == 1.0
+    assert suite.distractors == {"radio_play_2"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"genre": "Jazz"}, "Tool 'radio_play': 'room' is a required property"),
+        ({"genre": "Jazz", "room": "hall", "loud": True}, "('loud' was unexpected)"),
+        ({"genre": 7, "room": "hall"}, "genre: 7 is not of type 'string'"),
+        ({"genre": "Jazz", "room": "hall", "volume": "1"}, "volume: '1' is not of type 'number'"),
+    ],
+)
+def test_a_bad_call_is_refused_as_a_real_function_would(tmp_path: Path, arguments: dict[str, Any], said: str) -> None:
+    suite, task = only(tmp_path, PARALLEL, PARALLEL_RIGHT)
+    environment = suite.open(task)
+    for validate in (True, False):
+        seen = run_sync(Toolbox(environment.tools).call(ToolCall("radio_play", arguments), validate=validate))
+        assert (seen.error_type, said in seen.data) == ("ToolArgumentError", True)
+    assert environment.state() == {"calls": [], "refused": [{"function": "radio.play", "arguments": arguments}] * 2}
+    assert accuracy(suite, task, ("radio_play", arguments), *planned(task)) == 1.0
+
+
+def test_trials_do_not_see_each_others_calls(tmp_path: Path) -> None:
+    suite, task = only(tmp_path, PARALLEL, PARALLEL_RIGHT)
+    first, second = suite.open(task), suite.open(task)
+    seen = run_sync(Toolbox(first.tools).call(ToolCall("radio_play", {"genre": "x", "room": "y"})))
+    assert json.loads(seen.data) == bfcl.ACKNOWLEDGED
+    assert len(first.state()["calls"]) == 1
+    assert second.state()["calls"] == []
+
+
+def test_parallel_calls_are_right_in_any_order_and_each_only_once(tmp_path: Path) -> None:
+    suite, task = only(tmp_path, PARALLEL, PARALLEL_RIGHT)
+    kitchen, hall = planned(task)
+    loud = ("radio_play", {**hall[1], "volume": 1.0, "genre": "JAZZ"})
+    assert accuracy(suite, task, loud, kitchen) == 1.0
+    assert accuracy(suite, task, kitchen) == accuracy(suite, task, kitchen, kitchen) == 0.0
+    assert accuracy(suite, task, kitchen, hall, hall) == 0.0
+    assert accuracy(suite, task, kitchen, hall, answer=None) == 0.0
+
+
+def test_irrelevance_is_right_without_any_call(tmp_path: Path) -> None:
+    suite = bfcl.load(data=write(tmp_path, [row("irrelevance_3", PLAY, text="Who wrote Faust?")], name="BFCL_v4_irrelevance.json"))
+    (task,) = suite.tasks
+    assert task.expected == []
+    assert planned(task) == []
+    for answer in (bfcl.NOTHING_FITS, "Goethe", "I cannot answer this."):
+        assert accuracy(suite, task, answer=answer) == 1.0
+    assert accuracy(suite, task, answer=None) == 0.0
+    assert accuracy(suite, task, ("radio_play", {"genre": "Faust", "room": "hall"})) == 0.0
+    assert accuracy(suite, task, ("radio_play", {})) == 0.0
+    assert problems(suite) == ["task 'irrelevance_3': the plan answers without any call: a loop that uses no tool would be right"]
+
+
+def test_a_system_message_is_the_context(tmp_path: Path) -> None:
+    said = [[{"role": "system", "content": "Be quiet."}, {"role": "user", "content": "Play."}]]
+    _, task = only(tmp_path, PARALLEL | {"question": said}, PARALLEL_RIGHT)
+    assert (task.query.text, task.query.context) == ("Play.", "Be quiet.")
+
+
+def test_allowed_values_in_a_plan(tmp_path: Path) -> None:
+    kinds = {
+        "box": {"type": "dict", "properties": {"w": {"type": "integer"}, "h": {"type": "integer"}}, "required": ["w"]},
+        "rows": {"type": "array", "items": {"type": "dict"}},
+        "cc": "string",
+        "size": {"type": "string", "enum": ["S", "L"]},
+    }
+    calls = {"f": {"box": [{"w": ["", 3], "h": ["", 4]}], "rows": [[{"k": [1, 2]}]], "cc": [""], "size": ["large", "L"]}}
+    _, task = only(tmp_path, row("simple_python_0", function("f", **kinds)), right("simple_python_0", calls))
+    assert planned(task) == [("f", {"box": {"w": 3}, "rows": [{"k": 1}], "cc": "", "size": "L"})]
+    assert task.labels["category"] == "simple"
+
+
+# Rows that cannot be used
+
+
+@pytest.mark.parametrize(
+    ("question", "calls", "reason"),
+    [
+        (PARALLEL, [{"radio.stop": {}}], "call 1 is of 'radio.stop', which is none of its functions"),
+        (PARALLEL, [{"radio.play": {"band": ["x"]}}], "call 1, 'radio.play': it has no parameter 'band'"),
+        (PARALLEL, [{"radio.play": {"genre": ["x"]}}], "call 1, 'radio.play': 'room' is a required property"),
+        (PARALLEL, [{"radio.play": {"genre": [7], "room": ["x"]}}], "call 1, 'radio.play': no allowed value of 'genre' has"),
+        (PARALLEL, [], "possible_answer lists no call"),
+        (row("parallel_0", PLAY, PLAY), [{"radio.play": {}}], "two of its functions have the same name"),
+    ],
+)  # fmt: skip
+def test_right_calls_that_contradict_the_functions_are_quarantined(tmp_path: Path, question: Any, calls: Any, reason: str) -> None:
+    suite, task = only(tmp_path, question, right("parallel_0", *calls))
+    assert task.quarantined.removeprefix("possible_answer: ").startswith(reason)
+    assert task.plan is None
+    assert len(suite.digest) == 64
+
+
+def test_a_row_without_right_calls_is_quarantined(tmp_path: Path) -> None:
+    path = write(tmp_path, [PARALLEL, row("parallel_1", PLAY)], [PARALLEL_RIGHT, right("parallel_7")])
+    assert [task.quarantined for task in bfcl.load(data=path).tasks] == ["", "possible_answer has no entry for it"]
+
+
+def test_two_equal_calls_are_no_plan(tmp_path: Path) -> None:
+    call = {"radio.play": {"genre": ["Jazz"], "room": ["hall"]}}
+    suite, task = only(tmp_path, PARALLEL, right("parallel_0", call, call))
+    assert (task.plan, task.quarantined) == (None, "")
+    assert task.no_plan.startswith("two of its calls are the same")
+    same = ("radio_play", {"genre": "Jazz", "room": "hall"})
+    assert (accuracy(suite, task, same), accuracy(suite, task, same, same)) == (0.0, 1.0)
+
+
+# Files
+
+
+def test_a_folder_is_read_as_far_as_it_is_supported(tmp_path: Path) -> None:
+    write(tmp_path, [PARALLEL], [PARALLEL_RIGHT], "BFCL_v3_parallel.json")
+    write(tmp_path, [row("irrelevance_0", PLAY), row("irrelevance_1", PLAY)], None, "BFCL_v4_irrelevance.json")
+    write(tmp_path, ["not read"], None, "BFCL_v4_live_simple.json")
+    assert [task.id for task in bfcl.load(data=tmp_path).tasks] == ["parallel_0", "irrelevance_0", "irrelevance_1"]
+    assert [task.id for task in bfcl.load(data=tmp_path, limit=1).tasks] == ["parallel_0", "irrelevance_0"]
+    assert [task.id for task in bfcl.load(data=tmp_path, category="irrelevance", limit=1).tasks] == ["irrelevance_0"]
+    with pytest.raises(ValueError, match="no row of category 'simple'"):
+        bfcl.load(data=tmp_path, category="simple")
+    for limit in (0, -1, True, "3"):
+        with pytest.raises(ValueError, match="must be a whole number from 1 on"):
+            bfcl.load(data=tmp_path, limit=limit)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="category is 'live', and must be one of simple, multiple"):
+        bfcl.load(data=tmp_path, category="live")
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ("{", "line 2: no JSON"),
+        ("[" * 100_000, "line 2: no JSON"),
+        ('{"id": NaN}', "line 2: no JSON (NaN is not JSON)"),
+        ("[" * 70 + "]" * 70, "line 2: nested deeper than 64 levels"),
+        ("[1]", "line 2: Input should be a valid dictionary"),
+        (row("live_simple_0-0-0"), "line 2: row 'live_simple_0-0-0' is of no category that is supported; supported are"),
+        ({"id": "multi_turn_base_0"}, "line 2: row 'multi_turn_base_0' is of no category that is supported"),
+        (row("simple_java_0"), "line 2: row 'simple_java_0' is of no category"),
+        ({"id": 7}, "line 2: field 'id': Input should be a valid string"),
+        ({"id": "parallel_1", "function": []}, "line 2: field 'question': Field required"),
+        (row("parallel_1") | {"question": "Play."}, "line 2: field 'question': Input should be a valid list"),
+        (row("parallel_1") | {"question": [[], []]}, "line 2: field 'question': List should have at most 1 item"),
+        (row("parallel_1") | {"question": [[{"role": "assistant", "content": ""}]]}, "line 2: field 'question.0.0.role'"),
+        (row("parallel_1") | {"question": [[]]}, "line 2: field 'question': no message of the user's"),
+        (row("parallel_1", {"name": "f"}), "line 2: field 'function.0.parameters': Field required"),
+        (row("parallel_1", function("f", x="HashMap")), "line 2: field 'function.0.parameters.properties.x.type': Input"),
+        (PARALLEL, "line 2: id 'parallel_0' stands twice"),
+    ],
+)  # fmt: skip
+def test_a_broken_row_is_named(tmp_path: Path, broken: Any, message: str) -> None:
+    path = write(tmp_path, [PARALLEL, broken], [PARALLEL_RIGHT])
+    with pytest.raises(ValueError, match=re.escape(f"{path}, {message}")) as caught:
+        bfcl.load(data=path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ([{"id": "parallel_0"}], "line 1: field 'ground_truth': Field required"),
+        ([right("parallel_0", {})], "line 1: field 'ground_truth.0': Dictionary should have at least 1 item"),
+        ([right("parallel_0", {"f": {"x": 1}})], "line 1: field 'ground_truth.0.f.x': Input should be a valid list"),
+        ([right("parallel_0", {"f": {"x": []}})], "line 1: field 'ground_truth.0.f.x': List should have at least 1 item"),
+        ([PARALLEL_RIGHT, PARALLEL_RIGHT], "line 2: id 'parallel_0' stands twice"),
+    ],
+)
+def test_a_broken_answer_is_named(tmp_path: Path, answers: list[Any], message: str) -> None:
+    path = write(tmp_path, [PARALLEL], answers)
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'possible_answer' / path.name}, {message}")):
+        bfcl.load(data=path)
+
+
+def test_files_that_are_missing_or_of_something_else(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--data PATH"):
+        bfcl.SUITE()
+    with pytest.raises(FileNotFoundError):
+        bfcl.load(data=tmp_path / "nowhere.json")
+    with pytest.raises(ValueError, match=r"the folder holds none of the files that are supported \(BFCL_v4_simple_python.json"):
+        bfcl.load(data=tmp_path)
+    with pytest.raises(ValueError, match=r"no file .*possible_answer.* with the calls that are right"):
+        bfcl.load(data=write(tmp_path, [PARALLEL]))
+    with pytest.raises(ValueError, match=r"possible_answer.*: none of its ids stands in .*BFCL_v4_parallel.json"):
+        bfcl.load(data=write(tmp_path, [PARALLEL], [right("parallel_9")]))
+    with pytest.raises(ValueError, match=r"BFCL_v4_parallel.json: no row; each line is one object"):
+        bfcl.load(data=write(tmp_path, ["", " "], [PARALLEL_RIGHT]))
+
+
+def test_text_in_another_encoding_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, [], [PARALLEL_RIGHT])
+    path.write_bytes(b'\n{"id": "caf\xe9"}')
+    with pytest.raises(ValueError, match=re.escape(f"{path}, line 2: the text is not UTF-8")):
+        bfcl.load(data=path)
+
+
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="the published files are not here")
+def test_the_published_rows() -> None:
+    suite = bfcl.load(data=PUBLISHED)
+    assert Counter(task.labels["category"] for task in suite.tasks) == {
+        "simple": 100,
+        "multiple": 100,
+        "parallel": 100,
+        "irrelevance": 60,
+    }
+    assert [task.id for task in suite.tasks if task.plan is None] == []
+    assert all(problem.endswith("a loop that uses no tool would be right") for problem in problems(suite))
+    for task in suite.tasks[::7]:
+        assert len(run_sync(replay(task, suite))) == len(planned(task))
+        assert accuracy(suite, task, *planned(task)) == 1.0

@@ -1,0 +1,457 @@
+"""The importer of tau2's tasks: tools over a database of the trial's own, actions as plans, and each part of the reward basis."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.datasets import tau2
+from loopbench.datasets.task import Environment, Suite, Task
+from loopbench.datasets.tau2 import mock
+from loopbench.datasets.validity import check_suite
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.scorers import scores_of
+from loopbench.protocol import Observation, Toolbox, ToolCall, run_sync
+
+PUBLISHED = Path(__file__).parents[2] / "../shared/data/tau2_mock"
+
+DB: dict[str, Any] = {
+    "tasks": {"task_1": {"task_id": "task_1", "title": "Water the ferns", "description": "All of them", "status": "pending"}},
+    "users": {
+        "ada": {"user_id": "ada", "name": "Ada", "tasks": ["task_1"]},
+        "bob": {"user_id": "bob", "name": "Bob", "tasks": []},
+    },
+}
+CREATE: dict[str, Any] = {"action_id": "a1", "name": "create_task", "arguments": {"user_id": "bob", "title": "Sweep"}}
+FINISH = {"action_id": "a2", "name": "update_task_status", "arguments": {"task_id": "task_2", "status": "completed"}}
+LOOK = {"action_id": "a3", "name": "get_users", "arguments": {}}
+TRANSFER = {"action_id": "a4", "name": "transfer_to_human_agents", "arguments": {"summary": "Bob is stuck."}, "compare_args": []}
+
+
+def assertion(name: str, /, holds: bool = True, side: str = "assistant", **arguments: Any) -> dict[str, Any]:
+    return {"env_type": side, "func_name": name, "arguments": arguments, "assert_value": holds}
+
+
+def row(
+    identifier: str = "sweep", *actions: Any, basis: list[str] | None = None, state: Any = None, **criteria: Any
+) -> dict[str, Any]:
+    given = {"actions": list(actions)} if actions else {}
+    ticket = "Bob wants to sweep, and has done so."
+    judged = given | criteria | ({} if basis is None else {"reward_basis": basis})
+    return {
+        "id": identifier,
+        "ticket": ticket,
+        "initial_state": state,
+        "evaluation_criteria": judged,
+        "user_scenario": {"any": "thing"},
+    }
+
+
+def write(folder: Path, rows: Any, **files: Any) -> Path:
+    """A domain's folder; `files`: other content, text as it is, None for no file."""
+    contents = {"tasks.json": rows, "db.json": DB, "policy.md": "# Policy\n\nBe kind.\n"}
+    contents |= {name.replace("__", "."): content for name, content in files.items()}
+    for name, content in contents.items():
+        path = folder / name
+        path.unlink(missing_ok=True)
+        if content is not None:
+            path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return folder
+
+
+def only(folder: Path, given: dict[str, Any]) -> tuple[Suite, Task]:
+    suite = tau2.load(data=write(folder, [given]))
+    return suite, suite.tasks[0]
+
+
+def make(environment: Environment, *calls: tuple[str, Mapping[str, Any]], validate: bool = True) -> tuple[Observation, ...]:
+    return run_sync(Toolbox(environment.tools).call_all([ToolCall(*call) for call in calls], validate=validate))
+
+
+def accuracy(suite: Suite, task: Task, *calls: tuple[str, Mapping[str, Any]], answer: Any = "Done.") -> float:
+    """Of a loop that makes these calls and answers."""
+    environment = suite.open(task)
+    make(environment, *calls)
+    return scores_of(Judgement(task, answer, "finished", environment.state()))["accuracy"]
+
+
+def planned(task: Task) -> list[tuple[str, Mapping[str, Any]]]:
+    assert task.plan is not None
+    return [(call.tool, call.arguments) for call in task.plan.calls]
+
+
+def problems(suite: Suite) -> list[str]:
+    return check_suite(suite, judge=lambda task, answer: bool(answer) and all(text in answer for text in task.expected))
+
+
+# The domain's tools
+
+CREATING = st.builds(lambda user: ("create_task", {"user_id": user, "title": "x"}), st.sampled_from(["ada", "bob", "eve"]))
+UPDATING = st.builds(
+    lambda number, status: ("update_task_status", {"task_id": f"task_{number}", "status": status}),
+    st.integers(1, 3),
+    st.sampled_from(["pending", "completed", "x"]),
+)
+OTHERS = st.sampled_from([("get_users", {}), ("transfer_to_human_agents", {"summary": "s"})])
+CALLS = st.lists(CREATING | UPDATING | OTHERS, max_size=6)
+
+
+@pytest.fixture(scope="module")
+def creating(tmp_path_factory: pytest.TempPathFactory) -> tuple[Suite, Task]:
+    return only(tmp_path_factory.mktemp("domain"), row("t", CREATE))
+
+
+@settings(deadline=None, max_examples=25)
+@given(calls=CALLS, validate=st.booleans())
+def test_the_tools_keep_the_database_in_order(creating: tuple[Suite, Task], calls: Any, validate: bool) -> None:
+    suite, task = creating
+    touched, untouched = suite.open(task), suite.open(task)
+    seen = make(touched, *calls, validate=validate)
+    db = touched.state()["db"]
+    created = [item for item, (name, _) in zip(seen, calls, strict=True) if item.ok and name == "create_task"]
+    assert list(db["tasks"]) == [f"task_{number + 1}" for number in range(1 + len(created))]
+    assert [item.value["task_id"] for item in created] == list(db["tasks"])[1:]
+    assert sorted(key for user in db["users"].values() for key in user["tasks"]) == sorted(db["tasks"])
+    assert {item["status"] for item in db["tasks"].values()} <= {"pending", "completed"}
+    assert all(item.ok for item, (name, _) in zip(seen, calls, strict=True) if name in (*mock.READS, "transfer_to_human_agents"))
+    assert untouched.state()["db"] == DB
+    again = suite.open(task)
+    assert [(item.status, item.data) for item in make(again, *calls, validate=validate)] == [
+        (item.status, item.data) for item in seen
+    ]
+
+
+def test_what_a_tool_gives_is_no_door_into_the_database(creating: tuple[Suite, Task]) -> None:
+    environment = creating[0].open(creating[1])
+    (users,) = make(environment, ("get_users", {}))
+    users.value[0]["tasks"].append("task_9")
+    environment.state()["db"]["users"].clear()
+    assert environment.state()["db"] == DB
+
+
+def test_the_tools_are_tau2s(creating: tuple[Suite, Task]) -> None:
+    tools = creating[0].open(creating[1]).tools
+    assert tuple(tool.name for tool in tools) == mock.NAMES
+    assert all(tool.description and "assert" not in tool.description for tool in tools)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (("create_task", {"user_id": "eve", "title": "x"}), "NotFound: User eve not found"),
+        (("update_task_status", {"task_id": "task_9", "status": "pending"}), "NotFound: Task task_9 not found"),
+        (("update_task_status", {"task_id": "task_1", "status": "lost"}), "InvalidArguments: Tool 'update_task_status'"),
+        (("create_task", {"user_id": "ada"}), "InvalidArguments: Tool 'create_task': missing argument 'title'"),
+    ],
+)  # fmt: skip
+def test_bad_calls_are_refused(creating: tuple[Suite, Task], call: Any, error: str) -> None:
+    (seen,) = make(creating[0].open(creating[1]), call)
+    assert seen.as_dict()["data"].startswith(error)
+
+
+# Tasks
+
+
+def test_a_row_becomes_a_task(tmp_path: Path) -> None:
+    suite, task = only(tmp_path, row("sweep", CREATE, FINISH))
+    assert (task.id, task.labels) == ("sweep", {"basis": "DB"})
+    assert task.query.text == f"Bob wants to sweep, and has done so.\n\n{tau2.INSTRUCTION}"
+    assert task.query.context == "# Policy\n\nBe kind."
+    assert planned(task) == [(CREATE["name"], CREATE["arguments"]), (FINISH["name"], FINISH["arguments"])]
+    swept = {"task_id": "task_2", "title": "Sweep", "description": None, "status": "completed"}
+    assert task.end_state["db"]["tasks"]["task_2"] == swept
+    assert problems(suite) == []
+    assert accuracy(suite, task, *planned(task)) == 1.0
+    assert accuracy(suite, task, *planned(task), answer=None) == 0.0
+    assert accuracy(suite, task, ("get_users", {}), *planned(task), ("transfer_to_human_agents", {"summary": "x"})) == 1.0
+    assert accuracy(suite, task, planned(task)[0]) == 0.0
+    assert accuracy(suite, task, planned(task)[0], *planned(task)) == 0.0
+    assert suite.distractors == {"get_users", "transfer_to_human_agents"}
+
+
+def test_the_solo_policy_is_taken_where_there_is_one(tmp_path: Path) -> None:
+    suite = tau2.load(data=write(tmp_path, [row("t", CREATE)], policy_solo__md="Work alone."))
+    assert suite.tasks[0].query.context == "Work alone."
+
+
+def test_changes_come_in_order_and_reads_after_the_last_change(tmp_path: Path) -> None:
+    again = LOOK | {"action_id": "a5", "name": "transfer_to_human_agents", "arguments": {"summary": "x"}}
+    _, task = only(tmp_path, row("t", LOOK, CREATE, FINISH, TRANSFER, again))
+    assert task.plan is not None
+    assert [call.after for call in task.plan.calls] == [(), ("c1",), ("c2",), ("c3",), ("c4",)]
+    _, task = only(tmp_path, row("t", CREATE, LOOK, FINISH))
+    assert task.plan is not None
+    assert [call.after for call in task.plan.calls] == [(), ("c1",), ("c1", "c2")]
+
+
+def test_an_action_that_fails_is_planned_to(tmp_path: Path) -> None:
+    suite, task = only(tmp_path, row("t", FINISH, CREATE))
+    assert task.plan is not None
+    assert [call.fails for call in task.plan.calls] == [True, False]
+    assert problems(suite) == []
+
+
+def test_initial_data_and_actions_make_the_database(tmp_path: Path) -> None:
+    data = {"agent_data": {"users": {"bob": {"name": "Robert"}, "eve": {"user_id": "eve", "name": "Eve", "tasks": []}}}}
+    first = {"env_type": "assistant", "func_name": "create_task", "arguments": {"user_id": "eve", "title": "Rest"}}
+    suite, task = only(tmp_path, row("t", FINISH, state={"initialization_data": data, "initialization_actions": [first]}))
+    db = suite.open(task).state()["db"]
+    assert db["users"]["bob"] == {"user_id": "bob", "name": "Robert", "tasks": []}
+    assert db["tasks"]["task_2"]["title"] == "Rest"
+    assert db["users"]["eve"]["tasks"] == ["task_2"]
+    assert (db["users"]["ada"], db["tasks"]["task_1"]) == (DB["users"]["ada"], DB["tasks"]["task_1"])
+    assert problems(suite) == []
+    assert accuracy(suite, task, *planned(task)) == 1.0
+
+
+# The reward basis
+
+
+def test_assertions_must_hold_in_the_end(tmp_path: Path) -> None:
+    checks = [
+        assertion("assert_task_status", task_id="task_2", expected_status="completed"),
+        assertion("assert_number_of_tasks", user_id="bob", expected_number=3, holds=False),
+        assertion("assert_task_status", task_id="task_1", expected_status="pending"),
+    ]
+    suite, task = only(tmp_path, row("t", CREATE, FINISH, env_assertions=checks, basis=["ENV_ASSERTION"]))
+    assert task.end_state == {"assertions_not_met": []}
+    assert accuracy(suite, task, *planned(task)) == 1.0
+    other = ("create_task", {"user_id": "bob", "title": "Mop"})
+    assert accuracy(suite, task, other, planned(task)[1]) == 1.0  # the title is not asserted, and the database not compared
+    assert accuracy(suite, task, *planned(task), other, other) == 0.0
+    environment = suite.open(task)
+    assert environment.state() == {"assertions_not_met": ["assert_task_status(task_id='task_2', expected_status='completed')"]}
+
+
+def test_a_task_of_assertions_alone_has_no_plan(tmp_path: Path) -> None:
+    check = assertion("assert_task_status", task_id="task_1", expected_status="completed")
+    suite, task = only(tmp_path, row("t", env_assertions=[check], basis=["ENV_ASSERTION"]))
+    assert (task.plan, task.no_plan, task.quarantined) == (None, "it lists no actions", "")
+    done = ("update_task_status", {"task_id": "task_1", "status": "completed"})
+    assert (accuracy(suite, task), accuracy(suite, task, done)) == (0.0, 1.0)
+
+
+def test_actions_must_be_made_as_far_as_they_are_compared(tmp_path: Path) -> None:
+    named = CREATE | {"compare_args": ["user_id"]}
+    suite, task = only(tmp_path, row("t", named, TRANSFER, basis=["ACTION"]))
+    transfer = ("transfer_to_human_agents", {"summary": "in other words"})
+    assert accuracy(suite, task, ("create_task", {"user_id": "bob", "title": "Other"}), transfer) == 1.0
+    assert accuracy(suite, task, ("create_task", {"user_id": "ada", "title": "Sweep"}), transfer) == 0.0
+    assert accuracy(suite, task, planned(task)[0]) == 0.0
+    environment = suite.open(task)
+    make(environment, transfer)
+    assert environment.state() == {"actions_not_made": ["a1"]}
+
+
+def test_without_compare_args_all_that_a_call_gives_is_compared(tmp_path: Path) -> None:
+    full = CREATE | {"arguments": CREATE["arguments"] | {"description": "All"}}
+    suite, task = only(tmp_path, row("t", full, basis=["ACTION"]))
+    name, arguments = planned(task)[0]
+    assert accuracy(suite, task, (name, arguments)) == 1.0
+    assert accuracy(suite, task, (name, {"user_id": "bob", "title": "Sweep"})) == 1.0  # as in tau2
+    assert accuracy(suite, task, (name, {**arguments, "title": "Mop"})) == 0.0
+
+
+def test_what_is_to_be_communicated_must_stand_in_the_answer(tmp_path: Path) -> None:
+    suite, task = only(tmp_path, row("t", CREATE, communicate_info=["task_2", "1,500 steps"], nl_assertions=["It is nice."]))
+    assert task.labels == {"basis": "COMMUNICATE+DB", "not_scored": "NL_ASSERTION"}
+    assert problems(suite) == []
+    assert accuracy(suite, task, *planned(task), answer="Made TASK_2 with 1500 steps.") == 1.0
+    assert accuracy(suite, task, *planned(task), answer="Made task_2.") == 0.0
+    suite, task = only(tmp_path, row("t", CREATE, communicate_info=["task_2"], basis=["DB"]))
+    assert accuracy(suite, task, *planned(task), answer="Made it.") == 1.0
+
+
+# Tasks that cannot be run
+
+HISTORY = {"message_history": [{"role": "user", "content": "Hello."}]}
+NOTE = assertion("add_notification", side="user", notification_id="n")
+TWO = assertion("assert_number_of_tasks", user_id="bob", expected_number=2)
+ODD = assertion("assert_number_of_tasks", wrong=2)
+LOST = {"initialization_actions": [assertion("update_task_status", task_id="task_7", status="pending")]}
+BROKEN = {"initialization_data": {"agent_data": {"tasks": 3}}}
+OF_USER = "it needs a simulated user with tools and data of its own"
+JUDGE = "its criteria leave nothing to score without a judge"
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (row("t", CREATE, state=HISTORY), "it continues a conversation with a user (message_history)"),
+        (row("t", CREATE) | {"ticket": None}, "it has no ticket, and needs a simulated user"),
+        (row("t", CREATE) | {"ticket": " "}, "it has no ticket, and needs a simulated user"),
+        (row("t", CREATE, state={"initialization_actions": [NOTE]}), f"{OF_USER} (add_notification)"),
+        (row("t", CREATE, env_assertions=[NOTE]), f"{OF_USER} (add_notification)"),
+        (row("t", CREATE | {"requestor": "user"}), f"{OF_USER} (create_task)"),
+        (row("t", CREATE, state={"initialization_data": {"user_data": {"x": 1}}}), f"{OF_USER} (user_data)"),
+        (row("t", nl_assertions=["It is nice."]), JUDGE),
+        (row("t", CREATE, basis=["NL_ASSERTION"], nl_assertions=["It is nice."]), JUDGE),
+        (row("t") | {"evaluation_criteria": None}, JUDGE),
+        (
+            row("t", CREATE, env_assertions=[TWO], basis=["ENV_ASSERTION"]),
+            "its own actions do not lead to assert_number_of_tasks(user_id",
+        ),
+        (row("t", CREATE, env_assertions=[ODD], basis=["ENV_ASSERTION"]), "assert_number_of_tasks(wrong=2): wrong arguments"),
+        (row("t", CREATE | {"arguments": {"user_id": 3}}), "Tool 'create_task': argument 'user_id'"),
+        (row("t", CREATE, state=BROKEN), "initialization_data: field 'tasks': Input should be"),
+        (row("t", CREATE, state=LOST), "initialization_actions: update_task_status(task_id='task_7', status='pending') fails"),
+    ],
+)
+def test_what_cannot_be_run_is_quarantined_with_the_reason(tmp_path: Path, given: Any, reason: str) -> None:
+    suite, task = only(tmp_path, given)
+    assert task.quarantined.startswith(reason)
+    assert (task.plan, task.no_plan) == (None, task.quarantined)
+    assert len(suite.digest) == 64
+
+
+def test_two_equal_actions_are_no_plan(tmp_path: Path) -> None:
+    suite, task = only(tmp_path, row("t", CREATE, CREATE | {"action_id": "a9"}))
+    assert (task.plan, task.quarantined) == (None, "")
+    assert task.no_plan.startswith("two of its actions are the same call")
+    same = ("create_task", CREATE["arguments"])
+    assert (accuracy(suite, task, same), accuracy(suite, task, same, same)) == (0.0, 1.0)
+
+
+# Files
+
+WORDS = st.text(max_size=4) | st.sampled_from(["task_1", "DB", "user", "tasks", "$ref"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=8,
+)
+FULL = row(
+    "t",
+    CREATE | {"compare_args": ["user_id"], "requestor": "assistant"},
+    FINISH,
+    basis=["DB", "ACTION", "ENV_ASSERTION", "COMMUNICATE"],
+    env_assertions=[assertion("assert_task_status", task_id="task_2", expected_status="completed")],
+    communicate_info=["Sweep"],
+    nl_assertions=["It is nice."],
+    state={
+        "initialization_data": {"agent_data": {"users": {"bob": {"tasks": []}}}},
+        "initialization_actions": [assertion("assert_number_of_tasks", user_id="bob", expected_number=0)],
+        "message_history": [],
+    },
+)
+SPLITS = {"train": ["t"], "base": ["t"]}
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths to all parts of a value."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [at, *(place for key, part in parts for place in places(part, (*at, key)))]
+
+
+def replaced(value: Any, at: tuple[Any, ...], new: Any) -> Any:
+    if not at:
+        return new
+    made = copy.copy(value)
+    made[at[0]] = replaced(value[at[0]], at[1:], new)
+    return made
+
+
+FILES = {"tasks.json": [FULL], "db.json": DB, "split_tasks.json": SPLITS}
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.sampled_from([(name, at) for name, content in FILES.items() for at in places(content)]), JSON)
+def test_any_json_in_any_field_is_a_suite_or_a_value_error_of_one_line(tmp_path_factory: Any, place: Any, value: Any) -> None:
+    name, at = place
+    folder = write(tmp_path_factory.getbasetemp(), [FULL], split_tasks__json=SPLITS)
+    (folder / name).write_text(json.dumps(replaced(FILES[name], at, value)))
+    try:
+        suite = tau2.load(data=folder)
+    except ValueError as error:
+        assert str(folder / name) in str(error)  # noqa: PT017
+        assert "\n" not in str(error)  # noqa: PT017
+    else:
+        assert len(suite.digest) == 64
+        assert problems(suite) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"tasks__json": "[\n{"}, "tasks.json: no JSON (Expecting property name enclosed in double quotes at line 2)"),
+        ({"tasks__json": "[NaN]"}, "tasks.json: no JSON (NaN is not JSON)"),
+        ({"tasks__json": ""}, "tasks.json: no JSON"),
+        ({"tasks__json": {}}, "tasks.json: dict where a list of tasks belongs"),
+        ({"tasks__json": []}, "tasks.json: no task"),
+        ({"tasks__json": [row("a", CREATE), row("a", CREATE)]}, "tasks.json, task 2 ('a'): the id stands twice, first at task 1"),
+        ({"tasks__json": [7]}, "tasks.json, task 1: Input should be a valid dictionary"),
+        ({"tasks__json": [{"ticket": "x"}]}, "tasks.json, task 1: field 'id': Field required"),
+        (
+            {"tasks__json": [row("a", {"action_id": "x", "arguments": {}})]},
+            "tasks.json, task 1 ('a'): field 'evaluation_criteria.actions.0.name': Field required",
+        ),
+        ({"tasks__json": [row("a", basis=["LUCK"])]}, "tasks.json, task 1 ('a'): field 'evaluation_criteria.reward_basis.0'"),
+        (
+            {"tasks__json": [row("a", CREATE | {"name": "cancel"}, CREATE | {"name": "book"})]},
+            "tasks.json: names 'book', 'cancel', which the domain 'mock' lacks; only that domain's tools are here: create_task",
+        ),
+        ({"tasks__json": None}, ": no folder that holds tasks.json"),
+        ({"db__json": None}, ": no folder that holds db.json"),
+        ({"db__json": {"tasks": {}}}, "db.json: field 'users': Field required"),
+        ({"db__json": DB | {"flights": {}}}, "db.json: field 'flights': Extra inputs are not permitted"),
+        ({"policy__md": None}, ": the folder holds neither policy_solo.md nor policy.md"),
+        ({"split_tasks__json": ["a"]}, "split_tasks.json: field 'splits': Input should be a valid dictionary"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path, files: Any, message: str) -> None:
+    rows = files.pop("tasks__json", [row("a", CREATE)])
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        tau2.load(data=write(tmp_path, rows, **files))
+    assert str(caught.value).startswith(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_text_in_another_encoding_is_named(tmp_path: Path) -> None:
+    write(tmp_path, [row("a", CREATE)])
+    (tmp_path / "policy.md").write_bytes(b"caf\xe9")
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'policy.md'}: the text is not UTF-8")):
+        tau2.load(data=tmp_path)
+
+
+def test_splits_and_limit(tmp_path: Path) -> None:
+    rows = [row(name, CREATE) for name in ("a", "b", "c")]
+    folder = write(tmp_path, rows, split_tasks__json={"base": ["c", "a"], "test": ["c"], "empty": []})
+    assert [task.id for task in tau2.load(data=folder).tasks] == ["a", "b", "c"]
+    assert [task.labels.get("split") for task in tau2.load(data=folder).tasks] == [None, None, "test"]
+    assert [task.id for task in tau2.load(data=folder, split="base").tasks] == ["a", "c"]
+    assert [task.id for task in tau2.load(data=folder, split="base", limit=1).tasks] == ["a"]
+    with pytest.raises(ValueError, match=r"split is 'dev'; split_tasks.json has 'base', 'test', 'empty'"):
+        tau2.load(data=folder, split="dev")
+    with pytest.raises(ValueError, match="no task of split 'empty'"):
+        tau2.load(data=folder, split="empty")
+    for limit in (0, True, "3"):
+        with pytest.raises(ValueError, match="must be a whole number from 1 on"):
+            tau2.load(data=folder, limit=limit)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="--data FOLDER"):
+        tau2.SUITE()
+
+
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="the published folder is not here")
+def test_the_published_tasks() -> None:
+    suite = tau2.load(data=PUBLISHED)
+    assert problems(suite) == []
+    assert {task.id for task in suite.tasks if task.plan} == {
+        "create_task_1",
+        "create_task_1_with_env_assertions",
+        "update_task_1",
+        "update_task_with_initialization_data",
+        "update_task_with_initialization_actions",
+        "impossible_task_1",
+    }
+    assert all(task.quarantined for task in suite.tasks if not task.plan)
+    assert all(accuracy(suite, task) == 0.0 for task in suite.tasks if task.plan)
+    assert "You should transfer" in suite.tasks[0].query.context
+    assert "compliment" not in suite.tasks[0].query.context  # the solo policy
