@@ -37,6 +37,8 @@ def alike(wordings: Sequence[str]) -> list[list[int]]:
     for place, text in enumerate(wordings):
         places[text].append(place)
     different = list(places)
+    if len(different) < 2:
+        return [group for group in places.values() if len(group) > 1]
     shingles = _shingles(different)
     groups = _Groups(len(different))
     for bucket in _buckets(shingles):

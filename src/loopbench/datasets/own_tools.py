@@ -143,7 +143,7 @@ def _annotation(item: Any, parameter: inspect.Parameter) -> Any:
 def _tools(items: Any) -> tuple[Tool, ...]:
     """Functions as tools. Raises TypeError for what is none, and for two of one name."""
     if not isinstance(items, Sequence) or isinstance(items, str | bytes | Mapping):
-        raise TypeError(f"a {type(items).__name__} is neither a list of functions nor an environment (tools, state, close)")
+        raise TypeError(f"neither a list of functions nor an environment (tools, state, close), but {type(items).__name__}")
     made = tuple(item if isinstance(item, Tool) else Tool.from_function(item) for item in items)
     names = [tool.name for tool in made]
     if len(set(names)) != len(names):

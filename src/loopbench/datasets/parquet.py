@@ -10,7 +10,7 @@ from .own_tools import OwnTools
 from .rows import Cells, Columns, Table, suite_of
 from .task import Suite
 
-BATCH_BYTES = 4_000_000
+BATCH_BYTES = 1_000_000
 """Read at once, uncompressed, as far as rows are equally long."""
 MOST_BATCH_ROWS = 1_000
 
@@ -56,6 +56,7 @@ class ParquetTable(Table):
 
     def _from(self, place: int) -> Iterator[tuple[int, list[Cells]]]:
         """(index of its first row, rows) of each batch, from the row group on that holds the place."""
+        errors = _arrow_errors()
         first = group = 0
         while group < len(self._group_sizes) and first + self._group_sizes[group] <= place:
             first += self._group_sizes[group]
@@ -65,7 +66,7 @@ class ParquetTable(Table):
             for batch in file.iter_batches(self._batch_rows, row_groups=range(group, len(self._group_sizes))):
                 yield first, batch.select(self._kept).to_pylist()
                 first += len(batch)
-        except _arrow_errors() as error:
+        except errors as error:
             raise ValueError(f"{self.source}, after row {first}: no Parquet file ({_one_line(error)})") from None
 
     def _opened(self) -> Any:

@@ -45,7 +45,7 @@ class SuiteEntry(Entry):
     """A suite, with what is known of it without options."""
 
     needs: str = ""
-    """What must be given for it to have tasks, such as `--data`; then the rest is unknown."""
+    """What must be given for it to have tasks, such as `--data`; empty where nothing must. Else the rest is unknown."""
     version: str = ""
     tasks: int = 0
     digest: str = ""
@@ -73,12 +73,20 @@ def _suite_entry(kind: str, name: str) -> SuiteEntry:
     try:
         suite = make_suite(Spec(name, {}))
     except ValueError:
-        if all(option.name != "data" for option in plain.options):  # no importer that lacks its file
+        needs = next((need for option in plain.options if (need := _need(option))), "")
+        if not needs:  # no importer that lacks its file
             raise
-        return SuiteEntry(*head, needs="--data")
+        return SuiteEntry(*head, needs=needs)
     found = Counter(str(task.labels["split"]) for task in suite.tasks if task.labels.get("split"))
     splits = {split: found[split] for split in sorted(found, key=lambda split: (_SPLITS.get(split, len(_SPLITS)), split))}
     return SuiteEntry(*head, "", suite.version, len(suite.tasks), suite.digest[:12], splits, median_plan(suite.tasks))
+
+
+def _need(option: OptionLine) -> str:
+    """How an importer's option is typed that must be given; empty for others."""
+    if option.name == "data":
+        return "--data"
+    return f"{option.name}=…" if option.default == _NEEDED else ""
 
 
 def median_plan(tasks: Iterable[Task]) -> float:
@@ -87,6 +95,7 @@ def median_plan(tasks: Iterable[Task]) -> float:
     return float(median(lengths)) if lengths else 0.0
 
 
+_NEEDED = "(needed)"
 _SPLITS = {"train": 0, "dev": 1, "test": 2}
 
 
@@ -99,7 +108,7 @@ def _entry(kind: str, name: str) -> Entry:
 
 def _shown(default: Any) -> str:
     if default is inspect.Parameter.empty:
-        return "(needed)"
+        return _NEEDED
     text = "none" if default is None else str(default).lower() if isinstance(default, bool) else str(default)
     first, *more = text.splitlines() or [""]
     return f"{first[:40]}…" if more or len(first) > 40 else first

@@ -299,23 +299,22 @@ def code_digest(target: object) -> str:
 def own_code_digest(suite: str, tools: str | None, scorers: Iterable[str] = ()) -> str:
     """sha256 of the source of the modules behind a suite, tools and scorers of the user's own; empty where there are none.
 
-    The names must have been imported before. A package counts with all its modules; of tools, the modules that define them count
-    too.
+    The names must have been imported before. A package counts with all its modules; where a name leads to what other modules
+    define, those count too.
     """
-    modules: dict[str, ModuleType] = {}
+    modules: list[ModuleType | None] = []
     if suite not in builtin_names("suite"):
-        _add(modules, inspect.getmodule(find("suite", suite)))
-    for name in (*(() if tools is None else (tools,)), *scorers):
-        _add(modules, sys.modules.get(name.partition(":")[0]))
+        modules += [_named_module(suite), inspect.getmodule(find("suite", suite))]
     if tools is not None:
-        for tool in tools_named(tools).fixed:
-            _add(modules, inspect.getmodule(underlying(tool.function)))
-    return sha256("".join(_source_of_module(modules[name]) for name in sorted(modules))) if modules else ""
+        modules += [_named_module(tools), *(inspect.getmodule(underlying(tool.function)) for tool in tools_named(tools).fixed)]
+    modules += map(_named_module, scorers)
+    own = {module.__name__: module for module in modules if module is not None and module.__name__.partition(".")[0] != "loopbench"}
+    return sha256("".join(_source_of_module(own[name]) for name in sorted(own))) if own else ""
 
 
-def _add(modules: dict[str, ModuleType], module: ModuleType | None) -> None:
-    if module is not None:
-        modules[module.__name__] = module
+def _named_module(name: str) -> ModuleType | None:
+    """Of `package.module:Name`, where it has been imported."""
+    return sys.modules.get(name.partition(":")[0])
 
 
 def _source_of_module(module: ModuleType) -> str:

@@ -422,12 +422,13 @@ def backup_station(draw: Draw) -> Draft:
 
 
 def no_readings(draw: Draw) -> Draft:
-    """Neither station has the rain of all days."""
+    """Both stations have missed the same day of rain."""
     season, days = draw_season(draw), _days(draw)
     name = draw.choice(season.fields)
     own, backup = season.field(name).station, season.field(name).backup_station
+    missing = draw.integer(*days)
     for station in (own, backup):
-        season = _without_readings(season, station, "rain", draw.integer(*days))
+        season = _without_readings(season, station, "rain", missing)
     script = Script(season)
     field = script.field(name)
     missed = script.no_weather(name, part(field, "station"), "rain", *days)

@@ -18,8 +18,8 @@ def refund(shop: Shop, line: Row, quantity: int, fee_percent: int = 0) -> int:
 
 
 def match_price(shop: Shop, line: Row, price: int) -> int:
-    """Bring a line down to a price; gives the cents paid back."""
-    cents: int = (line["unit_price"] - price) * line["quantity"]
+    """Bring the pieces of a line that have not come back down to a price; gives the cents paid back."""
+    cents: int = (line["unit_price"] - price) * (line["quantity"] - line["returned"])
     line["unit_price"] = price
     _note(shop, line, 0, cents)
     return cents

@@ -2,169 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-from loopbench.datasets.generating import Draft, Draw, PlanWriter, Source, generate, part
+from loopbench.datasets.generating import Draft, Draw, Source, generate, part
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.worlds import WorldEnvironment
-from loopbench.protocol import Plan, Ref
+from loopbench.protocol import Ref
 
 from . import books
-from .shop import (
-    CITIES,
-    FIRST_NAMES,
-    LAST_NAMES,
-    PLENTY,
-    STREETS,
-    Database,
-    Row,
-    Shop,
-    changed,
-    draw_customer,
-    draw_order,
-    draw_shop,
-)
+from .case import Case, called, dollars
+from .shop import CITIES, PLENTY, STREETS, Database, Shop, draw_customer, draw_shop
 from .tools import TOOLS
 
 NAME = "ecommerce"
-ANSWER_FORMAT = (
-    "Answer with the dollars, the number, the day (YYYY-MM-DD) or the code alone. "
-    'If it cannot be determined, the right answer is "not determined".'
-)
 REFUSAL = (
     "If the policy is against it, change nothing and answer with the code under which it has refusals filed.",
     "Should the policy not allow it, leave all as it is; the answer is then the policy's filing code for refusals.",
     "Where the policy says no, nothing may be changed, and its code for filing refusals is the answer.",
 )
-
-ASIDES = (
-    "The ticket has been open for {n} hours.",
-    "{name} from the warehouse passed it on.",
-    "It is ticket {n} of this week.",
-    "The call came in on line {n} and was cut off.",
-    "{name} was going to look into it, and fell ill.",
-    "There is a note of {n} words on it in the archive, which nobody can read.",
-    "{name} has promised an answer before noon.",
-    "The parcel service raises its rates by {n} percent soon.",
-    "{name} in bookkeeping would like to see it closed.",
-    "A survey of {n} customers found our service friendly.",
-    "The letter that it is about arrived without a stamp.",
-    "{name} wrote it down on the back of a delivery note.",
-)
-"""Sentences that do not matter."""
-
-
-class Case:
-    """A drawn shop, what a story puts into it, and the plan that settles the story."""
-
-    def __init__(self, draw: Draw) -> None:
-        self.draw = draw
-        self.number = draw.integer(1, 10**9)
-        self.shop = draw_shop(self.number)
-        self.plan = PlanWriter()
-        self._drawn = self.shop.rows()
-        self._opening = self._drawn
-
-    # What the story puts in.
-
-    def customer(self) -> Row:
-        """Someone who is easily taken for two others: one has the same first name, one the same last name."""
-        first, other_first = self.draw.sample(FIRST_NAMES, 2)
-        last, other_last = self.draw.sample(LAST_NAMES, 2)
-        made = [
-            draw_customer(self.draw, self.shop, name)
-            for name in (f"{first} {last}", f"{first} {other_last}", f"{other_first} {last}")
-        ]
-        for other in made[1:]:
-            draw_order(self.draw, self.shop, other, [(item, 1) for item in self.articles(1)], "delivered")
-        return made[0]
-
-    def articles(self, count: int, but: str = "") -> list[Row]:
-        """Variants of so many different products, `but` being none of these."""
-        goods = list(self.shop.tables["products"].values())
-        names = self.draw.sample(sorted({row["product"] for row in goods} - {but}), count)
-        return [self.draw.choice([row for row in goods if row["product"] == name]) for name in names]
-
-    def order(self, customer: Row, bought: Sequence[tuple[Row, int]], status: str = "open", *, age: int = 0, late: int = 0) -> Row:
-        """An order of these goods; `age`: days since it came, `late`: days by which it came after the promised day."""
-        order = draw_order(self.draw, self.shop, customer, self.draw.shuffled(bought), status)
-        if age:
-            order |= {"placed": self.shop.ago(age + late + self.draw.integer(3, 7)), "delivered": self.shop.ago(age)}
-            order["promised"] = self.shop.ago(age + late)
-        return order
-
-    def other_orders(self, customer: Row, count: int, but: str = "") -> None:
-        """Orders of the same customer that the story is not about, of other products than `but`."""
-        for _ in range(count):
-            bought = [(self.articles(1, but)[0], self.draw.integer(1, 3))]
-            draw_order(self.draw, self.shop, customer, bought, self.draw.choice(("shipped", "delivered")))
-
-    def line(self, order: Row, article: Row) -> Row:
-        return next(line for line in self.shop.lines_of(order) if line["sku"] == article["sku"])
-
-    def shipping(self, order: Row) -> Row:
-        return self.shop.tables["lines"][order["order_id"], 0]
-
-    def rule(self, topic: str, name: str) -> Any:
-        """A number of the policy."""
-        return self.shop.tables["policy"][topic, name]["value"]
-
-    def who(self, customer: Row) -> str:
-        """A customer as a question names it: the address is unique, the name is not."""
-        forms = ("{name} ({email})", "{name}, who writes from {email},", "our customer {name}, e-mail {email},")
-        return self.draw.choice(forms).format(**customer)
-
-    # What the plan looks up.
-
-    def read_policy(self, topic: str) -> Ref:
-        return self.plan.call(f"Read the policy on {topic.replace('_', ' ')}.", "read_policy", {"topic": topic})
-
-    def read_order(self, order_id: str) -> Ref:
-        return self.plan.call(f"Look up order {order_id}.", "get_order", {"order_id": order_id})
-
-    def find(self, customer: Row) -> Ref:
-        """The customer's entry, found by e-mail address."""
-        found = self.plan.call(f"Find whose address {customer['email']} is.", "find_customers", {"text": customer["email"]})
-        return part(found, 0)
-
-    def find_order(self, customer: Row, order: Row) -> Ref:
-        """The order, found among all that the customer has placed."""
-        return self.read_orders(self.find(customer), customer)[order["order_id"]]
-
-    def read_orders(self, entry: Ref, customer: Row) -> dict[str, Ref]:
-        """All orders of a customer who has been found, by number."""
-        seen = {}
-        for index, order in enumerate(self.shop.orders_of(customer)):
-            goal = f"Look up the customer's order number {index + 1}."
-            seen[order["order_id"]] = self.plan.call(goal, "get_order", {"order_id": part(entry, "orders", index)})
-        return seen
-
-    # What comes of it.
-
-    def settle(self) -> None:
-        """The world is complete: what the books change from here on is what the trial has to change."""
-        self._opening = self.shop.rows()
-
-    def draft(self, told: str, answer: Any, expected: Any, scorer: str = "numeric") -> Draft:
-        """The task. `told`: what is asked, without the day and the form of the answer."""
-        aside = self.draw.choice(ASIDES).format(n=self.draw.integer(4, 29), name=self.draw.choice(FIRST_NAMES))
-        return Draft(
-            question=f"Today is {self.shop.today.isoformat()}. {aside} {told[0].upper()}{told[1:]} {ANSWER_FORMAT}",
-            plan=Plan(tuple(self.plan.calls), answer),
-            expected=expected,
-            scorer=scorer,
-            world={"shop": self.number, "rows": changed(self._opening, self._drawn)},
-            end_state=changed(self.shop.rows(), self._opening),
-        )
-
-
-def _called(article: Row) -> str:
-    return f"{article['product']} in {article['variant']}"
-
-
-def _dollars(cents: int) -> float:
-    return cents / 100
 
 
 # Goods that come back
@@ -206,15 +61,15 @@ def _send_back(draw: Draw, refused: bool) -> Draft:
             "fee_percent": kept,
         }
         answer = part(case.plan.call(f"Pay back {pieces} pieces.", "refund_line", arguments, after=(rules, fees)), "amount")
-        expected = _dollars(books.refund(case.shop, line, pieces, case.rule("restocking", "opened_percent") if opened else 0))
+        expected = dollars(books.refund(case.shop, line, pieces, case.rule("restocking", "opened_percent") if opened else 0))
     which = f"on order {order['order_id']}" if named else "bought here some time ago"
     state = draw.choice(("opened", "out of its box") if opened else ("still sealed", "never unpacked"))
-    goods = f"{pieces} of the {_called(article)} {which}, {state}"
+    goods = f"{pieces} of the {called(article)} {which}, {state}"
     who = case.who(customer)
     told = draw.choice(
         (
             f"{who} wants to send back {goods}. Handle it by the book; the answer is the sum paid back.",
-            f"A return has been asked for: {goods}. It comes from {who} and has to be settled. How much is paid back?",
+            f"A return has been asked for: {goods}. The request is from {who} and has to be settled. How much is paid back?",
             f"Please deal with {who} who would like the money back for {goods}. Give the amount that goes back.",
         )
     )
@@ -244,7 +99,7 @@ def _split_refund(draw: Draw) -> Draft:
         last = (case.plan.call(f"Pay back the {state} pieces.", "refund_line", arguments, after=(*last, fees)),)
     cents = books.refund(case.shop, sealed, sealed["quantity"])
     cents += books.refund(case.shop, opened, opened["quantity"], case.rule("restocking", "opened_percent"))
-    names = [_called(article) for article in articles]
+    names = [called(article) for article in articles]
     who, number = case.who(customer), order["order_id"]
     told = draw.choice(
         (
@@ -254,7 +109,7 @@ def _split_refund(draw: Draw) -> Draft:
             f"their seals, the {names[1]} without. Refund the lines that may be refunded and give their sum.",
         )
     )
-    return case.draft(told, part(last[0], "paid_back_on_order"), _dollars(cents))
+    return case.draft(told, part(last[0], "paid_back_on_order"), dollars(cents))
 
 
 def _recall(draw: Draw) -> Draft:
@@ -285,7 +140,7 @@ def _recall(draw: Draw) -> Draft:
         last = [case.plan.call(f"Take back what order {order['order_id']} has of it.", "refund_line", arguments, after=last)]
         books.refund(case.shop, line, line["quantity"])
     numbers = ", ".join(order["order_id"] for order in asked)
-    what = _called(article)
+    what = called(article)
     told = draw.choice(
         (
             f"The {what} has a fault and is called back. Go through the orders {numbers} and take back each piece of it that "
@@ -323,7 +178,7 @@ def _exchange(draw: Draw) -> Draft:
     arguments = {"order_id": order["order_id"], "line": part(place, "line"), "new_sku": part(looked[new_sku], "sku")}
     swapped = case.plan.call("Swap the goods.", "exchange_line", arguments, after=looked.values())
     left = books.exchange(case.shop, line, new["sku"])
-    who, what, number = case.who(customer), _called(article), order["order_id"]
+    who, what, number = case.who(customer), called(article), order["order_id"]
     told = draw.choice(
         (
             f"{who} got the {what} on order {number} and would rather have all of them in {wanted['variant']}, or in "
@@ -366,7 +221,7 @@ def _backorder(draw: Draw) -> Draft:
         answer = part(case.plan.call("Swap the goods that are missing.", "exchange_line", arguments), "left_in_stock")
         expected = books.exchange(case.shop, line, new["sku"])
     last_day = case.shop.ago(-patience)
-    who, what = case.who(customer), _called(article)
+    who, what = case.who(customer), called(article)
     told = draw.choice(
         (
             f"{who} is still waiting for the {what}. If it comes in by {last_day}, leave the order alone and answer with the "
@@ -403,7 +258,7 @@ def _move(draw: Draw) -> Draft:
     told = draw.choice(
         (
             f"{who} has moved to {street} in {city}. Correct the address of the one order that is still here.",
-            f"New address for {who}: {street}, {city}. One order has not been sent yet, and it has to go there.",
+            f"{who} has a new address, {street}, {city}. One order has not been sent yet, and it has to go there.",
             f"Redirect the open order of {who} to {street}, {city}; those under way or delivered stay as they are.",
         )
     )
@@ -479,7 +334,7 @@ def _combine(draw: Draw) -> Draft:
         )
     )
     ask = draw.choice(("What are the goods in it worth?", "Answer with the worth of all goods in the combined order."))
-    return case.draft(f"{told} {ask}", part(joined, "goods_total"), _dollars(total))
+    return case.draft(f"{told} {ask}", part(joined, "goods_total"), dollars(total))
 
 
 # Money for trouble
@@ -498,7 +353,7 @@ def _late_parcel(draw: Draw) -> Draft:
     arguments = {"order_id": part(seen, "order_id"), "line": part(seen, "lines", 0, "line"), "quantity": 1, "fee_percent": 0}
     paid = case.plan.call("Pay the shipping fee back.", "refund_line", arguments, after=(rules,))
     cents = books.refund(case.shop, case.shipping(order), 1)
-    who, what = case.who(customer), _called(article)
+    who, what = case.who(customer), called(article)
     told = draw.choice(
         (
             f"{who} complains that the parcel with the {what} was late. If so, pay back what the policy on "
@@ -507,7 +362,7 @@ def _late_parcel(draw: Draw) -> Draft:
             "bear it out, and answer with the refund.",
         )
     )
-    return case.draft(f"{told} {draw.choice(REFUSAL)}", part(paid, "amount"), _dollars(cents))
+    return case.draft(f"{told} {draw.choice(REFUSAL)}", part(paid, "amount"), dollars(cents))
 
 
 def _goodwill(draw: Draw) -> Draft:
@@ -530,9 +385,9 @@ def _goodwill(draw: Draw) -> Draft:
         given = case.plan.call("Give the credit.", "give_credit", arguments, after=(seen,))
         answer, expected = (
             part(given, "credit_balance"),
-            _dollars(books.credit(case.shop, customer, case.rule("goodwill", customer["tier"]))),
+            dollars(books.credit(case.shop, customer, case.rule("goodwill", customer["tier"]))),
         )
-    who, what = case.who(customer), _called(article)
+    who, what = case.who(customer), called(article)
     told = draw.choice(
         (
             f"{who} waited far too long for the {what} and asks for a goodwill credit. Give it if the policy "
@@ -562,8 +417,8 @@ def _price_match(draw: Draw) -> Draft:
     else:
         arguments = {"order_id": order["order_id"], "line": part(place, "line"), "unit_price": part(now, "price")}
         matched = case.plan.call("Pay the difference.", "match_price", arguments, after=(rules,))
-        answer, expected = part(matched, "amount"), _dollars(books.match_price(case.shop, line, article["price"]))
-    who, what, number = case.who(customer), _called(article), order["order_id"]
+        answer, expected = part(matched, "amount"), dollars(books.match_price(case.shop, line, article["price"]))
+    who, what, number = case.who(customer), called(article), order["order_id"]
     told = draw.choice(
         (
             f"{who} has seen that the {what} costs less now than on order {number} and wants the "
@@ -607,18 +462,18 @@ def _three_wishes(draw: Draw) -> Draft:
     amount = {"customer_id": part(entry, "customer_id"), "amount": part(goodwill, customer["tier"])}
     given = case.plan.call("Make good for the delay.", "give_credit", amount, after=seen.values())
     balance = books.credit(case.shop, customer, case.rule("goodwill", customer["tier"]))
-    who, what = case.who(customer), _called(article)
+    who, what = case.who(customer), called(article)
     told = draw.choice(
         (
             f"Three wishes of {who} at once. First, {pieces} of the {what} come back, sealed. Second, the parcel with the "
-            f"{_called(late)} was late, and the goodwill that the policy provides for is asked for. Third, the order that has not "
+            f"{called(late)} was late, and the goodwill that the policy provides for is asked for. Third, the order that has not "
             f"left yet goes to {street}, {city}. See to all of it. What is the balance of credits then?",
             f"{who} writes a long letter. The order still in the house shall go to {street} in {city}; {pieces} unopened pieces of "
-            f"the {what} are on their way back; and for the {_called(late)}, which came days late, there is to be a credit. The "
+            f"the {what} are on their way back; and for the {called(late)}, which came days late, there is to be a credit. The "
             "policy allows each of these. Answer with the customer's credit balance once all is done.",
         )
     )
-    return case.draft(told, part(given, "credit_balance"), _dollars(balance))
+    return case.draft(told, part(given, "credit_balance"), dollars(balance))
 
 
 # Questions without an answer
@@ -654,20 +509,20 @@ def _no_price(draw: Draw) -> Draft:
     customer, (article, other) = case.customer(), case.articles(2)
     order = case.order(customer, [(article, 1), (other, 2)], "delivered", age=draw.integer(2, 20))
     article["price"] = None
-    dollars = draw.integer(2, 30)
+    promised = draw.integer(2, 30)
     case.settle()
 
     seen = case.read_order(order["order_id"])
     sku = part(seen, "lines", case.line(order, article)["line"], "sku")
     case.plan.call("See what it costs at present.", "get_product", {"sku": sku})
-    case.plan.call("Give what was promised.", "give_credit", {"customer_id": part(seen, "customer_id"), "amount": dollars})
-    books.credit(case.shop, customer, dollars)
-    what = _called(article)
+    case.plan.call("Give what was promised.", "give_credit", {"customer_id": part(seen, "customer_id"), "amount": promised})
+    books.credit(case.shop, customer, promised)
+    what = called(article)
     told = draw.choice(
         (
-            f"We promised a credit of {dollars} dollars to the customer of order {order['order_id']}; give it. What does the "
+            f"We promised a credit of {promised} dollars to the customer of order {order['order_id']}; give it. What does the "
             f"{what} that was on it cost today?",
-            f"Whoever placed order {order['order_id']} gets {dollars} dollars of goodwill, that is agreed. Then answer with "
+            f"Whoever placed order {order['order_id']} gets {promised} dollars of goodwill, that is agreed. Then answer with "
             f"today's price of the {what}.",
         )
     )

@@ -17,9 +17,9 @@ LEAST_SEARCHED = 3
 """Characters: fewer would match nearly every customer."""
 
 OrderId = Annotated[str, Field(description="Number of an order, such as S12345.")]
-Line = Annotated[int, Field(ge=0, description="Number of a line within its order; 0 is the shipping fee.")]
+Line = Annotated[int, Field(ge=0, le=1_000, description="Number of a line within its order; 0 is the shipping fee.")]
 Sku = Annotated[str, Field(description="Stock number of one variant of a product.")]
-Dollars = Annotated[float, Field(gt=0, le=10_000, description="Amount in dollars.")]
+Dollars = Annotated[float, Field(ge=0.01, le=10_000, description="Amount in dollars.")]
 Topic = Literal["returns", "restocking", "shipping", "goodwill", "price_match"]
 
 POLICY = {
@@ -105,7 +105,7 @@ def refund_line(
     shop: Database,
     order_id: OrderId,
     line: Line,
-    quantity: Annotated[int, Field(ge=1, description="How many pieces are paid back.")],
+    quantity: Annotated[int, Field(ge=1, le=1_000, description="How many pieces are paid back.")],
     fee_percent: Annotated[int, Field(ge=0, le=100, description="Share of the price that the shop keeps, in percent.")],
 ) -> dict[str, Any]:
     """Take back pieces of a delivered line and pay for them, or pay back a shipping fee (line 0).

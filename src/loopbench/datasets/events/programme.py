@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -100,8 +100,9 @@ def draw_programme(draw: Draw, main: int = 3, others: int = 3) -> Programme:
     rest = [name for name in CATEGORIES if name != category]
     kinds = draw.shuffled([category] * main + [draw.choice(rest) for _ in range(others)])
     dates = _dates(draw)
-    titles, series = _titles(draw, kinds), _series(draw, len(kinds))
-    numbers = draw.sample(range(100, 1000), len(kinds))
+    titles = _titles(draw, kinds)
+    series = _different(len(kinds), lambda: "".join(draw.choice(_LETTERS) for _ in range(4)))
+    numbers = _different(len(kinds), lambda: str(draw.integer(100, 999)))
     venues = draw.sample(list(VENUES), len(kinds))
     events = [
         Event(
@@ -161,10 +162,11 @@ def _titles(draw: Draw, kinds: Sequence[str]) -> list[str]:
     return titles
 
 
-def _series(draw: Draw, count: int) -> list[str]:
+def _different(count: int, draw_one: Callable[[], str]) -> list[str]:
+    """As many texts as wanted, no two the same."""
     made: dict[str, None] = {}
     while len(made) < count:
-        made["".join(draw.choice(_LETTERS) for _ in range(4))] = None
+        made[draw_one()] = None
     return list(made)
 
 

@@ -384,10 +384,8 @@ def freed_seats(draw: Draw) -> Draft:
 def emptiest_date(draw: Draw) -> Draft:
     """The date with most seats left, and what it costs then."""
     seats = draw.integer(3, 9)
-    programme = draw_programme(draw, main=3)
-    event = draw.choice(programme.main)
-    for date, left in zip(programme.dates, draw.sample(range(10, 90), 3), strict=True):
-        event.shows[date].left = left
+    programme = _programme_where(draw, lambda p: _one_is_most([show.left for show in p.main[0].shows.values()]), main=3)
+    event = programme.main[0]
     best = max(programme.dates, key=lambda date: event.shows[date].left)
     script = Script()
     found = part(script.search_words(event.title), "events", 0, "event_id")
@@ -398,7 +396,7 @@ def emptiest_date(draw: Draw) -> Draft:
         (
             f"{_AMOUNTS[seats].capitalize()} of them would go to {event.title} on whichever of {', '.join(programme.dates)} has "
             "most seats left.",
-            f"On which of its dates ({', '.join(programme.dates)}) is {event.title} least crowded, and what would "
+            f"On which of its dates ({', '.join(programme.dates)}) has {event.title} most seats left, and what would "
             f"{_AMOUNTS[seats]} seats cost on that date?",
         )
     )
@@ -459,7 +457,7 @@ def not_on_the_programme(draw: Draw) -> Draft:
     programme = draw_programme(draw, main=4)
     like = draw.choice(programme.main)
     titles = {event.title for event in programme.city.events.values()}
-    place, style, form = like.title.split()
+    place, style, _ = like.title.split()
     title = next(made for other in ("Marathon", "Brunch") if (made := f"{place} {style} {other}") not in titles)
     seats, date = draw.integer(2, 9), draw.choice(programme.dates)
     script = Script()
@@ -471,7 +469,7 @@ def not_on_the_programme(draw: Draw) -> Draft:
             f"{_AMOUNTS[seats].capitalize()} people ask for the price of {title}, a {programme.category} event, on {date}.",
         )
     )
-    ask = f"It must be this very event, not {form.lower()} or anything else of a similar name; how many dollars is it?"
+    ask = "It must be this very event and none of a similar name; how many dollars is it?"
     return programme.draft(script, (_who(draw, programme.customer), wish, _aside(draw), ask), None, None)
 
 

@@ -18,8 +18,8 @@ from ..generating import Draw
 from ..worlds import Toolset, WorldEnvironment
 
 NAME = "long_haul"
-REMARKS = (300, 900)
-"""Characters of what does not matter on a long-winded card, from and to."""
+REMARKS = (300, 780)
+"""Characters of what does not matter on a long-winded card, from and to; the sentence that reaches this length is the last one."""
 MOST_NUMBERS = 200
 
 PORTS = (
@@ -152,7 +152,7 @@ class _Drawing:
             self.vaults[vault] = (seals, self._crates())
             facts[-1] = {"vault": vault, "opened_by_the_seals_of": [ports[place] for place in measures.seals_at]}
         if number in measures.burnt:
-            facts[-1] = dict.fromkeys(facts[-1]) | {"state": "burnt, only code and port can be read"}
+            facts[-1] = dict.fromkeys(facts[-1]) | {"state": "burnt"}
         trail = tuple(map(Card, codes, ports, facts, following))
         self.cards |= zip(codes, trail, strict=True)
         return trail
@@ -270,16 +270,16 @@ def _checked(code: str) -> str:
 def _remarks(archive: Archive, code: str) -> str:
     """Drawn anew at each reading, always the same."""
     draw = Draw(NAME, "remarks", archive.key, code)
-    most = draw.integer(*REMARKS)
+    enough = draw.integer(*REMARKS)
     made = ""
     for sentence in draw.shuffled(_ASIDES):
         told = sentence.format(
             who=draw.choice(PEOPLE), port=draw.choice(PORTS), ship=draw.choice(SHIPS), goods=draw.choice(GOODS),
             code=draw.choice(archive.others), number=draw.integer(12, 9_900), year=draw.integer(1871, 1938),
         )  # fmt: skip
-        if len(made) + len(told) > most:
-            break
         made += f" {told}" if made else told
+        if len(made) >= enough:
+            break
     return made
 
 

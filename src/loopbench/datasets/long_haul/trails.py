@@ -83,8 +83,9 @@ def _story(draw: Draw, *lengths: int, facts: Sequence[str] = (), **options: Any)
 
 def _told(draw: Draw, archive: Archive) -> Iterator[str]:
     """Who asks, where the trail begins, and how it is followed."""
+    who, other = draw.sample(PEOPLE, 2)
     words = {
-        "who": draw.choice(PEOPLE), "other": draw.choice(PEOPLE), "ship": draw.choice(SHIPS), "goods": draw.choice(GOODS),
+        "who": who, "other": other, "ship": draw.choice(SHIPS), "goods": draw.choice(GOODS),
         "port": draw.choice(PORTS), "year": draw.integer(1871, 1938), "number": draw.integer(12, 98),
     }  # fmt: skip
     starts = [trail[0].code for trail in archive.trails]

@@ -17,7 +17,7 @@ from loopbench.datasets.generating import Draw
 from loopbench.datasets.worlds import Toolset
 from loopbench.protocol.tools import TransientError
 
-Task = Literal["inspect", "lubricate", "recalibrate", "replace"]
+Job = Literal["inspect", "lubricate", "recalibrate", "replace"]
 Quantity = Literal["temperature", "pressure", "vibration"]
 
 QUANTITIES: Mapping[Quantity, tuple[str, str, tuple[int, int]]] = {
@@ -26,7 +26,7 @@ QUANTITIES: Mapping[Quantity, tuple[str, str, tuple[int, int]]] = {
     "vibration": ("V", "mm/s", (0, 25)),
 }
 """Quantity → letter of its sensors, unit, and range."""
-TASKS: tuple[Task, ...] = ("inspect", "lubricate", "recalibrate", "replace")
+JOBS: tuple[Job, ...] = ("inspect", "lubricate", "recalibrate", "replace")
 SIDES = ("north", "south", "east", "west", "upper", "lower", "old", "new", "red", "blue", "first", "second", "spare", "main")
 KINDS = ("press", "mill", "pump", "lathe", "kiln", "mixer", "saw", "dryer", "crane", "chiller", "conveyor", "grinder")
 HALLS = ("A", "B", "C")
@@ -88,7 +88,7 @@ class Plant:
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Number → prices in dollars, and quotes, the later the newer."""
     work_orders: list[tuple[str, str, str]] = field(default_factory=list)
-    """Number, asset, task."""
+    """Number, asset, job."""
     first_order: int = 0
     budget: int = 0
     """Dollars for parts."""
@@ -144,7 +144,7 @@ def draw_plant(number: int) -> Plant:
         plant.alarms[hall] = [{"asset": draw.choice(list(plant.machines)), "code": code} for code in codes]
         plant.cursors[hall] = _numbers(draw, "K", PAGES - 1)
     for _ in range(4):
-        plant.work_orders.append((plant.next_order(), draw.choice(list(plant.machines)), draw.choice(TASKS)))
+        plant.work_orders.append((plant.next_order(), draw.choice(list(plant.machines)), draw.choice(JOBS)))
     return plant
 
 
@@ -248,24 +248,24 @@ def list_alarms(
 def list_work_orders(plant: Plant, asset: Asset) -> list[dict[str, Any]]:
     """List the open work orders of a machine, oldest first."""
     _machine(plant, asset)
-    return [{"work_order": number, "task": task} for number, owner, task in plant.work_orders if owner == asset]
+    return [{"work_order": number, "job": job} for number, owner, job in plant.work_orders if owner == asset]
 
 
 def open_work_order(
-    plant: Plant, asset: Asset, task: Task, reference: Annotated[str, Field(description="Only when an order is sent again.")] = ""
+    plant: Plant, asset: Asset, job: Job, reference: Annotated[str, Field(description="Only when an order is sent again.")] = ""
 ) -> dict[str, Any]:
     """Open a work order. Each call that gets through opens one more."""
     _machine(plant, asset)
     trouble, number = plant.trouble_with("open_work_order", asset), plant.next_order()
     is_cut_off = "reference" in trouble and reference != trouble["reference"]
     if not is_cut_off or trouble["kept"]:
-        plant.work_orders.append((number, asset, task))
+        plant.work_orders.append((number, asset, job))
     if is_cut_off:
         again = trouble["reference"]
         raise OutcomeUnknown(
             f"Line cut while sending: the order for {asset} may exist or not. If not, resend it with reference {again}."
         )
-    return {"work_order": number, "asset": asset, "task": task}
+    return {"work_order": number, "asset": asset, "job": job}
 
 
 def order_part(

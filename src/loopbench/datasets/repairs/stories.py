@@ -13,7 +13,7 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.worlds import WorldEnvironment
 from loopbench.protocol import Plan, Ref
 
-from .plant import ALARMS_A_PAGE, HALLS, PAGES, QUANTITIES, TASKS, TOOLS, Plant, Quantity, draw_plant
+from .plant import ALARMS_A_PAGE, HALLS, JOBS, PAGES, QUANTITIES, TOOLS, Plant, Quantity, draw_plant
 
 NAME = "repairs"
 ANSWER_FORMAT = 'Answer with the number or the code alone. If it cannot be determined, the right answer is "not determined".'
@@ -88,7 +88,8 @@ class Repair:
             turn = plan.call(f"Wait for a turn at the {what}.", "wait_turn", {"ticket": ticket}, after=[failed])
             ask = ask | {"permit": part(turn, "permit")}
         elif trouble.startswith("moved"):
-            for new in self.draw.sample(self.plant.spares[quantity], 2 if trouble == "moved twice" else 1):
+            for _ in range(2 if trouble == "moved twice" else 1):
+                new = self.plant.spares[quantity].pop()
                 self.trouble[key] = {"moved_to": new}
                 failed = plan.call(f"Read the {what} at {sensor}.", "read_sensor", ask, fails=True)
                 self.plant.machines[asset]["sensors"][quantity] = sensor = new
@@ -121,36 +122,41 @@ class Repair:
             tenths += machine["weights"][quantity] * round(self.plant.sensors[sensor]["value"] * 10)
         return tenths / 10
 
-    def open_order(self, asset: str | Ref, machine: str, task: str, after: Sequence[Ref] = ()) -> Ref:
+    def open_order(self, asset: str | Ref, machine: str, job: str, after: Sequence[Ref] = ()) -> Ref:
         """Write a work order; `machine` is the asset number. Gives the order's number."""
-        arguments = {"asset": asset, "task": task}
+        arguments = {"asset": asset, "job": job}
         written = self.plan.call(f"Have {machine} seen to.", "open_work_order", arguments, after=after)
-        self.note_order(machine, task)
+        self.note_order(machine, job)
         return part(written, "work_order")
 
-    def open_order_in_doubt(self, asset: str, task: str, kept: bool, after: Sequence[Ref] = ()) -> Ref:
+    def open_order_in_doubt(self, asset: str, job: str, kept: bool, after: Sequence[Ref] = ()) -> Ref:
         """Write a work order and hear nothing: look whether it is there, and send it again only where it is not."""
         reference = self.new_number("X")
         self.trouble[f"open_work_order/{asset}"] = {"reference": reference, "kept": kept}
-        arguments = {"asset": asset, "task": task}
+        arguments = {"asset": asset, "job": job}
         sent = self.plan.call(f"Send the order for {asset}.", "open_work_order", arguments, after=after, fails=True)
         listed = self.plan.call(f"See whether {asset} has the order.", "list_work_orders", {"asset": asset}, after=[sent])
         place = sum(owner == asset for _, owner, _ in self.orders)
-        self.note_order(asset, task)
+        self.note_order(asset, job)
         if kept:
             return part(listed, place, "work_order")
         again = arguments | {"reference": reference}
         return part(self.plan.call(f"Send the order for {asset} again.", "open_work_order", again, after=[listed]), "work_order")
 
-    def note_order(self, asset: str, task: str) -> None:
-        self.orders.append([f"W{self.plant.first_order + len(self.orders)}", asset, task])
+    def note_order(self, asset: str, job: str) -> None:
+        self.orders.append([f"W{self.plant.first_order + len(self.orders)}", asset, job])
 
-    def buy(self, what: str | Ref, number: str, quantity: int, stale: int = 0, after: Sequence[Ref] = ()) -> Ref:
-        """Ask for a quote and confirm it, and where it has expired, the newer one; `number` is the part's."""
+    def buy(
+        self, what: str | Ref, number: str, quantity: int, stale: int = 0, told: Sequence[Ref] = (), after: Sequence[Ref] = ()
+    ) -> Ref:
+        """Ask for a quote and confirm it, and where it has expired, the newer one.
+
+        `number`: the part's. `told`: calls that name the part; `after`: purchases that come first.
+        """
         known, ask = self.plant.parts[number], {"part": what, "quantity": quantity}
         if stale:
             self.trouble[f"order_part/{number}"] = {"stale": stale}
-        quoted = self.plan.call(f"Ask what {number} costs.", "order_part", ask)
+        quoted = self.plan.call(f"Ask what {number} costs.", "order_part", ask, after=told)
         quote: Any = part(quoted, "quote")
         before = [*after, quoted]
         for place in range(stale):
@@ -228,7 +234,7 @@ def _moved(draw: Draw) -> Draft:
 
 def _two_machines(draw: Draw) -> Draft:
     """Readings of two machines, each with its trouble; the one with the higher load gets a work order."""
-    repair, task = Repair(draw), draw.choice(TASKS)
+    repair, job = Repair(draw), draw.choice(JOBS)
     two = repair.machines(2)
     found = [(asset, repair.describe(asset)) for asset, _ in two]
     indices = {}
@@ -237,14 +243,14 @@ def _two_machines(draw: Draw) -> Draft:
         values = [repair.read(asset, quantity, described, trouble) for quantity, trouble in zip(QUANTITIES, troubles, strict=True)]
         indices[asset] = repair.index(asset, values)
     higher = max((asset for asset, _ in two), key=repair.true_index)
-    repair.open_order(higher, higher, task, after=list(indices.values()))
+    repair.open_order(higher, higher, job, after=list(indices.values()))
     first, second = (f"the {machine['name']} ({asset})" for asset, machine in two)
     told = draw.choice(
         (
-            f"Of {first} and {second} the one with the higher load index is to be seen to: open a work order to {task} it. What is "
+            f"Of {first} and {second} the one with the higher load index is to be seen to: open a work order to {job} it. What is "
             "that load index?",
             f"Compare the load indices of {first} and {second}. Put the machine where it is higher down for a work order, "
-            f'"{task}", and answer with its index.',
+            f'"{job}", and answer with its index.',
         )
     )
     return repair.draft(f"{told} {draw.choice(RULES)}", indices[higher], repair.true_index(higher))
@@ -255,16 +261,16 @@ def _two_machines(draw: Draw) -> Draft:
 
 def _retired(draw: Draw) -> Draft:
     """The tool that knows machines by name is retired."""
-    repair, task = Repair(draw), draw.choice(TASKS)
+    repair, job = Repair(draw), draw.choice(JOBS)
     ((asset, machine),) = repair.machines(1)
     described = repair.find(asset, machine)
-    number = repair.open_order(part(described, "asset"), asset, task)
+    number = repair.open_order(part(described, "asset"), asset, job)
     name = machine["name"]
     told = draw.choice(
         (
-            f"Open a work order to {task} the {name}. Which number does it get?",
-            f'The {name} needs attention: put it down for "{task}" and answer with the number of the work order.',
-            f"Please have somebody {task} the {name}. I want the number of that work order, and no second one.",
+            f"Open a work order to {job} the {name}. Which number does it get?",
+            f'The {name} needs attention: put it down for "{job}" and answer with the number of the work order.',
+            f"Please have somebody {job} the {name}. I want the number of that work order, and no second one.",
         )
     )
     return repair.draft(told, number, repair.orders[-1][0], "exact")
@@ -272,16 +278,16 @@ def _retired(draw: Draw) -> Draft:
 
 def _in_doubt(draw: Draw) -> Draft:
     """The line is cut while a work order is sent; in every second case it has arrived."""
-    repair, task, name_known = Repair(draw), draw.choice(TASKS), draw.chance(0.5)
+    repair, job, name_known = Repair(draw), draw.choice(JOBS), draw.chance(0.5)
     ((asset, machine),) = repair.machines(1)
     before = [repair.find(asset, machine)] if name_known else [repair.describe(asset)]
-    number = repair.open_order_in_doubt(asset, task, kept=draw.chance(0.5), after=before)
+    number = repair.open_order_in_doubt(asset, job, kept=draw.chance(0.5), after=before)
     called = f"the {machine['name']}" if name_known else f"the machine {asset}"
     told = draw.choice(
         (
-            f'Look up {called} and see that there is one new work order "{task}" for it, and not two. What is its number?',
-            f"Check that {called} is what it should be, then open exactly one work order to {task} it, and answer with its number.",
-            f'After looking at its description, book "{task}" for {called}. The lines are bad today, and a double order is as '
+            f'Look up {called} and see that there is one new work order "{job}" for it, and not two. What is its number?',
+            f"Check that {called} is what it should be, then open exactly one work order to {job} it, and answer with its number.",
+            f'After looking at its description, book "{job}" for {called}. The lines are bad today, and a double order is as '
             "bad as none. Which number does the new order have?",
         )
     )
@@ -317,7 +323,7 @@ def _shopping_list(draw: Draw) -> Draft:
         if number == gone:
             goal = f"Ask what {number} would cost."
             failed = repair.plan.call(goal, "order_part", {"part": number, "quantity": quantity}, fails=True)
-            last = [repair.buy(successor, successor, quantity, after=[*last, failed])]
+            last = [repair.buy(successor, successor, quantity, told=[failed], after=last)]
         else:
             last = [repair.buy(number, number, quantity, stale=int(number == dearer), after=last)]
     wanted = ", ".join(f"{quantity} of {number}" for number, quantity in amounts.items())
@@ -333,18 +339,18 @@ def _shopping_list(draw: Draw) -> Draft:
 
 def _alarm(draw: Draw) -> Draft:
     """The list of alarms changes while it is read."""
-    repair, task, hall = Repair(draw), draw.choice(TASKS), draw.choice(HALLS)
+    repair, job, hall = Repair(draw), draw.choice(JOBS), draw.choice(HALLS)
     page = draw.integer(1, PAGES - 1)
     alarm = repair.plant.alarms[hall][page * ALARMS_A_PAGE + (place := draw.integer(0, ALARMS_A_PAGE - 1))]
     seen = _turn_pages(repair, hall, page)
     asset = part(seen, "alarms", place, "asset")
-    number, code = repair.open_order(asset, alarm["asset"], task), alarm["code"]
+    number, code = repair.open_order(asset, alarm["asset"], job), alarm["code"]
     told = draw.choice(
         (
-            f'Alarm {code} of hall {hall}: open a work order "{task}" for the machine that raised it, and answer with its number.',
-            f"Somewhere in the alarms of hall {hall} is {code}. Have the machine behind it put down to {task}. What is the number "
+            f'Alarm {code} of hall {hall}: open a work order "{job}" for the machine that raised it, and answer with its number.',
+            f'Somewhere in the alarms of hall {hall} is {code}. Put the machine behind it down for "{job}". What is the number '
             "of that work order?",
-            f"Who raised {code} in hall {hall}? That machine gets a work order to {task}; its number is the answer.",
+            f"Who raised {code} in hall {hall}? That machine gets a work order to {job} it; the order's number is the answer.",
         )
     )
     return repair.draft(told, number, repair.orders[-1][0], "exact")
@@ -365,13 +371,13 @@ def _turn_pages(repair: Repair, hall: str, page: int) -> Ref:
 
 def _overhaul(draw: Draw) -> Draft:
     """All of it: a retired tool, three sensors with their troubles, a work order that may have arrived."""
-    repair, task = Repair(draw), draw.choice(TASKS)
+    repair, job = Repair(draw), draw.choice(JOBS)
     ((asset, machine),) = repair.machines(1)
     described = repair.find(asset, machine)
     troubles: list[Trouble] = draw.shuffled(["rate limit", "moved", draw.choice(("garbage", "out of range"))])
     values = [repair.read(asset, quantity, described, trouble) for quantity, trouble in zip(QUANTITIES, troubles, strict=True)]
     index = repair.index(asset, values)
-    number = repair.open_order_in_doubt(asset, task, kept=draw.chance(0.5), after=[index])
+    number = repair.open_order_in_doubt(asset, job, kept=draw.chance(0.5), after=[index])
     name = machine["name"]
     ask, answer, expected, scorer = draw.choice(
         (
@@ -381,8 +387,8 @@ def _overhaul(draw: Draw) -> Draft:
     )
     told = draw.choice(
         (
-            f"First find out the load index of the {name}, then open one work order to {task} it, exactly one.",
-            f'The {name} is due: take its load index, and when that is done put it down once for "{task}".',
+            f"First find out the load index of the {name}, then open one work order to {job} it, exactly one.",
+            f'The {name} is due: take its load index, and when that is done put it down once for "{job}".',
         )
     )
     return repair.draft(f"{told} {ask} {draw.choice(RULES)}", answer, expected, scorer)
@@ -393,15 +399,15 @@ def _overhaul(draw: Draw) -> Draft:
 
 def _blind(draw: Draw) -> Draft:
     """A sensor shows nonsense, and its calibrated instrument is gone."""
-    repair, task = Repair(draw), draw.choice(TASKS)
+    repair, job = Repair(draw), draw.choice(JOBS)
     ((asset, machine),) = repair.machines(1)
     described, quantity = repair.describe(asset), draw.choice(tuple(QUANTITIES))
-    repair.open_order(asset, asset, task)
+    repair.open_order(asset, asset, job)
     repair.read(asset, quantity, described, "lost")
     told = draw.choice(
         (
-            f"Put {asset}, the {machine['name']}, down for a work order to {task} it in any case. What is its {quantity}?",
-            f'Whatever the {quantity} of the {machine["name"]} is, {asset} gets one work order, "{task}". Then answer with it.',
+            f"Put {asset}, the {machine['name']}, down for a work order to {job} it in any case. What is its {quantity}?",
+            f'Whatever its {quantity}, the {machine["name"]} ({asset}) gets one work order, "{job}". How high is that {quantity}?',
         )
     )
     return repair.draft(f"{told} {draw.choice(RULES)}", None, None)
@@ -409,19 +415,19 @@ def _blind(draw: Draw) -> Draft:
 
 def _list_gone(draw: Draw) -> Draft:
     """The list of alarms ends before the one that is asked for."""
-    repair, task, hall = Repair(draw), draw.choice(TASKS), draw.choice(HALLS)
+    repair, job, hall = Repair(draw), draw.choice(JOBS), draw.choice(HALLS)
     ((asset, machine),) = repair.machines(1)
     alarm = repair.plant.alarms[hall][draw.integer(ALARMS_A_PAGE, ALARMS_A_PAGE * PAGES - 1)]
     repair.trouble[f"list_alarms/{repair.plant.cursors[hall][0]}"] = {"lost": True}
-    repair.open_order(asset, asset, task)
+    repair.open_order(asset, asset, job)
     first = repair.plan.call(f"List the alarms of hall {hall}.", "list_alarms", {"hall": hall})
     name, code = machine["name"], alarm["code"]
     repair.plan.call("Turn the page.", "list_alarms", {"hall": hall, "cursor": part(first, "next")}, fails=True)
     told = draw.choice(
         (
-            f'Book "{task}" for the {name} ({asset}), once. Apart from that: which asset has raised {code} in hall {hall}?',
+            f'Book "{job}" for the {name} ({asset}), once. Apart from that: which asset has raised {code} in hall {hall}?',
             f"Which asset number stands beside {code} among the alarms of hall {hall}? Besides, the {name} ({asset}) needs a work "
-            f"order to {task} it; open it.",
+            f"order to {job} it; open it.",
         )
     )
     return repair.draft(told, None, None)

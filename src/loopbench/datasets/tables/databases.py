@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -33,9 +33,18 @@ class Table:
 class Database:
     name: str
     tables: Mapping[str, Table]
+    _groups: dict[tuple[str, str], dict[Any, list[Row]]] = field(default_factory=dict)
 
     def __getitem__(self, table: str) -> tuple[Row, ...]:
         return self.tables[table].rows
+
+    def where(self, table: str, column: str, value: Any) -> list[Row]:
+        """The rows of a table with a value in a column, in the table's order."""
+        if (table, column) not in self._groups:
+            groups = self._groups[table, column] = {}
+            for row in self[table]:
+                groups.setdefault(row[column], []).append(row)
+        return self._groups[table, column].get(value, [])
 
 
 def all_digest() -> str:
@@ -181,7 +190,8 @@ def _shipping(draw: Draw) -> list[Table]:
         ),
         _table(
             "voyages",
-            "voyage_id INTEGER PRIMARY KEY, vessel_id INTEGER, from_port INTEGER, to_port INTEGER, departed TEXT, containers INTEGER, fuel INTEGER",
+            "voyage_id INTEGER PRIMARY KEY, vessel_id INTEGER, from_port INTEGER, to_port INTEGER,"
+            " departed TEXT, containers INTEGER, fuel INTEGER",
             (
                 (draw.integer(1, 45), *draw.sample(range(1, 25), 2), _day(draw), draw.integer(20, 900), draw.integer(15, 480))
                 for _ in range(1100)

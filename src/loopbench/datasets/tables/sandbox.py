@@ -1,8 +1,8 @@
 """SQL from a stranger: reading only, and only so much of it.
 
-What SQLite's own advice for untrusted SQL asks for (https://sqlite.org/security.html): an authorizer, low limits, a progress handler.
-The work is counted in steps of SQLite's virtual machine and not in seconds, so that a query which is refused on one machine is
-refused on all.
+What SQLite advises for untrusted SQL (https://sqlite.org/security.html): an authorizer, low limits, a progress handler.
+The work is counted in steps of SQLite's virtual machine and not in seconds: a query that is refused on a slow or busy machine is
+refused on a fast one too, and a run says the same when it is done again.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,13 +34,16 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 12,
     sqlite3.SQLITE_LIMIT_VDBE_OP: 50_000,
     sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 16,
-    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 40,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 24,
     sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 64,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
 }
 _FUNCTIONS = frozenset(
-    "abs avg coalesce count dense_rank first_value group_concat ifnull iif lag last_value lead length like lower max min nullif rank"
-    " round row_number sign substr substring sum total typeof upper".split()
+    {
+        *("abs", "avg", "coalesce", "count", "group_concat", "ifnull", "iif", "length", "like", "lower", "max", "min", "nullif"),
+        *("round", "sign", "substr", "substring", "sum", "total", "typeof", "upper"),
+        *("dense_rank", "first_value", "lag", "last_value", "lead", "rank", "row_number"),
+    }
 )
 """Deterministic ones whose work does not grow with the square of their arguments."""
 _DEAR = frozenset({"like", "group_concat"})
@@ -77,7 +81,9 @@ class ReadOnlyDatabase:
 
     def __init__(self, image: bytes, tables: Sequence[str]) -> None:
         """`image`: as `sqlite3.Connection.serialize` gives it. `tables`: those that may be read."""
-        self._connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        self._connection = sqlite3.connect(  # no cache: a statement from there passes no authorizer
+            ":memory:", check_same_thread=False, isolation_level=None, cached_statements=0
+        )
         self._connection.deserialize(image)
         self._connection.execute("PRAGMA query_only = ON")
         self._connection.text_factory = _text
@@ -87,7 +93,7 @@ class ReadOnlyDatabase:
         self._defined: frozenset[str] = frozenset()
         """Names of the running query's WITH clauses."""
         self._refused = ""
-        self._steps_left = 0
+        self._steps = self._steps_left = MAX_STEPS
         self._connection.set_authorizer(self._authorize)
         self._connection.set_progress_handler(self._progress, _STEP)
 
@@ -97,11 +103,11 @@ class ReadOnlyDatabase:
     def select(self, query: str, parameters: Sequence[Any] = ()) -> Selection:
         """Run one SELECT; `parameters` fill its question marks. Raises QueryRefused, QueryFailed or QueryTooCostly."""
         self._defined = _checked(query)
-        self._refused, self._steps_left = "", MAX_STEPS
+        self._refused = ""
+        self._steps = self._steps_left = MAX_STEPS
         try:
-            cursor = self._connection.execute(query, tuple(parameters))
-            columns = [str(item[0]) for item in cursor.description]
-            return _capped(columns, cursor)
+            with closing(self._connection.execute(query, tuple(parameters))) as cursor:
+                return _capped([str(item[0]) for item in cursor.description], cursor)
         except MemoryError:  # how SQLite reports a program longer than its limit
             raise QueryTooCostly("The query is too complex; make it shorter.") from None
         except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, ValueError) as error:
@@ -118,7 +124,8 @@ class ReadOnlyDatabase:
         elif action == sqlite3.SQLITE_FUNCTION:
             name = (second or "").lower()
             if name in _FUNCTIONS:
-                self._steps_left = min(self._steps_left, MAX_STEPS // 10) if name in _DEAR else self._steps_left
+                if name in _DEAR:
+                    self._steps = self._steps_left = MAX_STEPS // 10
                 return sqlite3.SQLITE_OK
             self._refused = f"The function {name[:40]!r} is not available here; there are {', '.join(sorted(_FUNCTIONS))}."
         elif action == sqlite3.SQLITE_RECURSIVE:
@@ -135,7 +142,7 @@ class ReadOnlyDatabase:
         if self._refused:
             return QueryRefused(self._refused)
         if self._steps_left < 0:
-            return QueryTooCostly(f"The query was stopped after {MAX_STEPS} steps of the database engine; join and scan less.")
+            return QueryTooCostly(f"The query was stopped after {self._steps} steps of the database engine; join and scan less.")
         text = str(error).rstrip(".").replace("\n", " ")[:200]
         return QueryFailed(f"The query does not work: {text.encode('utf-8', 'replace').decode()}.")
 

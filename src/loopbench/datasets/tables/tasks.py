@@ -1,316 +1,199 @@
-"""The tasks: each template tells one story over one database, or two.
+"""The tasks: each template tells one story over one database, or several.
 
 The plan queries; the answer is worked out in Python from the rows that the databases were made from.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
-
-from loopbench.datasets.generating import MOST_DRAWS, Draft, Draw, PlanWriter, Source, generate, part
+from loopbench.datasets.generating import Draft, Source, generate
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.worlds import WorldEnvironment
-from loopbench.protocol import Plan, Ref
 
-from .databases import TOWNS, YEARS, Row, database
+from .databases import TOWNS, Row, database
+from .stories import DeadEnd, Story, between, cell, earliest, listed, named_month, numbers, template, top, total
 from .tools import DISTRACTORS, TOOLS, Desk
 
-ANSWER_FORMAT = (
-    "Answer with the number or the name alone, or with the names separated by commas."
-    ' If it cannot be determined, the right answer is "not determined".'
-)
-DATA_DIGEST = "?"
+DATA_DIGEST = "113f216b7907fdc30d2e2337a36c1a4890ea59a89b9792d5888f30caa02a0177"
 """What `databases.all_digest()` is: stated, so that a suite can be listed without drawing the databases."""
-
-_MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
-)  # fmt: skip
-
-Item = TypeVar("Item")
-
-
-class _DeadEnd(Exception):
-    """This draw makes no good task; the next one may."""
-
-
-class _Story:
-    """A task being told: the draw, and the plan so far."""
-
-    def __init__(self, draw: Draw) -> None:
-        self.draw = draw
-        self.plan = PlanWriter()
-        self._seen: list[Ref] = []
-
-    def look_at(self, database_name: str, *tables: str) -> None:
-        """Plan a look at tables, which all queries from here on come after."""
-        for table in tables:
-            arguments = {"database": database_name, "table": table}
-            self._seen.append(self.plan.call(f"See which columns {table} in {database_name} has.", "describe_table", arguments))
-
-    def call(self, goal: str, tool: str, **arguments: Any) -> Ref:
-        """Plan another look at what is there."""
-        self._seen.append(self.plan.call(goal, tool, arguments, after=self._seen))
-        return self._seen[-1]
-
-    def ask(self, goal: str, database_name: str, query: str, *parameters: Any) -> Ref:
-        """Plan a query; gives its result."""
-        arguments = {"database": database_name, "query": query} | ({"parameters": list(parameters)} if parameters else {})
-        return self.plan.call(goal, "run_sql", arguments, after=self._seen)
-
-    def failing(self, goal: str, database_name: str, query: str) -> None:
-        """Plan a query that does not work."""
-        self._seen.append(self.plan.call(goal, "run_sql", {"database": database_name, "query": query}, fails=True))
-
-    def month(self) -> str:
-        return f"{self.draw.choice(YEARS)}-{self.draw.integer(1, 12):02d}"
-
-    def quarter(self) -> tuple[str, str, str]:
-        """Three to five months of a year: the first day, the last one, and what they are called."""
-        year, first = self.draw.choice(YEARS), self.draw.integer(1, 8)
-        last = first + self.draw.integer(2, 4)
-        return f"{year}-{first:02d}-01", f"{year}-{last:02d}-31", f"from {_MONTHS[first - 1]} to {_MONTHS[last - 1]} {year}"
-
-    def task(self, instance: str, question: str, answer: Any, expected: Any, scorer: str = "numeric") -> Draft:
-        """Raises _DeadEnd for a question that gives its own answer away, and for an answer that a guess may hit."""
-        if isinstance(expected, int) and expected < 4 or expected in ([], ""):
-            raise _DeadEnd
-        if expected is not None and any(str(item) in question for item in (expected if isinstance(expected, list) else [expected])):
-            raise _DeadEnd
-        return Draft(f"{question} {ANSWER_FORMAT}", Plan(tuple(self.plan.calls), answer), expected, scorer, instance=instance)
-
-
-def _template(story: Callable[[_Story], Draft]) -> Callable[[Draw], Draft]:
-    """A template that draws until its story holds."""
-
-    @functools.wraps(story)
-    def drawn(draw: Draw) -> Draft:
-        for _ in range(MOST_DRAWS):
-            try:
-                return story(_Story(draw))
-            except _DeadEnd:
-                continue
-        raise ValueError(f"tables: {story.__name__} found no task in {MOST_DRAWS} draws")
-
-    return drawn
-
-
-def _cell(result: Ref, column: int = 0, row: int = 0) -> Ref:
-    return part(result, "rows", row, column)
-
-
-def _named_month(month: str) -> str:
-    return f"{_MONTHS[int(month[5:]) - 1]} {month[:4]}"
-
-
-def _top(rows: Iterable[Item], size: Callable[[Item], Any]) -> Item:
-    """The one of the largest size. Raises _DeadEnd where there is none, or more than one."""
-    ranked = sorted(rows, key=size, reverse=True)
-    if not ranked or (len(ranked) > 1 and size(ranked[0]) == size(ranked[1])):
-        raise _DeadEnd
-    return ranked[0]
-
-
-def _where(rows: Sequence[Row], **wanted: Any) -> list[Row]:
-    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
-
-
-def _by_number(rows: Sequence[Row], number: int) -> Row:
-    """The row of a number; rows are numbered from 1."""
-    return rows[number - 1]
 
 
 # Clinic
 
 
-@_template
-def _dearest_visit(story: _Story) -> Draft:
-    clinic, month = database("clinic"), story.month()
+@template
+def _dearest_visit(story: Story) -> Draft:
+    clinic, (first, last, period) = database("clinic"), story.period()
     patient = story.draw.choice(clinic["patients"])
-    visit = _top(_where(clinic["visits"], patient_id=patient["patient_id"]), lambda row: row["fee"])
-    theirs = _where(clinic["visits"], doctor_id=visit["doctor_id"])
+    dearest = top(clinic.where("visits", "patient_id", patient["patient_id"]), lambda visit: visit["fee"])
+    earned = between(clinic.where("visits", "doctor_id", dearest["doctor_id"]), "day", first, last)
     story.look_at("clinic", "patients", "visits")
-    number = story.ask(
-        f"Find the number of {patient['name']}.", "clinic", "SELECT patient_id FROM patients WHERE name = ?", patient["name"]
-    )
-    doctor = story.ask(
-        "Find the doctor of the dearest visit.",
-        "clinic",
-        "SELECT doctor_id FROM visits WHERE patient_id = ? ORDER BY fee DESC LIMIT 1",
-        _cell(number),
-    )
-    fees = story.ask(
-        "Add up the fees of that doctor in the month.",
-        "clinic",
-        "SELECT SUM(fee) FROM visits WHERE doctor_id = ? AND substr(day, 1, 7) = ?",
-        _cell(doctor),
-        month,
-    )
+    number = story.ask("Find the patient's number.", "clinic", "SELECT patient_id FROM patients WHERE name = ?", patient["name"])
+    query = "SELECT doctor_id FROM visits WHERE patient_id = ? ORDER BY fee DESC LIMIT 1"
+    doctor = story.ask("Find the doctor of the dearest visit.", "clinic", query, cell(number))
+    query = "SELECT SUM(fee) FROM visits WHERE doctor_id = ? AND day BETWEEN ? AND ?"
+    fees = story.ask("Add up the fees of that doctor.", "clinic", query, cell(doctor), first, last)
     return story.task(
-        f"clinic/patient/{patient['patient_id']}",
+        f"clinic/patient/{patient['name']}",
         f"In the database clinic, take the doctor of the dearest visit that {patient['name']} ever paid for."
-        f" What do that doctor's fees of {_named_month(month)} add up to, over all patients?",
-        _cell(fees),
-        sum(row["fee"] for row in theirs if row["day"].startswith(month)),
+        f" What do that doctor's fees {period} add up to, over all patients?",
+        cell(fees),
+        total(earned, "fee"),
     )
 
 
-@_template
-def _two_doctors(story: _Story) -> Draft:
-    clinic, (first_day, last_day, named) = database("clinic"), story.quarter()
+@template
+def _two_doctors(story: Story) -> Draft:
+    clinic, (first, last, period) = database("clinic"), story.period()
     doctors = story.draw.sample(clinic["doctors"], 2)
     story.look_at("clinic", "doctors", "visits")
-    sums, found = [], []
-    for doctor in doctors:
-        rows = _where(clinic["visits"], doctor_id=doctor["doctor_id"])
-        sums.append(sum(row["fee"] for row in rows if first_day <= row["day"] <= last_day))
-        query = (
-            "SELECT SUM(v.fee) FROM visits v JOIN doctors d ON d.doctor_id = v.doctor_id WHERE d.name = ? AND v.day BETWEEN ? AND ?"
-        )
-        found.append(story.ask(f"Add up the fees of {doctor['name']}.", "clinic", query, doctor["name"], first_day, last_day))
-    if 0 in sums or sums[0] == sums[1]:
-        raise _DeadEnd
-    apart = story.ask("Subtract one sum from the other.", "clinic", "SELECT abs(? - ?)", *map(_cell, found))
+    query = "SELECT SUM(v.fee) FROM visits v JOIN doctors d ON d.doctor_id = v.doctor_id WHERE d.name = ? AND v.day BETWEEN ? AND ?"
+    names = [doctor["name"] for doctor in doctors]
+    found = [story.ask(f"Add up the fees of {name}.", "clinic", query, name, first, last) for name in names]
+    fees = [
+        total(between(clinic.where("visits", "doctor_id", doctor["doctor_id"]), "day", first, last), "fee") for doctor in doctors
+    ]
+    apart = story.ask("Subtract one sum from the other.", "clinic", "SELECT abs(? - ?)", *map(cell, found))
     return story.task(
-        f"clinic/doctor/{doctors[0]['doctor_id']}",
-        f"Take the fees that the clinic's doctors {doctors[0]['name']} and {doctors[1]['name']} earned {named}."
+        f"clinic/doctor/{names[0]}",
+        f"Take the fees that the clinic's doctors {names[0]} and {names[1]} earned {period}."
         " By how much does the larger sum exceed the smaller one?",
-        _cell(apart),
-        abs(sums[0] - sums[1]),
+        cell(apart),
+        abs(fees[0] - fees[1]),
     )
 
 
 # Shipping
 
 
-@_template
-def _last_port(story: _Story) -> Draft:
-    shipping, year = database("shipping"), str(story.draw.choice(YEARS))
-    vessel = story.draw.choice(shipping["vessels"])
-    voyages = [row for row in _where(shipping["voyages"], vessel_id=vessel["vessel_id"]) if row["departed"].startswith(year)]
-    last = _top(voyages, lambda row: row["departed"])
-    story.look_at("shipping", "vessels", "voyages")
-    number = story.ask(
-        f"Find the number of {vessel['name']}.", "shipping", "SELECT vessel_id FROM vessels WHERE name = ?", vessel["name"]
-    )
-    port = story.ask(
-        f"Find where its last voyage of {year} went.",
-        "shipping",
-        "SELECT to_port FROM voyages WHERE vessel_id = ? AND substr(departed, 1, 4) = ? ORDER BY departed DESC LIMIT 1",
-        _cell(number),
-        year,
-    )
-    containers = story.ask(
-        "Add up the containers that left that port.",
-        "shipping",
-        "SELECT SUM(containers) FROM voyages WHERE from_port = ? AND substr(departed, 1, 4) = ?",
-        _cell(port),
-        year,
-    )
-    leaving = [row for row in _where(shipping["voyages"], from_port=last["to_port"]) if row["departed"].startswith(year)]
-    return story.task(
-        f"shipping/vessel/{vessel['vessel_id']}",
-        f"The database shipping knows where the {vessel['name']} went on the last voyage that she began in {year}."
-        f" How many containers left that port in {year}, aboard any vessel?",
-        _cell(containers),
-        sum(row["containers"] for row in leaving),
-    )
-
-
-@_template
-def _fuel(story: _Story) -> Draft:
-    shipping, (first_day, last_day, named) = database("shipping"), story.quarter()
+@template
+def _fuel(story: Story) -> Draft:
+    shipping, (first, last, period) = database("shipping"), story.period()
     port = story.draw.choice(shipping["ports"])
-    rows = _where(shipping["voyages"], to_port=port["port_id"])
+    arriving = between(shipping.where("voyages", "to_port", port["port_id"]), "departed", first, last)
     story.look_at("shipping", "voyages", "ports")
     query = (
         "SELECT SUM(v.fuel) FROM voyages v JOIN ports p ON p.port_id = v.to_port WHERE p.name = ? AND v.departed BETWEEN ? AND ?"
     )
-    fuel = story.ask("Add up the fuel.", "shipping", query, port["name"], first_day, last_day)
+    fuel = story.ask("Add up the fuel.", "shipping", query, port["name"], first, last)
     return story.task(
-        f"shipping/port/{port['port_id']}",
-        f"How much fuel did all voyages to {port['name']} that set off {named} burn together? The database is shipping.",
-        _cell(fuel),
-        sum(row["fuel"] for row in rows if first_day <= row["departed"] <= last_day),
+        f"shipping/port/{port['name']}",
+        f"How much fuel did all voyages to {port['name']} that set off {period} burn together? The database is shipping.",
+        cell(fuel),
+        total(arriving, "fuel"),
+    )
+
+
+@template
+def _last_port(story: Story) -> Draft:
+    shipping, (first, last, period) = database("shipping"), story.period()
+    vessel = story.draw.choice(shipping["vessels"])
+    sailed = between(shipping.where("voyages", "vessel_id", vessel["vessel_id"]), "departed", first, last)
+    reached = top(sailed, lambda voyage: voyage["departed"])["to_port"]
+    leaving = between(shipping.where("voyages", "from_port", reached), "departed", first, last)
+    story.look_at("shipping", "vessels", "voyages")
+    number = story.ask("Find the vessel's number.", "shipping", "SELECT vessel_id FROM vessels WHERE name = ?", vessel["name"])
+    query = "SELECT to_port FROM voyages WHERE vessel_id = ? AND departed BETWEEN ? AND ? ORDER BY departed DESC LIMIT 1"
+    port = story.ask("Find where its last voyage went.", "shipping", query, cell(number), first, last)
+    query = "SELECT SUM(containers) FROM voyages WHERE from_port = ? AND departed BETWEEN ? AND ?"
+    containers = story.ask("Add up the containers that left that port.", "shipping", query, cell(port), first, last)
+    return story.task(
+        f"shipping/vessel/{vessel['name']}",
+        f"The database shipping knows where the {vessel['name']} went on the last of the voyages that she began {period}."
+        " How many containers left that port in the same time, aboard any vessel?",
+        cell(containers),
+        total(leaving, "containers"),
+    )
+
+
+@template
+def _next_departure(story: Story) -> Draft:
+    """From ship to port to ship to port: five queries, each from the one before."""
+    shipping, (first, last, period) = database("shipping"), story.period()
+    vessel = story.draw.choice(shipping["vessels"])
+    sailed = between(shipping.where("voyages", "vessel_id", vessel["vessel_id"]), "departed", first, last)
+    voyage = top(sailed, lambda row: row["containers"])
+    later = [row for row in shipping.where("voyages", "from_port", voyage["to_port"]) if row["departed"] > voyage["departed"]]
+    follower = earliest(later, "departed")
+    story.look_at("shipping", "vessels", "voyages")
+    number = story.ask(
+        "Find the number of the first vessel.", "shipping", "SELECT vessel_id FROM vessels WHERE name = ?", vessel["name"]
+    )
+    query = (
+        "SELECT to_port, departed FROM voyages WHERE vessel_id = ? AND departed BETWEEN ? AND ? ORDER BY containers DESC LIMIT 1"
+    )
+    fullest = story.ask("Find the fullest of its voyages.", "shipping", query, cell(number), first, last)
+    query = "SELECT vessel_id, to_port FROM voyages WHERE from_port = ? AND departed > ? ORDER BY departed LIMIT 1"
+    following = story.ask("Find the next voyage from there.", "shipping", query, cell(fullest), cell(fullest, 1))
+    query = "SELECT SUM(fuel) FROM voyages WHERE vessel_id = ? AND to_port <> ?"
+    fuel = story.ask("Add up the fuel of its other voyages.", "shipping", query, cell(following), cell(following, 1))
+    query = "SELECT ? + capacity FROM vessels WHERE vessel_id = ?"
+    whole = story.ask("Add the capacity of that vessel.", "shipping", query, cell(fuel), cell(following))
+    others = [row for row in shipping.where("voyages", "vessel_id", follower["vessel_id"]) if row["to_port"] != follower["to_port"]]
+    return story.task(
+        f"shipping/vessel/{vessel['name']}",
+        f"Of the voyages that the {vessel['name']} of the database shipping began {period}, one carried most containers. Take"
+        " the first voyage of any vessel that departed, on a later day, from the port where that one arrived. Add up the fuel of"
+        " all voyages of the vessel that made it, leaving out those to the port where it went then, and add the vessel's capacity."
+        " What is the sum?",
+        cell(whole),
+        total(others, "fuel") + shipping.where("vessels", "vessel_id", follower["vessel_id"])[0]["capacity"],
     )
 
 
 # School
 
 
-@_template
-def _best_course(story: _Story) -> Draft:
-    school, year, least = database("school"), story.draw.choice(YEARS), story.draw.integer(20, 60)
+@template
+def _best_course(story: Story) -> Draft:
+    school, least, (year, *_) = database("school"), story.draw.integer(10, 80), story.period()
     teacher = story.draw.choice(school["teachers"])
-    courses = _where(school["courses"], teacher_id=teacher["teacher_id"])
 
     def points(course: Row) -> int:
-        return sum(row["points"] for row in _where(school["enrolments"], course_id=course["course_id"], year=year))
+        return sum(
+            row["points"] for row in school.where("enrolments", "course_id", course["course_id"]) if row["year"] == int(year[:4])
+        )
 
-    best = _top(courses, points)
-    names = {row["student"] for row in _where(school["enrolments"], course_id=best["course_id"]) if row["points"] >= least}
+    best = top(school.where("courses", "teacher_id", teacher["teacher_id"]), points)
+    good = [row for row in school.where("enrolments", "course_id", best["course_id"]) if row["points"] >= least]
     story.look_at("school", "teachers", "courses", "enrolments")
-    number = story.ask(
-        f"Find the number of {teacher['name']}.", "school", "SELECT teacher_id FROM teachers WHERE name = ?", teacher["name"]
-    )
-    course = story.ask(
-        "Find the course with most points in the year.",
-        "school",
+    number = story.ask("Find the teacher's number.", "school", "SELECT teacher_id FROM teachers WHERE name = ?", teacher["name"])
+    query = (
         "SELECT c.course_id FROM courses c JOIN enrolments e ON e.course_id = c.course_id"
-        " WHERE c.teacher_id = ? AND e.year = ? GROUP BY c.course_id ORDER BY SUM(e.points) DESC LIMIT 1",
-        _cell(number),
-        year,
+        " WHERE c.teacher_id = ? AND e.year = ? GROUP BY c.course_id ORDER BY SUM(e.points) DESC LIMIT 1"
     )
-    students = story.ask(
-        "Count its students who did well enough.",
-        "school",
-        "SELECT COUNT(DISTINCT student) FROM enrolments WHERE course_id = ? AND points >= ?",
-        _cell(course),
-        least,
-    )
+    course = story.ask("Find the course with most points in the year.", "school", query, cell(number), int(year[:4]))
+    query = "SELECT SUM(points) FROM enrolments WHERE course_id = ? AND points >= ?"
+    sum_of_points = story.ask("Add up the good results in that course.", "school", query, cell(course), least)
     return story.task(
-        f"school/teacher/{teacher['teacher_id']}",
-        f"{teacher['name']} teaches courses in the database school. Take the one whose students of {year} have the most points in sum."
-        f" How many different students, of any year, reached {least} points or more in that course?",
-        _cell(students),
-        len(names),
+        f"school/teacher/{teacher['name']}",
+        f"{teacher['name']} teaches courses in the database school. Take the one whose students of {year[:4]} have most points in"
+        f" sum. What is the sum of all results of {least} points or more in that course, of any year?",
+        cell(sum_of_points),
+        total(good, "points"),
     )
 
 
-@_template
-def _room_mates(story: _Story) -> Draft:
-    school = database("school")
+@template
+def _colleagues_rooms(story: Story) -> Draft:
+    school, room = database("school"), story.draw.integer(101, 400)
     student = story.draw.choice(school["enrolments"])["student"]
-    best = _top(_where(school["enrolments"], student=student), lambda row: row["points"])
-    course = _by_number(school["courses"], best["course_id"])
-    colleagues = _where(school["courses"], teacher_id=course["teacher_id"])
-    others = sorted(row["code"] for row in colleagues if row["code"] != course["code"])
-    if len(others) < 2:
-        raise _DeadEnd
+    best = top(school.where("enrolments", "student", student), lambda row: row["points"])
+    course = school.where("courses", "course_id", best["course_id"])[0]
+    taught = school.where("courses", "teacher_id", course["teacher_id"])
+    codes = sorted(row["code"] for row in taught if row["code"] != course["code"] and row["room"] >= room)
     story.look_at("school", "enrolments", "courses")
-    found = story.ask(
-        f"Find the course in which {student} did best.",
-        "school",
-        "SELECT course_id FROM enrolments WHERE student = ? ORDER BY points DESC LIMIT 1",
-        student,
-    )
-    teacher = story.ask(
-        "Find who teaches that course.", "school", "SELECT teacher_id, code FROM courses WHERE course_id = ?", _cell(found)
-    )
-    codes = story.ask(
-        "List the other courses of the same teacher.",
-        "school",
-        "SELECT code FROM courses WHERE teacher_id = ? AND code <> ? ORDER BY code",
-        _cell(teacher),
-        _cell(teacher, 1),
-    )
+    query = "SELECT course_id FROM enrolments WHERE student = ? ORDER BY points DESC LIMIT 1"
+    found = story.ask(f"Find the course in which {student} did best.", "school", query, student)
+    query = "SELECT teacher_id, code FROM courses WHERE course_id = ?"
+    teacher = story.ask("Find who teaches that course.", "school", query, cell(found))
+    query = "SELECT code FROM courses WHERE teacher_id = ? AND code <> ? AND room >= ? ORDER BY code"
+    others = story.ask("List the other courses of the same teacher.", "school", query, cell(teacher), cell(teacher, 1), room)
     return story.task(
         f"school/student/{student}",
-        f"In the database school, {student} has one course with more points than any other. Give the codes of all other courses"
-        " of the teacher of that course.",
-        [_cell(codes, row=row) for row in range(len(others))],
-        others,
+        f"In the database school, {student} has one result with more points than any other. Give the codes of all other courses of"
+        f" the teacher of that course that take place in room {room} or a room with a higher number.",
+        listed(others, codes),
+        codes,
         "set",
     )
 
@@ -318,170 +201,117 @@ def _room_mates(story: _Story) -> Draft:
 # Energy
 
 
-@_template
-def _peak_month(story: _Story) -> Draft:
-    energy, year = database("energy"), str(story.draw.choice(YEARS))
+@template
+def _peak_month(story: Story) -> Draft:
+    energy, (first, last, period) = database("energy"), story.months()
     meter = story.draw.choice(energy["meters"])
-    own = [row for row in _where(energy["readings"], meter_id=meter["meter_id"]) if row["month"].startswith(year)]
-    peak = _top(own, lambda row: row["kwh"])["month"]
-    neighbours = {row["meter_id"] for row in _where(energy["meters"], town=meter["town"])}
+    counted = between(energy.where("readings", "meter_id", meter["meter_id"]), "month", first, last)
+    peak = top(counted, lambda row: row["kwh"])["month"]
+    at_home = numbers(energy.where("meters", "town", meter["town"]), "meter_id")
     story.look_at("energy", "meters")
     story.call("See how readings are written down.", "sample_rows", database="energy", table="readings", limit=2)
-    found = story.ask(
-        f"Find the number and town of {meter['serial']}.",
-        "energy",
-        "SELECT meter_id, town FROM meters WHERE serial = ?",
-        meter["serial"],
-    )
-    month = story.ask(
-        "Find its month of highest use.",
-        "energy",
-        "SELECT month FROM readings WHERE meter_id = ? AND substr(month, 1, 4) = ? ORDER BY kwh DESC LIMIT 1",
-        _cell(found),
-        year,
-    )
-    used = story.ask(
-        "Add up the town's use in that month.",
-        "energy",
-        "SELECT SUM(r.kwh) FROM readings r JOIN meters m ON m.meter_id = r.meter_id WHERE m.town = ? AND r.month = ?",
-        _cell(found, 1),
-        _cell(month),
-    )
+    query = "SELECT meter_id, town FROM meters WHERE serial = ?"
+    found = story.ask("Find the meter's number and town.", "energy", query, meter["serial"])
+    query = "SELECT month FROM readings WHERE meter_id = ? AND month BETWEEN ? AND ? ORDER BY kwh DESC LIMIT 1"
+    month = story.ask("Find its month of highest use.", "energy", query, cell(found), first, last)
+    query = "SELECT SUM(r.kwh) FROM readings r JOIN meters m ON m.meter_id = r.meter_id WHERE m.town = ? AND r.month = ?"
+    used = story.ask("Add up the town's use in that month.", "energy", query, cell(found, 1), cell(month))
     return story.task(
-        f"energy/meter/{meter['meter_id']}",
-        f"Take the month of {year} in which meter {meter['serial']} of the database energy counted most."
+        f"energy/meter/{meter['serial']}",
+        f"Of the months {period}, take the one in which meter {meter['serial']} of the database energy counted most."
         " How many kWh did all meters of its town, this one included, count in that month?",
-        _cell(used),
-        sum(row["kwh"] for row in energy["readings"] if row["meter_id"] in neighbours and row["month"] == peak),
+        cell(used),
+        total([row for row in energy.where("readings", "month", peak) if row["meter_id"] in at_home], "kwh"),
     )
 
 
-@_template
-def _bill(story: _Story) -> Draft:
-    energy, (first_day, last_day, named) = database("energy"), story.quarter()
-    first, last = first_day[:7], last_day[:7]
+@template
+def _bill(story: Story) -> Draft:
+    energy, (first, last, period) = database("energy"), story.months()
     meter = story.draw.choice(energy["meters"])
-    price = _by_number(energy["tariffs"], meter["tariff_id"])["price"]
-    own = [row for row in _where(energy["readings"], meter_id=meter["meter_id"]) if first <= row["month"] <= last]
+    price = energy.where("tariffs", "tariff_id", meter["tariff_id"])[0]["price"]
+    counted = between(energy.where("readings", "meter_id", meter["meter_id"]), "month", first, last)
     story.look_at("energy", "meters", "tariffs", "readings")
-    found = story.ask(
-        f"Find the number and tariff of {meter['serial']}.",
-        "energy",
-        "SELECT meter_id, tariff_id FROM meters WHERE serial = ?",
-        meter["serial"],
-    )
-    rate = story.ask("Find the price in that tariff.", "energy", "SELECT price FROM tariffs WHERE tariff_id = ?", _cell(found, 1))
-    used = story.ask(
-        "Add up the use of the meter.",
-        "energy",
-        "SELECT SUM(kwh) FROM readings WHERE meter_id = ? AND month BETWEEN ? AND ?",
-        _cell(found),
-        first,
-        last,
-    )
-    cost = story.ask("Multiply use and price.", "energy", "SELECT ? * ?", _cell(used), _cell(rate))
+    query = "SELECT meter_id, tariff_id FROM meters WHERE serial = ?"
+    found = story.ask("Find the meter's number and tariff.", "energy", query, meter["serial"])
+    rate = story.ask("Find the price in that tariff.", "energy", "SELECT price FROM tariffs WHERE tariff_id = ?", cell(found, 1))
+    query = "SELECT SUM(kwh) FROM readings WHERE meter_id = ? AND month BETWEEN ? AND ?"
+    used = story.ask("Add up the use of the meter.", "energy", query, cell(found), first, last)
+    cost = story.ask("Multiply use and price.", "energy", "SELECT ? * ?", cell(used), cell(rate))
     return story.task(
-        f"energy/meter/{meter['meter_id']}",
-        f"Meter {meter['serial']} of the database energy pays its tariff's price for each kWh."
-        f" What does the electricity {named} cost?",
-        _cell(cost),
-        price * sum(row["kwh"] for row in own),
+        f"energy/meter/{meter['serial']}",
+        f"Meter {meter['serial']} of the database energy pays its tariff's price for each kWh. What does the use {period} cost?",
+        cell(cost),
+        price * total(counted, "kwh"),
     )
 
 
-@_template
-def _above_average(story: _Story) -> Draft:
-    energy, month, town = database("energy"), story.month(), story.draw.choice(TOWNS)
-    at_home = {row["meter_id"] for row in _where(energy["meters"], town=town)}
-    readings = _where(energy["readings"], month=month)
+@template
+def _above_average(story: Story) -> Draft:
+    energy, (first, last, period), town = database("energy"), story.months(), story.draw.choice(TOWNS)
+    at_home = numbers(energy.where("meters", "town", town), "meter_id")
+    readings = between(energy["readings"], "month", first, last)
     local = [row["kwh"] for row in readings if row["meter_id"] in at_home]
-    if not local:
-        raise _DeadEnd
+    above = sum(row["kwh"] * len(local) > sum(local) for row in readings if row["meter_id"] not in at_home)
     story.look_at("energy", "meters", "readings")
-    average = story.ask(
-        f"Find the average use in {town}.",
-        "energy",
-        "SELECT AVG(r.kwh) FROM readings r JOIN meters m ON m.meter_id = r.meter_id WHERE m.town = ? AND r.month = ?",
-        town,
-        month,
-    )
-    above = story.ask(
-        "Count the meters elsewhere that used more.",
-        "energy",
-        "SELECT COUNT(*) FROM readings r JOIN meters m ON m.meter_id = r.meter_id WHERE m.town <> ? AND r.month = ? AND r.kwh > ?",
-        town,
-        month,
-        _cell(average),
-    )
-    more = sum(row["kwh"] * len(local) > sum(local) for row in readings if row["meter_id"] not in at_home)
+    joined = "FROM readings r JOIN meters m ON m.meter_id = r.meter_id"
+    query = f"SELECT AVG(r.kwh) {joined} WHERE m.town = ? AND r.month BETWEEN ? AND ?"
+    average = story.ask(f"Find the average use in {town}.", "energy", query, town, first, last)
+    query = f"SELECT COUNT(*) {joined} WHERE m.town <> ? AND r.month BETWEEN ? AND ? AND r.kwh > ?"
+    count = story.ask("Count the higher readings elsewhere.", "energy", query, town, first, last, cell(average))
     return story.task(
         f"energy/town/{town}",
-        f"In the database energy, how many meters outside of {town} counted more kWh in {_named_month(month)}"
-        f" than the meters of {town} did on average?",
-        _cell(above),
-        more,
+        f"How many readings in the database energy, {period} and of meters outside of {town}, are above the average"
+        f" of the readings in {town} of that time?",
+        cell(count),
+        above,
     )
 
 
 # Festival
 
 
-@_template
-def _fullest_house(story: _Story) -> Draft:
-    festival, (first_day, last_day, named) = database("festival"), story.quarter()
+@template
+def _fullest_house(story: Story) -> Draft:
+    festival, (first, last, period) = database("festival"), story.period()
     film = story.draw.choice(festival["films"])
-    fullest = _top(_where(festival["screenings"], film_id=film["film_id"]), lambda row: row["tickets"])
-    there = _where(festival["screenings"], venue_id=fullest["venue_id"])
+    fullest = top(festival.where("screenings", "film_id", film["film_id"]), lambda row: row["tickets"])
+    shown = between(festival.where("screenings", "venue_id", fullest["venue_id"]), "day", first, last)
     story.look_at("festival", "films", "screenings")
-    number = story.ask(
-        f"Find the number of {film['title']}.", "festival", "SELECT film_id FROM films WHERE title = ?", film["title"]
-    )
-    venue = story.ask(
-        "Find the venue of its fullest screening.",
-        "festival",
-        "SELECT venue_id FROM screenings WHERE film_id = ? ORDER BY tickets DESC LIMIT 1",
-        _cell(number),
-    )
-    tickets = story.ask(
-        "Add up the tickets sold at that venue.",
-        "festival",
-        "SELECT SUM(tickets) FROM screenings WHERE venue_id = ? AND day BETWEEN ? AND ?",
-        _cell(venue),
-        first_day,
-        last_day,
-    )
+    number = story.ask("Find the film's number.", "festival", "SELECT film_id FROM films WHERE title = ?", film["title"])
+    query = "SELECT venue_id FROM screenings WHERE film_id = ? ORDER BY tickets DESC LIMIT 1"
+    venue = story.ask("Find the venue of its fullest screening.", "festival", query, cell(number))
+    query = "SELECT SUM(tickets) FROM screenings WHERE venue_id = ? AND day BETWEEN ? AND ?"
+    tickets = story.ask("Add up the tickets sold at that venue.", "festival", query, cell(venue), first, last)
     return story.task(
-        f"festival/film/{film['film_id']}",
+        f"festival/film/{film['title']}",
         f'The festival sold most tickets for one screening of "{film["title"]}" at one of its venues.'
-        f" How many tickets, for all films, did that venue sell {named}?",
-        _cell(tickets),
-        sum(row["tickets"] for row in there if first_day <= row["day"] <= last_day),
+        f" How many tickets, for all films, did that venue sell {period}?",
+        cell(tickets),
+        total(shown, "tickets"),
     )
 
 
-@_template
-def _same_director(story: _Story) -> Draft:
-    festival, limit = database("festival"), story.draw.integer(60, 120)
+@template
+def _same_director(story: Story) -> Draft:
+    festival, (first, last, period) = database("festival"), story.period()
     film = story.draw.choice(festival["films"])
-    theirs = _where(festival["films"], director=film["director"])
-    others = sorted(row["title"] for row in theirs if row["minutes"] >= limit and row["film_id"] != film["film_id"])
-    if not 2 <= len(others) <= 5:
-        raise _DeadEnd
-    story.look_at("festival", "films")
-    director = story.ask(f"Find who made {film['title']}.", "festival", "SELECT director FROM films WHERE title = ?", film["title"])
-    titles = story.ask(
-        "List what else that director made.",
-        "festival",
-        "SELECT title FROM films WHERE director = ? AND minutes >= ? AND title <> ? ORDER BY title",
-        _cell(director),
-        limit,
-        film["title"],
+    made = [row for row in festival.where("films", "director", film["director"]) if row["film_id"] != film["film_id"]]
+    titles = sorted(
+        row["title"] for row in made if between(festival.where("screenings", "film_id", row["film_id"]), "day", first, last)
     )
+    story.look_at("festival", "films", "screenings")
+    director = story.ask("Find who made the film.", "festival", "SELECT director FROM films WHERE title = ?", film["title"])
+    query = (
+        "SELECT DISTINCT f.title FROM films f JOIN screenings s ON s.film_id = f.film_id"
+        " WHERE f.director = ? AND f.title <> ? AND s.day BETWEEN ? AND ? ORDER BY f.title"
+    )
+    others = story.ask("List what else of that director was shown.", "festival", query, cell(director), film["title"], first, last)
     return story.task(
         f"festival/director/{film['director']}",
-        f'Name the other films in the database festival by the director of "{film["title"]}" that run {limit} minutes or longer.',
-        [_cell(titles, row=row) for row in range(len(others))],
-        others,
+        f'Which other films by the director of "{film["title"]}" did the festival show {period}? Give their titles.',
+        listed(others, titles),
+        titles,
         "set",
     )
 
@@ -489,134 +319,148 @@ def _same_director(story: _Story) -> Draft:
 # Rentals and museum
 
 
-@_template
-def _longest_ride(story: _Story) -> Draft:
-    rentals, month = database("rentals"), story.month()
+@template
+def _longest_ride(story: Story) -> Draft:
+    rentals, (first, last, period) = database("rentals"), story.period()
     customer = story.draw.choice(rentals["rentals"])["customer"]
-    longest = _top(_where(rentals["rentals"], customer=customer), lambda row: row["days"])
-    shop = _by_number(rentals["bikes"], longest["bike_id"])["shop_id"]
-    rates = {row["bike_id"]: row["daily_rate"] for row in _where(rentals["bikes"], shop_id=shop)}
+    longest = top(rentals.where("rentals", "customer", customer), lambda row: row["days"])
+    shop = rentals.where("bikes", "bike_id", longest["bike_id"])[0]["shop_id"]
+    rates = {row["bike_id"]: row["daily_rate"] for row in rentals.where("bikes", "shop_id", shop)}
+    begun = [row for row in between(rentals["rentals"], "started", first, last) if row["bike_id"] in rates]
     story.look_at("rentals", "rentals", "bikes")
-    bike = story.ask(
-        f"Find the bike of the longest rental of {customer}.",
-        "rentals",
-        "SELECT bike_id FROM rentals WHERE customer = ? ORDER BY days DESC LIMIT 1",
-        customer,
-    )
-    owner = story.ask("Find the shop of that bike.", "rentals", "SELECT shop_id FROM bikes WHERE bike_id = ?", _cell(bike))
-    income = story.ask(
-        "Add up what that shop earned in the month.",
-        "rentals",
+    query = "SELECT bike_id FROM rentals WHERE customer = ? ORDER BY days DESC LIMIT 1"
+    bike = story.ask("Find the bike of the longest rental.", "rentals", query, customer)
+    owner = story.ask("Find the shop of that bike.", "rentals", "SELECT shop_id FROM bikes WHERE bike_id = ?", cell(bike))
+    query = (
         "SELECT SUM(r.days * b.daily_rate) FROM rentals r JOIN bikes b ON b.bike_id = r.bike_id"
-        " WHERE b.shop_id = ? AND substr(r.started, 1, 7) = ?",
-        _cell(owner),
-        month,
+        " WHERE b.shop_id = ? AND r.started BETWEEN ? AND ?"
     )
-    started = [row for row in rentals["rentals"] if row["started"].startswith(month) and row["bike_id"] in rates]
+    income = story.ask("Add up what that shop earned.", "rentals", query, cell(owner), first, last)
     return story.task(
         f"rentals/customer/{customer}",
-        f"A shop in the database rentals owns the bike that {customer} kept longest in one go. What did that shop earn with the rentals"
-        f" that began in {_named_month(month)}? A rental costs the bike's daily rate for each day.",
-        _cell(income),
-        sum(row["days"] * rates[row["bike_id"]] for row in started),
+        f"A shop in the database rentals owns the bike that {customer} kept longest in one go. What did that shop earn with the"
+        f" rentals that began {period}? A rental costs the bike's daily rate for each day.",
+        cell(income),
+        sum(row["days"] * rates[row["bike_id"]] for row in begun),
     )
 
 
-@_template
-def _best_insured(story: _Story) -> Draft:
-    museum, year = database("museum"), str(story.draw.choice(YEARS))
+@template
+def _best_insured(story: Story) -> Draft:
+    museum, (first, last, period) = database("museum"), story.period()
     artist = story.draw.choice(museum["artists"])
-    objects = {row["object_id"] for row in _where(museum["objects"], artist_id=artist["artist_id"])}
-    best = _top([row for row in museum["loans"] if row["object_id"] in objects], lambda row: row["insured"])
-    borrowed = [row for row in _where(museum["loans"], borrower=best["borrower"]) if row["started"].startswith(year)]
+    works = numbers(museum.where("objects", "artist_id", artist["artist_id"]), "object_id")
+    best = top([row for work in sorted(works) for row in museum.where("loans", "object_id", work)], lambda row: row["insured"])
+    borrowed = between(museum.where("loans", "borrower", best["borrower"]), "started", first, last)
     story.call("See which tables the museum has.", "list_tables", database="museum")
     story.look_at("museum", "artists", "objects", "loans")
-    number = story.ask(
-        f"Find the number of {artist['name']}.", "museum", "SELECT artist_id FROM artists WHERE name = ?", artist["name"]
+    number = story.ask("Find the artist's number.", "museum", "SELECT artist_id FROM artists WHERE name = ?", artist["name"])
+    query = (
+        "SELECT l.borrower FROM loans l JOIN objects o ON o.object_id = l.object_id"
+        " WHERE o.artist_id = ? ORDER BY l.insured DESC LIMIT 1"
     )
-    borrower = story.ask(
-        "Find who borrowed the best insured work.",
-        "museum",
-        "SELECT l.borrower FROM loans l JOIN objects o ON o.object_id = l.object_id WHERE o.artist_id = ? ORDER BY l.insured DESC LIMIT 1",
-        _cell(number),
-    )
-    insured = story.ask(
-        "Add up what that borrower insured in the year.",
-        "museum",
-        "SELECT SUM(insured) FROM loans WHERE borrower = ? AND substr(started, 1, 4) = ?",
-        _cell(borrower),
-        year,
-    )
+    borrower = story.ask("Find who borrowed the best insured work.", "museum", query, cell(number))
+    query = "SELECT SUM(insured) FROM loans WHERE borrower = ? AND started BETWEEN ? AND ?"
+    insured = story.ask("Add up what that borrower insured.", "museum", query, cell(borrower), first, last)
     return story.task(
-        f"museum/artist/{artist['artist_id']}",
-        f"Of all loans of works by {artist['name']} in the museum's database, one was insured for most. What do the insured sums of all"
-        f" loans to the same borrower that started in {year} add up to?",
-        _cell(insured),
-        sum(row["insured"] for row in borrowed),
+        f"museum/artist/{artist['name']}",
+        f"Of all loans of works by {artist['name']} in the museum's database, one was insured for most. What do the insured sums of"
+        f" all loans to the same borrower that started {period} add up to?",
+        cell(insured),
+        total(borrowed, "insured"),
     )
 
 
-# Two databases
+# Several databases
 
 
-@_template
-def _town_of_a_meter(story: _Story) -> Draft:
-    energy, rentals, (first_day, last_day, named) = database("energy"), database("rentals"), story.quarter()
+@template
+def _town_of_a_meter(story: Story) -> Draft:
+    energy, rentals, (first, last, period) = database("energy"), database("rentals"), story.period()
     meter = story.draw.choice(energy["meters"])
-    shops = {row["shop_id"] for row in _where(rentals["shops"], town=meter["town"])}
+    shops = numbers(rentals.where("shops", "town", meter["town"]), "shop_id")
     bikes = {row["bike_id"] for row in rentals["bikes"] if row["shop_id"] in shops}
+    begun = [row for row in between(rentals["rentals"], "started", first, last) if row["bike_id"] in bikes]
     story.call("See which databases there are.", "list_databases")
     story.look_at("energy", "meters")
     story.look_at("rentals", "shops", "rentals")
-    town = story.ask(f"Find the town of {meter['serial']}.", "energy", "SELECT town FROM meters WHERE serial = ?", meter["serial"])
-    days = story.ask(
-        "Add up the rental days of the town's shops.",
-        "rentals",
+    town = story.ask("Find the meter's town.", "energy", "SELECT town FROM meters WHERE serial = ?", meter["serial"])
+    query = (
         "SELECT SUM(r.days) FROM rentals r JOIN bikes b ON b.bike_id = r.bike_id JOIN shops s ON s.shop_id = b.shop_id"
-        " WHERE s.town = ? AND r.started BETWEEN ? AND ?",
-        _cell(town),
-        first_day,
-        last_day,
+        " WHERE s.town = ? AND r.started BETWEEN ? AND ?"
     )
+    days = story.ask("Add up the rental days of the town's shops.", "rentals", query, cell(town), first, last)
     return story.task(
-        f"energy/meter/{meter['meter_id']}",
+        f"energy/meter/{meter['serial']}",
         f"Electricity meter {meter['serial']} hangs in some town. For how many days in all were bikes of that town's shops rented,"
-        f" counting the rentals that began {named}?",
-        _cell(days),
-        sum(row["days"] for row in rentals["rentals"] if row["bike_id"] in bikes and first_day <= row["started"] <= last_day),
+        f" counting the rentals that began {period}?",
+        cell(days),
+        total(begun, "days"),
     )
 
 
-@_template
-def _town_of_a_film(story: _Story) -> Draft:
-    festival, clinic, month = database("festival"), database("clinic"), story.month()
+@template
+def _town_of_a_film(story: Story) -> Draft:
+    festival, clinic, (first, last, period) = database("festival"), database("clinic"), story.period()
     film = story.draw.choice(festival["films"])
-    fullest = _top(_where(festival["screenings"], film_id=film["film_id"]), lambda row: row["tickets"])
-    town = _by_number(festival["venues"], fullest["venue_id"])["town"]
-    doctors = {row["doctor_id"] for row in _where(clinic["doctors"], town=town)}
+    fullest = top(festival.where("screenings", "film_id", film["film_id"]), lambda row: row["tickets"])
+    town = festival.where("venues", "venue_id", fullest["venue_id"])[0]["town"]
+    doctors = numbers(clinic.where("doctors", "town", town), "doctor_id")
+    earned = [row for row in between(clinic["visits"], "day", first, last) if row["doctor_id"] in doctors]
     story.call("See what databases there are to look into.", "list_databases")
     story.look_at("festival", "screenings", "venues")
     story.look_at("clinic", "visits", "doctors")
-    found = story.ask(
-        "Find the town of the fullest screening.",
-        "festival",
+    query = (
         "SELECT v.town FROM screenings s JOIN films f ON f.film_id = s.film_id JOIN venues v ON v.venue_id = s.venue_id"
-        " WHERE f.title = ? ORDER BY s.tickets DESC LIMIT 1",
-        film["title"],
+        " WHERE f.title = ? ORDER BY s.tickets DESC LIMIT 1"
     )
-    fees = story.ask(
-        "Add up the fees of the doctors of that town.",
-        "clinic",
-        "SELECT SUM(v.fee) FROM visits v JOIN doctors d ON d.doctor_id = v.doctor_id WHERE d.town = ? AND substr(v.day, 1, 7) = ?",
-        _cell(found),
-        month,
-    )
+    found = story.ask("Find the town of the fullest screening.", "festival", query, film["title"])
+    query = "SELECT SUM(v.fee) FROM visits v JOIN doctors d ON d.doctor_id = v.doctor_id WHERE d.town = ? AND v.day BETWEEN ? AND ?"
+    fees = story.ask("Add up the fees of the doctors of that town.", "clinic", query, cell(found), first, last)
     return story.task(
-        f"festival/film/{film['film_id']}",
-        f'The film "{film["title"]}" filled most seats in some town\'s cinema. What fees did the doctors of that town earn at the clinic'
-        f" in {_named_month(month)} altogether?",
-        _cell(fees),
-        sum(row["fee"] for row in clinic["visits"] if row["doctor_id"] in doctors and row["day"].startswith(month)),
+        f"festival/film/{film['title']}",
+        f'The film "{film["title"]}" filled most seats in some town\'s cinema. What fees did the doctors of that town earn at the'
+        f" clinic {period} altogether?",
+        cell(fees),
+        total(earned, "fee"),
+    )
+
+
+@template
+def _around_town(story: Story) -> Draft:
+    """Three databases, and two branches that part at the town and meet in the end."""
+    energy, festival, rentals = database("energy"), database("festival"), database("rentals")
+    first, last, period = story.period()
+    meter = story.draw.choice(energy["meters"])
+    venues = numbers(festival.where("venues", "town", meter["town"]), "venue_id")
+    shops = numbers(rentals.where("shops", "town", meter["town"]), "shop_id")
+    sold = [row for row in between(festival["screenings"], "day", first, last) if row["venue_id"] in venues]
+    bikes = [row for row in rentals["bikes"] if row["shop_id"] in shops]
+    dearest = top(bikes, lambda row: row["daily_rate"])
+    story.call("See what all the databases are called.", "list_databases")
+    story.look_at("energy", "meters")
+    story.look_at("festival", "venues")
+    story.look_at("rentals", "bikes")
+    town = story.ask(
+        "Find the town in which the meter hangs.", "energy", "SELECT town FROM meters WHERE serial = ?", meter["serial"]
+    )
+    query = "SELECT venue_id FROM venues WHERE town = ?"
+    venue = story.ask("Find the cinema of that town.", "festival", query, cell(town))
+    query = "SELECT SUM(tickets) FROM screenings WHERE venue_id = ? AND day BETWEEN ? AND ?"
+    tickets = story.ask("Add up the tickets of that cinema.", "festival", query, cell(venue), first, last)
+    query = (
+        "SELECT b.bike_id FROM bikes b JOIN shops s ON s.shop_id = b.shop_id WHERE s.town = ? ORDER BY b.daily_rate DESC LIMIT 1"
+    )
+    bike = story.ask("Find the dearest bike in that town.", "rentals", query, cell(town))
+    days = story.ask("Add up the days of that bike.", "rentals", "SELECT SUM(days) FROM rentals WHERE bike_id = ?", cell(bike))
+    both = story.ask("Subtract days from tickets.", "rentals", "SELECT ? - ?", cell(tickets), cell(days))
+    return story.task(
+        f"energy/meter/{meter['serial']}",
+        f"There is one festival cinema in the town where electricity meter {meter['serial']} hangs. From the number of tickets"
+        f" it sold {period}, subtract the number of days for which the bike with the highest daily rate of that town's shops has"
+        " ever been rented. What is left?",
+        cell(both),
+        total(sold, "tickets") - total(rentals.where("rentals", "bike_id", dearest["bike_id"]), "days"),
     )
 
 
@@ -630,25 +474,24 @@ _RENAMED = (
 """Database, table and column as an old report has them, table and column of today, the column of what is asked about, the date."""
 
 
-@_template
-def _old_report(story: _Story) -> Draft:
+@template
+def _old_report(story: Story) -> Draft:
     name, old_table, old_column, table, column, about, day = story.draw.choice(_RENAMED)
-    first_day, last_day, _ = story.quarter()
-    rows = database(name)[table]
-    number = story.draw.choice(rows)[about]
-    condition = f"WHERE {about} = {number} AND {day} BETWEEN '{first_day}' AND '{last_day}'"
-    old = f"SELECT SUM({old_column}) FROM {old_table} {condition}"
+    first, last, _ = story.period()
+    number = story.draw.choice(database(name)[table])[about]
+    condition = f"WHERE {about} = {number} AND {day} BETWEEN '{first}' AND '{last}'"
+    old = f"SELECT SUM({old_column}) FROM {old_table} {condition}"  # noqa: S608 - a query of our own
     story.failing("Try the old query.", name, old)
     story.call("See how the tables are called today.", "list_tables", database=name)
     story.look_at(name, table)
-    figure = story.ask("Run it with the names of today.", name, f"SELECT SUM({column}) FROM {table} {condition}")
-    fitting = [row[column] for row in _where(rows, **{about: number}) if first_day <= row[day] <= last_day]
+    new = f"SELECT SUM({column}) FROM {table} {condition}"  # noqa: S608 - a query of our own
+    figure = story.ask("Run it with the names of today.", name, new)
     return story.task(
         f"{name}/{about}/{number}",
-        f"An old report on the database {name} got a figure by `{old}`. Since then the table {old_table} and its column {old_column}"
-        " have been given other names. What is the figure?",
-        _cell(figure),
-        sum(fitting),
+        f"An old report on the database {name} got a figure by `{old}`. Since then the table {old_table} and its column"
+        f" {old_column} have been given other names. What is the figure?",
+        cell(figure),
+        total(between(database(name).where(table, about, number), day, first, last), column),
     )
 
 
@@ -664,54 +507,50 @@ _UNRECORDED = (
 """Database, table, question, and the column with the name: the table does not have what is asked for."""
 
 
-@_template
-def _unrecorded(story: _Story) -> Draft:
+@template
+def _unrecorded(story: Story) -> Draft:
     name, table, question, column = story.draw.choice(_UNRECORDED)
     row = story.draw.choice(database(name)[table])
     story.call(f"See which tables {name} has.", "list_tables", database=name)
     story.look_at(name, *database(name).tables)
-    year = story.draw.choice(YEARS)
     asked = question.format(row[column])
+    _, _, period = story.period()
     return story.task(
-        f"{name}/{table}/{row[column]}", f"The report of {year} needs a figure from the database {name}. {asked}", None, None
+        f"{name}/{table}/{row[column]}", f"A report on the time {period} asks this of the database {name}: {asked}", None, None
     )
 
 
-@_template
-def _nobody(story: _Story) -> Draft:
-    clinic, month = database("clinic"), story.month()
+@template
+def _nobody(story: Story) -> Draft:
+    clinic, (_, _, period) = database("clinic"), story.period()
     names = [row["name"] for row in clinic["patients"]]
     first, last = (story.draw.choice(names).split()[index] for index in (0, 1))
     name = f"{first} {last}"
     if name in names:
-        raise _DeadEnd
+        raise DeadEnd
     story.look_at("clinic", "patients")
-    story.ask(f"Look for {name} among the patients.", "clinic", "SELECT patient_id FROM patients WHERE name = ?", name)
-    story.call(
-        "See whose first name is the same.", "column_values", database="clinic", table="patients", column="name", starts_with=first
-    )
-    return story.task(
-        f"clinic/patient/{name}", f"What did the clinic's patient {name} pay for visits in {_named_month(month)}?", None, None
-    )
+    story.ask("Look for that name among the patients.", "clinic", "SELECT patient_id FROM patients WHERE name = ?", name)
+    arguments = {"database": "clinic", "table": "patients", "column": "name", "starts_with": first}
+    story.call("See whose first name is the same.", "column_values", **arguments)
+    return story.task(f"clinic/patient/{name}", f"What did the clinic's patient {name} pay for visits {period}?", None, None)
 
 
-@_template
-def _before_the_records(story: _Story) -> Draft:
+@template
+def _before_the_records(story: Story) -> Draft:
     energy, month = database("energy"), f"{story.draw.integer(2011, 2020)}-{story.draw.integer(1, 12):02d}"
     meter = story.draw.choice(energy["meters"])
     story.look_at("energy", "meters", "readings")
-    found = story.ask(
-        f"Find the number of {meter['serial']}.", "energy", "SELECT meter_id FROM meters WHERE serial = ?", meter["serial"]
-    )
+    found = story.ask("Find the number of the meter.", "energy", "SELECT meter_id FROM meters WHERE serial = ?", meter["serial"])
     query = "SELECT kwh FROM readings WHERE meter_id = ? AND month = ?"
-    story.ask("Find the reading of the month.", "energy", query, _cell(found), month)
-    question = f"How many kWh did meter {meter['serial']} of the database energy count in {_named_month(month)}?"
-    return story.task(f"energy/meter/{meter['meter_id']}", question, None, None)
+    story.ask("Find the reading of the month.", "energy", query, cell(found), month)
+    question = f"How many kWh did meter {meter['serial']} of the database energy count in {named_month(month)}?"
+    return story.task(f"energy/meter/{meter['serial']}", question, None, None)
 
 
 TEMPLATES = (
-    _fuel, _dearest_visit, _town_of_a_meter, _same_director, _peak_month, _two_doctors, _last_port, _old_report, _best_course,
-    _fullest_house, _above_average, _longest_ride, _town_of_a_film, _room_mates, _bill, _best_insured,
+    _fuel, _dearest_visit, _next_departure, _town_of_a_meter, _same_director, _peak_month, _around_town, _two_doctors,
+    _last_port, _old_report, _best_course, _fullest_house, _above_average, _longest_ride, _town_of_a_film, _colleagues_rooms,
+    _bill, _best_insured,
 )  # fmt: skip
 UNANSWERABLE = (_unrecorded, _nobody, _before_the_records)
 

@@ -166,19 +166,6 @@ def _open(task: Task) -> _World:
 # Plans and end states.
 
 
-def _run(tools: Mapping[str, Tool], name: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether a call succeeds. Raises Unusable for arguments that the tool does not take."""
-    tool = tools[name]
-    assert tool.arguments is not None
-    try:
-        tool.function(**tool.arguments.bind(arguments)[1])
-    except ToolArgumentError as error:
-        raise Unusable(str(error)) from None
-    except mock.NotFound:
-        return False
-    return True
-
-
 def _planned(actions: Sequence[_Action], world: _World, answer: str) -> Plan:
     """The gold actions, made one after the other in this world; one that fails there is expected to, as tau2 passes over it.
 

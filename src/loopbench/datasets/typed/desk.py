@@ -135,17 +135,21 @@ class Desk:
     ) -> Opened:
         """Put a record on file, with another one beside it that looks like it; plan to find it."""
         literal = reference.expected if isinstance(reference, Value) else reference
-        taken = [int(name[2:]) for name in self.records.by_id]
-        first, other = self.draw.sample([n for n in (self.draw.integer(10_000, 99_998) for _ in range(6)) if n not in taken], 2)
-        record = Record(f"R-{first}", kind, literal, sections, withdrawn or {})
-        twin = {name: altered(self.draw, section) for name, section in sections.items()}
+        record = Record(self._new_id(), kind, literal, sections, withdrawn or {})
         self.records.add(record)
-        self.records.add(Record(f"R-{other}", kind, _similar(literal), twin))
+        twin = {name: altered(self.draw, section) for name, section in sections.items()}
+        self.records.add(Record(self._new_id(), kind, _similar(literal), twin))
         given = reference.answer if isinstance(reference, Value) else reference
         found = self.call(
             f"Find the record of the {kind}.", "find_record", {"kind": kind, "reference": given}, {"record": record.id}, "record"
         )
         return Opened(self, record, found)
+
+    def _new_id(self) -> str:
+        while True:
+            made = f"R-{self.draw.integer(10_000, 99_999)}"
+            if made not in self.records.by_id:
+                return made
 
     def code(self, table: str, meanings: Mapping[str, str], value: Value) -> Value:
         """Plan to look a code up; `meanings`: the whole code table."""

@@ -28,7 +28,7 @@ GOODS = (
 )  # fmt: skip
 COUNTRIES = ("AT", "BE", "CA", "CH", "DE", "DK", "ES", "FR", "GB", "IT", "NL", "NO", "PL", "PT", "SE", "US")
 
-_EURO_CENTS = {"USD": (84, 98), "GBP": (112, 121), "CHF": (99, 108), "SEK": (8, 10), "PLN": (21, 25), "CAD": (62, 70)}
+_EURO_CENTS = {"USD": (84, 98), "GBP": (112, 121), "CHF": (101, 108), "SEK": (8, 10), "PLN": (21, 25), "CAD": (62, 70)}
 """Currency → euro cents for one of it, from and to."""
 
 

@@ -8,6 +8,7 @@ from .desk import Calendar, Desk, Field, Filled, Opened, Value, coded, day, numb
 from .names import FIRMS, GOODS, PEOPLE, TOWNS, cents, code_table, numbered
 
 ANALYTES = ("cadmium", "chromium", "copper", "iron", "lead", "manganese", "nickel", "zinc")
+COURSES = ("starter", "main", "side", "dessert")
 
 
 def parts_list(desk: Desk) -> Filled:
@@ -343,6 +344,3 @@ def recipe(desk: Desk) -> Filled:
 
 def _count(values: list[Value]) -> Value:
     return Value(len(values), len(values))
-
-
-COURSES = ("starter", "main", "side", "dessert")

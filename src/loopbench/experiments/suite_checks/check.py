@@ -36,7 +36,7 @@ class Checked:
 
     suite: Suite
     sample: int
-    """Tasks whose environments were opened."""
+    """Tasks whose tools were looked at, and called where `ran_tools`."""
     ran_tools: bool
     findings: tuple[Finding, ...]
     baselines: tuple[Passed, ...]
@@ -57,8 +57,8 @@ def check_suite(
 ) -> Checked:
     """Every check, in the order of CHECKS.
 
-    `tasks`: how many are opened and run, drawn with `seed`; left out, all up to 1,000. `run_tools=False`: checks that call a tool
-    are left out. `heard`: told of each finding. Raises ValueError for `tasks` below 1.
+    `tasks`: how many have their tools looked at and called, drawn with `seed`; left out, all up to 1,000. `run_tools=False`: checks
+    that call a tool are left out. `heard`: told of each finding. Raises ValueError for `tasks` below 1.
     """
     if tasks is not None and tasks < 1:
         raise ValueError(f"tasks is {tasks}, and must be at least 1")

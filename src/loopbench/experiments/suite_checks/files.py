@@ -19,7 +19,7 @@ from loopbench.datasets.checks import (
 from loopbench.datasets.task import Task
 from loopbench.datasets.validity import goal_problems, plan_problems, unanswerable_problems
 from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import scores_of
+from loopbench.metrics.scorers import scorer_named, scores_of
 from loopbench.models.faults import NOT_DETERMINED
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.tools import error_text
@@ -49,10 +49,13 @@ _COMPARING = frozenset({"exact", "normalized", "numeric", "set", "f1", "schema"}
 
 def _answers(subject: Subject) -> Iterator[Problem]:
     for task in subject.tasks:
-        if task.scorer.partition("(")[0].strip() not in _COMPARING:
+        if ":" in task.scorer:  # code of the user's own, which may ask a model
             continue
         right = NOT_DETERMINED if task.expected is None else task.expected
         try:
+            scorer_named(task.scorer)
+            if task.scorer.partition("(")[0].strip() not in _COMPARING:
+                continue
             score, nothing = answer_score(task, right), max(answer_score(task, ""), answer_score(task, None))
         except Exception as error:  # an unknown scorer, or a schema that is none
             yield Problem(f"task {task.id!r}, scorer {task.scorer}: {type(error).__name__}: {error_text(error)}")
@@ -97,10 +100,11 @@ def _tools(subject: Subject) -> Iterator[Problem]:
 
 
 JSON = Check("json", "tasks are plain JSON", _plain_json)
+SCHEMAS = Check("schemas", "answer schemas are valid and take the expected answer", lambda s: schema_problems(s.tasks))
 FILES: tuple[Check, ...] = (
     Check("plans", "a task has a plan that makes calls, or says why it has none", _plans),
     Check("goals", "the goal of a call stands neither in the question nor in another goal", _goals),
-    Check("schemas", "answer schemas are valid and take the expected answer", lambda s: schema_problems(s.tasks)),
+    SCHEMAS,
     Check("answers", "the expected answer is right by the task's scorer, an empty one is not", _answers),
     Check("unanswerable", "at most one task in ten has no answer", _unanswerable),
     Check("splits", "no instance and no question stands in two splits", _splits),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
-from loopbench.datasets.checks import Problem
+from loopbench.datasets.checks import Problem, schema_problems
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
@@ -15,12 +16,12 @@ from loopbench.protocol import Toolbox, run_sync
 
 from ..baselines import NOBODY, Baseline, Passed, without_calls
 from .check import find_all
-from .files import FILES, JSON, OPENED, answer_score
+from .files import FILES, JSON, OPENED, SCHEMAS, answer_score
 from .running import GUESSING, passes_too_many
-from .subject import MOST_RUN, Check, Finding, Subject, sampled, sound
+from .subject import MOST_RUN, Check, Find, Finding, Subject, sampled, sound
 
-MOST_QUICK, MOST_QUICKLY_OPENED = 200, 40
-"""Tasks that a comparison looks at before it begins, and those of them whose tools it looks at."""
+MOST_QUICK, MOST_QUICKLY_OPENED, MOST_QUICK_SCHEMAS = 200, 40, 5
+"""Tasks that a comparison looks at before it begins, those of them whose tools it looks at, and answer schemas."""
 
 
 def quick_problems(suite: Suite, tasks: Sequence[Task]) -> tuple[str, ...]:
@@ -31,8 +32,9 @@ def quick_problems(suite: Suite, tasks: Sequence[Task]) -> tuple[str, ...]:
     """
     chosen = sampled(sound(tasks), MOST_QUICK, 0)
     subject = Subject(suite, chosen, sampled(chosen, MOST_QUICKLY_OPENED, 0))
-    opened = [check for check in OPENED if check.name != "tools" or len(suite.tasks) <= MOST_RUN]
-    checks = [JSON, *FILES, *opened, Check(GUESSING.name, GUESSING.says, _guesses_untouched)]
+    checks = [replace(check, find=_QUICKER.get(check, check.find)) for check in (JSON, *FILES, *OPENED, GUESSING)]
+    if len(suite.tasks) > MOST_RUN:
+        checks = [check for check in checks if check.name != "tools"]  # it reads the plans of all
     findings = run_sync(find_all(checks, subject)) if len(chosen) else []
     return tuple(_line(finding) for finding in findings if finding.status == "failed")
 
@@ -52,6 +54,13 @@ async def _guesses_untouched(subject: Subject) -> list[Problem]:
         scores = [_untouched(task, subject.suite, answer) for task, answer in zip(tasks, answers, strict=True)]
         problems += map(Problem, passes_too_many(_as_passed(baseline, tasks, scores)))
     return problems
+
+
+_QUICKER: Mapping[Check, Find] = {
+    SCHEMAS: lambda subject: schema_problems(subject.tasks, MOST_QUICK_SCHEMAS),
+    GUESSING: _guesses_untouched,
+}
+"""Other ways for checks that take longer than a comparison should wait."""
 
 
 def _untouched(task: Task, suite: Suite, answer: Any) -> float:

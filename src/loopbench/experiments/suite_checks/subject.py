@@ -56,7 +56,7 @@ class Subject:
     tasks: Sequence[Task]
     """Those that are not quarantined."""
     sample: Sequence[Task]
-    """Those of them whose environments are opened."""
+    """Those of them whose tools are looked at and called."""
     run_tools: bool = True
     """False: the tools may act on the real world; none is called."""
     seed: int = 0
@@ -97,13 +97,17 @@ class LeftOut(Exception):
     """A check that says nothing about this suite; the message says why."""
 
 
+Find = Callable[[Subject], Iterable[Problem] | Awaitable[list[Problem]]]
+"""Raises LeftOut, and whatever the suite's own code raises."""
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One check."""
 
     name: str
     says: str
-    find: Callable[[Subject], Iterable[Problem] | Awaitable[list[Problem]]]
+    find: Find
     calls_tools: bool = False
 
 

@@ -1,0 +1,145 @@
+"""A case: what a story puts into a drawn shop, the plan that settles it, and the draft that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from loopbench.datasets.generating import Draft, Draw, PlanWriter, part
+from loopbench.protocol import Plan, Ref
+
+from .shop import FIRST_NAMES, LAST_NAMES, Row, changed, draw_customer, draw_order, draw_shop
+
+ANSWER_FORMAT = (
+    "Answer with the dollars, the number, the day (YYYY-MM-DD) or the code alone. "
+    'If it cannot be determined, the right answer is "not determined".'
+)
+ASIDES = (
+    "The ticket has been open for {n} hours.",
+    "{name} from the warehouse passed it on.",
+    "It is ticket {n} of this week.",
+    "The call came in on line {n} and was cut off.",
+    "{name} was going to look into it, and fell ill.",
+    "There is a note of {n} words on it in the archive, which nobody can read.",
+    "{name} has promised an answer before noon.",
+    "The parcel service raises its rates by {n} percent soon.",
+    "{name} in bookkeeping would like to see it closed.",
+    "A survey of {n} customers found our service friendly.",
+    "The letter that it is about arrived without a stamp.",
+    "{name} wrote it down on the back of a delivery note.",
+)
+"""Sentences that do not matter."""
+
+
+class Case:
+    """A drawn shop, what a story puts into it, and the plan that settles the story."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.number = draw.integer(1, 10**9)
+        self.shop = draw_shop(self.number)
+        self.plan = PlanWriter()
+        self._drawn = self.shop.rows()
+        self._opening = self._drawn
+
+    # What the story puts in.
+
+    def customer(self) -> Row:
+        """Someone who is easily taken for two others: one has the same first name, one the same last name."""
+        first, other_first = self.draw.sample(FIRST_NAMES, 2)
+        last, other_last = self.draw.sample(LAST_NAMES, 2)
+        made = [
+            draw_customer(self.draw, self.shop, name)
+            for name in (f"{first} {last}", f"{first} {other_last}", f"{other_first} {last}")
+        ]
+        for other in made[1:]:
+            draw_order(self.draw, self.shop, other, [(item, 1) for item in self.articles(1)], "delivered")
+        return made[0]
+
+    def articles(self, count: int, but: str = "") -> list[Row]:
+        """Variants of so many different products, `but` being none of these."""
+        goods = list(self.shop.tables["products"].values())
+        names = self.draw.sample(sorted({row["product"] for row in goods} - {but}), count)
+        return [self.draw.choice([row for row in goods if row["product"] == name]) for name in names]
+
+    def order(self, customer: Row, bought: Sequence[tuple[Row, int]], status: str = "open", *, age: int = 0, late: int = 0) -> Row:
+        """An order of these goods; `age`: days since it came, `late`: days by which it came after the promised day."""
+        order = draw_order(self.draw, self.shop, customer, self.draw.shuffled(bought), status)
+        if age:
+            order |= {"placed": self.shop.ago(age + late + self.draw.integer(3, 7)), "delivered": self.shop.ago(age)}
+            order["promised"] = self.shop.ago(age + late)
+        return order
+
+    def other_orders(self, customer: Row, count: int, but: str = "") -> None:
+        """Orders of the same customer that the story is not about, of other products than `but`."""
+        for _ in range(count):
+            bought = [(self.articles(1, but)[0], self.draw.integer(1, 3))]
+            draw_order(self.draw, self.shop, customer, bought, self.draw.choice(("shipped", "delivered")))
+
+    def line(self, order: Row, article: Row) -> Row:
+        return next(line for line in self.shop.lines_of(order) if line["sku"] == article["sku"])
+
+    def shipping(self, order: Row) -> Row:
+        return self.shop.tables["lines"][order["order_id"], 0]
+
+    def rule(self, topic: str, name: str) -> Any:
+        """A number of the policy."""
+        return self.shop.tables["policy"][topic, name]["value"]
+
+    def who(self, customer: Row) -> str:
+        """A customer as a question names it: the address is unique, the name is not."""
+        forms = ("{name} ({email})", "{name}, who writes from {email},", "our customer {name}, e-mail {email},")
+        return self.draw.choice(forms).format(**customer)
+
+    # What the plan looks up.
+
+    def read_policy(self, topic: str) -> Ref:
+        return self.plan.call(f"Read the policy on {topic.replace('_', ' ')}.", "read_policy", {"topic": topic})
+
+    def read_order(self, order_id: str) -> Ref:
+        return self.plan.call(f"Look up order {order_id}.", "get_order", {"order_id": order_id})
+
+    def find(self, customer: Row) -> Ref:
+        """The customer's entry, found by e-mail address."""
+        found = self.plan.call(f"Find whose address {customer['email']} is.", "find_customers", {"text": customer["email"]})
+        return part(found, 0)
+
+    def find_order(self, customer: Row, order: Row) -> Ref:
+        """The order, found among all that the customer has placed."""
+        return self.read_orders(self.find(customer), customer)[order["order_id"]]
+
+    def read_orders(self, entry: Ref, customer: Row) -> dict[str, Ref]:
+        """All orders of a customer who has been found, by number."""
+        seen = {}
+        for index, order in enumerate(self.shop.orders_of(customer)):
+            goal = f"Look up the customer's order number {index + 1}."
+            seen[order["order_id"]] = self.plan.call(goal, "get_order", {"order_id": part(entry, "orders", index)})
+        return seen
+
+    # What comes of it.
+
+    def settle(self) -> None:
+        """The world is complete: what the books change from here on is what the trial has to change."""
+        self._opening = self.shop.rows()
+
+    def draft(self, told: str, answer: Any, expected: Any, scorer: str = "numeric") -> Draft:
+        """The task. `told`: what is asked, without the day and the form of the answer."""
+        aside = self.draw.choice(ASIDES).format(n=self.draw.integer(4, 29), name=self.draw.choice(FIRST_NAMES))
+        return Draft(
+            question=f"Today is {self.shop.today.isoformat()}. {aside} {told[0].upper()}{told[1:]} {ANSWER_FORMAT}",
+            plan=Plan(tuple(self.plan.calls), answer),
+            expected=expected,
+            scorer=scorer,
+            world={"shop": self.number, "rows": changed(self._opening, self._drawn)},
+            end_state=changed(self.shop.rows(), self._opening),
+        )
+
+
+def called(article: Row) -> str:
+    """An article as customers name it."""
+    return f"{article['product']} in {article['variant']}"
+
+
+def dollars(cents: int) -> float:
+    """As the tools give amounts."""
+    return cents / 100

@@ -1,0 +1,147 @@
+"""What the templates are told with: looks at the schema, queries, periods of time, and the draw that begins anew at a dead end."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from loopbench.datasets.generating import MOST_DRAWS, Draft, Draw, PlanWriter, part
+from loopbench.protocol import Plan, Ref
+
+from .databases import YEARS, Row
+
+ANSWER_FORMAT = (
+    "Answer with the number or the name alone, or with the names separated by commas."
+    ' If it cannot be determined, the right answer is "not determined".'
+)
+LEAST_NUMBER = 20
+"""Smaller numbers are no answers: a guess might hit them."""
+
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+
+Item = TypeVar("Item")
+
+
+class DeadEnd(Exception):
+    """This draw makes no good task; the next one may."""
+
+
+class Story:
+    """A task being told: the draw, and the plan so far."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.plan = PlanWriter()
+        self._seen: list[Ref] = []
+
+    def look_at(self, database: str, *tables: str) -> None:
+        """Plan a look at tables, which all queries from here on come after."""
+        for table in tables:
+            goal = f"See which columns {table} in {database} has."
+            self._seen.append(self.plan.call(goal, "describe_table", {"database": database, "table": table}))
+
+    def call(self, goal: str, tool: str, **arguments: Any) -> None:
+        """Plan another look at what is there, after those before."""
+        self._seen.append(self.plan.call(goal, tool, arguments, after=self._seen))
+
+    def ask(self, goal: str, database: str, query: str, *parameters: Any) -> Ref:
+        """Plan a query; gives its result."""
+        arguments = {"database": database, "query": query} | ({"parameters": list(parameters)} if parameters else {})
+        return self.plan.call(goal, "run_sql", arguments, after=self._seen)
+
+    def failing(self, goal: str, database: str, query: str) -> None:
+        """Plan a query that does not work."""
+        self._seen.append(self.plan.call(goal, "run_sql", {"database": database, "query": query}, fails=True))
+
+    def period(self) -> tuple[str, str, str]:
+        """Half a year, more or less: the first day and the last one, and how it is called."""
+        first = datetime.date(YEARS[0], 1, 1) + datetime.timedelta(self.draw.integer(0, 364 * len(YEARS) - 220))
+        last = first + datetime.timedelta(self.draw.integer(100, 220))
+        return first.isoformat(), last.isoformat(), f"from {_day(first)} to {_day(last)}"
+
+    def months(self) -> tuple[str, str, str]:
+        """The same in months: three to twelve."""
+        start, size = self.draw.integer(0, 12 * len(YEARS) - 12), self.draw.integer(2, 11)
+        first, last = (f"{YEARS[0] + month // 12}-{month % 12 + 1:02d}" for month in (start, start + size))
+        return first, last, f"from {named_month(first)} to {named_month(last)}"
+
+    def task(self, instance: str, question: str, answer: Any, expected: Any, scorer: str = "numeric") -> Draft:
+        """`instance`: database and entity. Raises DeadEnd for an answer that stands in the question, or that a guess may hit."""
+        items = expected if isinstance(expected, list) else [expected]
+        if any(isinstance(item, int) and item < LEAST_NUMBER for item in items) or any(str(item) in question for item in items):
+            raise DeadEnd
+        return Draft(f"{question} {ANSWER_FORMAT}", Plan(tuple(self.plan.calls), answer), expected, scorer, instance=instance)
+
+
+def template(story: Callable[[Story], Draft]) -> Callable[[Draw], Draft]:
+    """A template that draws until its story holds."""
+
+    @functools.wraps(story)
+    def drawn(draw: Draw) -> Draft:
+        for _ in range(MOST_DRAWS):
+            try:
+                return story(Story(draw))
+            except DeadEnd:
+                continue
+        raise ValueError(f"tables: {story.__name__} found no task in {MOST_DRAWS} draws")
+
+    return drawn
+
+
+def cell(result: Ref, column: int = 0, row: int = 0) -> Ref:
+    """A value of a query's result."""
+    return part(result, "rows", row, column)
+
+
+def listed(result: Ref, expected: Sequence[str]) -> list[Ref]:
+    """The first column of a result. Raises DeadEnd unless it has two to five rows."""
+    if not 2 <= len(expected) <= 5:
+        raise DeadEnd
+    return [cell(result, row=row) for row in range(len(expected))]
+
+
+def named_month(month: str) -> str:
+    """`2022-03` in words."""
+    return f"{_MONTHS[int(month[5:]) - 1]} {month[:4]}"
+
+
+def _day(day: datetime.date) -> str:
+    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
+
+
+def top(rows: Iterable[Item], size: Callable[[Item], Any]) -> Item:
+    """The one of the largest size. Raises DeadEnd where there is none, or more than one."""
+    ranked = sorted(rows, key=size, reverse=True)
+    if not ranked or (len(ranked) > 1 and size(ranked[0]) == size(ranked[1])):
+        raise DeadEnd
+    return ranked[0]
+
+
+def earliest(rows: Iterable[Row], column: str) -> Row:
+    """The one of the smallest date. Raises DeadEnd where there is none, or more than one."""
+    ranked = sorted(rows, key=lambda row: str(row[column]))
+    if not ranked or (len(ranked) > 1 and ranked[0][column] == ranked[1][column]):
+        raise DeadEnd
+    return ranked[0]
+
+
+def between(rows: Iterable[Row], column: str, first: str, last: str) -> list[Row]:
+    """The rows with a date, or a month, from first to last."""
+    return [row for row in rows if first <= row[column] <= last]
+
+
+def total(rows: Iterable[Row], column: str) -> int:
+    """The sum of a column. Raises DeadEnd where it is 0: SQL says NULL there where no row is."""
+    found: int = sum(row[column] for row in rows)
+    if not found:
+        raise DeadEnd
+    return found
+
+
+def numbers(rows: Iterable[Row], column: str) -> set[Any]:
+    """The values of a column."""
+    return {row[column] for row in rows}

@@ -1,0 +1,202 @@
+"""`loopbench check suite` and `loopbench list suites`, end to end."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.cli.main import main
+from loopbench.experiments.suite_checks import CHECKS
+
+NAMES = [check.name for check in CHECKS]
+PARROTS = '''
+from pathlib import Path
+
+from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
+
+
+def wave(number: int) -> int:
+    """Wave back."""
+    Path("waved").touch()
+    return number + 1
+
+
+def parrots(loud: bool = False) -> Suite:
+    tool = Tool.from_function(wave, blocking=False)
+    plans = [Plan((PlannedCall("c1", "wave", {"number": n}, "Wave."),), Ref("c1")) for n in range(20)]
+    said = [f"Parrot {n % 7} hears {n + 1 if loud else n}" for n in range(20)]
+    tasks = [Task(f"p{n}", Query(said[n]), n + 1, "numeric", plan) for n, plan in enumerate(plans)]
+    return Suite("parrots", "3", tuple(tasks), lambda task: StatelessEnvironment((tool,)))
+'''
+
+OWN_TOOLS = """
+from pathlib import Path
+
+def wave(number: int) -> int:
+    'Wave.'
+    Path('waved').touch()
+    return number + 1
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def loopbench(tmp_path: Path, capsys, monkeypatch) -> Callable[..., Ended]:
+    """Runs the command within this process, in a directory of its own with a suite in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "birds.py").write_text(PARROTS)
+    known = set(sys.modules)
+
+    def call(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["loopbench", *arguments])
+        capsys.readouterr()
+        code: Any = 0
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code
+        for name in set(sys.modules) - known:
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+                del sys.modules[name]
+        said = capsys.readouterr()
+        return Ended(code or 0, said.out, said.err)
+
+    return call
+
+
+def statuses(ended: Ended) -> dict[str, str]:
+    return {check["check"]: check["status"] for check in json.loads(ended.out)["checks"]}
+
+
+def test_a_built_in_suite_passes_with_a_line_per_check_and_a_table_of_agents(loopbench) -> None:
+    ended = loopbench("check", "suite", "arithmetic(size=24)", "--tasks", "8")
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert [line[15:32].strip() for line in lines[: len(NAMES)]] == NAMES
+    assert {line[:15].strip() for line in lines[: len(NAMES)]} == {"ok"}
+    assert re.search(r"^ *oracle +1\.000 \[0\.676, 1\.000\] +8 +follows the plan", ended.out, re.MULTILINE)
+    assert re.search(r"^ *do nothing +0\.000 \[0\.000, 0\.138\] +24 +gives no answer", ended.out, re.MULTILINE)
+    assert lines[-1] == "arithmetic(size=24): every check passes (24 tasks, tools of 8 called)"
+
+
+def test_a_suite_that_can_be_guessed_fails_with_the_agent_and_its_share(loopbench) -> None:
+    ended = loopbench("check", "suite", "birds:parrots(loud=true)", "--run-tools")
+    assert ended.code == 1
+    assert "FAILED         guessing " in ended.out
+    assert "echo (answers with the question) passes 100.0% of 20 tasks [83.9%, 100.0%]: p0, p1, p2, …" in ended.out
+    assert re.search(r"echo .*TOO MANY", ended.out)
+    assert ended.out.splitlines()[-1].startswith("birds:parrots(loud=true): 1 of 18 checks fail; 1 left out (20 tasks, ")
+
+
+def test_tools_of_ones_own_are_called_only_with_permission(loopbench, tmp_path) -> None:
+    ended = loopbench("check", "suite", "birds:parrots")
+    assert ended.code == 0
+    assert not (tmp_path / "waved").exists()
+    assert ended.out.count("calls tools that may act on the real world; --run-tools lets it") == 4
+    assert ended.out.splitlines()[-1] == "birds:parrots: every check passes; 5 left out (20 tasks, no tool called)"
+    assert "oracle" not in ended.out
+    allowed = loopbench("check", "suite", "birds:parrots", "--run-tools", "--json")
+    assert json.loads(allowed.out)["ran_tools"]
+    assert (tmp_path / "waved").exists()
+
+
+def test_own_tools_of_a_suite_that_brings_none_need_permission_too(loopbench, tmp_path) -> None:
+    (tmp_path / "q.csv").write_text("question,answer\nWhat comes after 1?,2\nAnd what follows 7?,8\n")
+    (tmp_path / "waving.py").write_text(OWN_TOOLS)
+    given = ("check", "suite", "csv", "--data", "q.csv", "--tools", "waving", "--json")
+    assert not json.loads(loopbench(*given).out)["ran_tools"]
+    assert not (tmp_path / "waved").exists()
+    assert json.loads(loopbench(*given, "--run-tools").out)["ran_tools"]
+    assert (tmp_path / "waved").exists()
+
+
+def test_json_has_checks_agents_and_what_is_set_aside(loopbench, tmp_path) -> None:
+    (tmp_path / "bad.toml").write_text('arithmetic-0003 = "the text is unclear"\n')
+    ended = loopbench("check", "suite", "arithmetic(size=24)", "--tasks", "8", "--seed", "1", "--quarantine", "bad.toml", "--json")
+    made = json.loads(ended.out)
+    assert ended.code == 0
+    assert {key: made[key] for key in ("suite", "ok", "version", "tasks", "sample")} == {
+        "suite": "arithmetic(size=24)",
+        "ok": True,
+        "version": "1",
+        "tasks": 24,
+        "sample": 8,
+    }
+    assert made["quarantined"] == {"arithmetic-0003": "the text is unclear"}
+    assert statuses(ended) == dict.fromkeys(NAMES, "ok") | {"set aside": "warning"}
+    aside = made["checks"][-1]
+    assert (aside["count"], aside["problems"]) == (1, ["1 × quarantined: the text is unclear (arithmetic-0003)"])
+    assert [agent["agent"] for agent in made["baselines"]] == [
+        "oracle",
+        "blind",
+        "random calls",
+        "do nothing",
+        "same answer",
+        "not determined",
+        "echo",
+    ]
+    assert made["baselines"][3] == {
+        "agent": "do nothing",
+        "passes": {"value": 0.0, "low": 0.0, "high": pytest.approx(0.143, abs=0.001), "n": 23},
+        "too_many": False,
+        "not_scored": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["aritmetic"], "unknown suite 'aritmetic'; did you mean 'arithmetic'"),
+        (["arithmetic(size=0)"], "size is 0"),
+        (["arithmetic", "--tasks", "0"], "tasks is 0, and must be at least 1"),
+        (["arithmetic", "--data", "x.csv"], "takes no --data file"),
+        (["gsm8k"], "--data"),
+        (["arithmetic", "--quarantine", "nowhere.toml"], "nowhere.toml"),
+        (["arithmetic", "--quarantine", "unknown.toml"], "has no task 'arithmetic-9'"),
+        (["birds:nothing"], "birds has no 'nothing'"),
+    ],
+)
+def test_wrong_input_is_one_line_and_code_2(loopbench, tmp_path, arguments, said) -> None:
+    (tmp_path / "unknown.toml").write_text('arithmetic-9 = "why"\n')
+    ended = loopbench("check", "suite", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert ended.err.startswith("error: ")
+    assert ended.err.count("\n") == 1
+
+
+def test_long_checks_tell_how_far_they_are(loopbench, monkeypatch) -> None:
+    from loopbench.cli import check_suite
+
+    monkeypatch.setattr(check_suite, "SAY_EVERY_S", 0.0)
+    ended = loopbench("check", "suite", "arithmetic(size=12)", "--tasks", "3", "--json")
+    assert "replay: 2 of 3 tasks" in ended.err.splitlines()
+    assert json.loads(ended.out)["ok"]
+
+
+def test_suites_are_listed_with_what_they_hold_and_importers_with_what_they_need(loopbench) -> None:
+    listed = {entry["name"]: entry for entry in json.loads(loopbench("list", "suites", "--json").out)}
+    own = listed["arithmetic"]
+    assert (own["needs"], own["version"], own["tasks"], own["median_plan"]) == ("", "1", 120, 5.0)
+    assert own["splits"] == {"train": 59, "dev": 20, "test": 41}
+    assert re.fullmatch(r"[0-9a-f]{12}", own["digest"])
+    assert listed["gsm8k"]["needs"] == "--data"
+    assert sum(own["splits"].values()) == own["tasks"]
+    text = loopbench("list", "suites").out
+    line = f"    version 1, 120 tasks (59 train, 20 dev, 41 test), median plan 5 calls, digest {own['digest']}"
+    assert line in text.splitlines()
+    assert "    needs --data" in text.splitlines()

@@ -1,0 +1,311 @@
+"""Tasks and tools of the user's own through the command line, and every command of docs/own-tasks.md."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.cli.main import main
+from loopbench.experiments.registry import make_suite, parse_spec
+from loopbench.experiments.serving import SuiteTrials
+from loopbench.models.profiles import load_profile
+from loopbench.models.server import Server
+
+PAGE = (Path(__file__).parents[2] / "docs" / "own-tasks.md").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current directory, which is not on the search path; what is imported from it is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def loopbench(here: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Command:
+    def call(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["loopbench", *arguments])
+        capsys.readouterr()
+        code: Any = 0
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code
+        said = capsys.readouterr()
+        return Ended(code or 0, said.out, said.err)
+
+    return call
+
+
+Command = Callable[..., Ended]
+QUIET = ("--no-mlflow", "-q", "--json")
+TOOLS = '''
+def price(item: str) -> float:
+    """Price of one item."""
+    return {"lamp": 39.9}[item]
+'''
+PLANNED = {
+    "id": "lamp",
+    "query": {"text": "What does a lamp cost?"},
+    "expected": 39.9,
+    "scorer": "numeric",
+    "plan": {
+        "calls": [{"id": "c1", "tool": "price", "arguments": {"item": "lamp"}, "goal": "Look up the lamp."}],
+        "answer": {"$ref": "c1"},
+    },
+}
+
+
+@pytest.fixture
+def planned(here: Path) -> list[str]:
+    """Flags of a comparison on one task with a plan and tools of one's own."""
+    (here / "own_shop.py").write_text(TOOLS)
+    (here / "planned.jsonl").write_text(json.dumps(PLANNED) + "\n")
+    return ["compare", "--suite", "jsonl", "--data", "planned.jsonl", "--loop", "bare", *QUIET]
+
+
+def test_every_design_solves_a_planned_task_with_tools_of_the_users_own(loopbench, planned):
+    flags = [flag for flag in planned if flag not in ("--loop", "bare")]
+    made = loopbench(*flags, "--tools", "own_shop").json
+    assert len(made["arms"]) == 5
+    assert {arm["accuracy"]["value"] for arm in made["arms"]} == {1.0}
+
+
+def test_a_configuration_file_names_tools_too(loopbench, here, planned):
+    (here / "run.toml").write_text('suite = "jsonl"\ndata = "planned.jsonl"\ntools = "own_shop"\nloops = ["bare"]\n')
+    assert loopbench("compare", "--config", "run.toml", *QUIET).json["arms"][0]["accuracy"]["value"] == 1.0
+    manifest = json.loads(next(here.glob("runs/*/manifest.json")).read_text())
+    assert manifest["config"]["tools"] == "own_shop"
+    assert manifest["suite"]["code"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([], "planned.jsonl, line 1, no tool 'price': name the module that has it with --tools"),
+        (["--tools", "nowhere"], "tools 'nowhere': no module named 'nowhere'"),
+        (["--tools", "own_shop:nothing"], "tools 'own_shop:nothing': own_shop has no 'nothing'"),
+        (["--tools", "own_empty"], "tools 'own_empty': the module has neither TOOLS nor a public function with type hints"),
+        (["--tools", "own_other"], "planned.jsonl, line 1, no tool 'price'; own_other has rate"),
+        (["--tools", "own_leaving"], "tools 'own_leaving': importing own_leaving failed: SystemExit: 3"),
+        (["--suite", "arithmetic", "--tools", "own_shop"], "suite arithmetic brings its own tools; leave --tools out"),
+        (["--suite", "jsonl(tools=own_shop)"], "name their module with --tools"),
+        (["--suite", "jsonl(colums={})"], "did you mean 'columns'"),
+        (["--suite", 'jsonl(columns={quest = "q"})'], "no column is meant as 'quest'; did you mean 'question'"),
+        (["--data", "none.jsonl"], "none.jsonl"),
+        (["--data", "."], "directory"),
+        (["--data", "wrong.jsonl"], "wrong.jsonl, line 2: unknown scorer 'numerik'; known: numeric"),
+        (["--data", "own.jsonl"], "own.jsonl, line 1, scorer 'os:getcwd' is code of your own; type its name"),
+        (["--data", "plain.jsonl"], "1 of 1 tasks have no plan, which the scripted model needs"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, planned, flags, said):
+    (here / "own_empty.py").write_text("def helper(x): ...\n")
+    (here / "own_other.py").write_text("def rate(x: int) -> int: ...\n")
+    (here / "own_leaving.py").write_text("import sys\nsys.exit(3)\n")
+    (here / "wrong.jsonl").write_text('{"question": "a", "answer": 1}\n{"question": "b", "answer": 1, "scorer": "numerik"}\n')
+    (here / "own.jsonl").write_text('{"question": "a", "answer": 1, "scorer": "os:getcwd"}\n')
+    (here / "plain.jsonl").write_text('{"question": "a", "answer": 1}\n')
+    before = sorted(path.name for path in here.iterdir() if path.name != "__pycache__")
+    found = loopbench(*planned, *flags)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.count("\n") == 1
+    assert said in found.err
+    assert sorted(path.name for path in here.iterdir() if path.name != "__pycache__") == before
+
+
+def test_what_tools_print_or_raise_neither_ends_a_run_nor_gets_into_its_output(loopbench, here, planned):
+    noisy = "print('imported')\n" + TOOLS.replace("return", "print('asked')\n    return")
+    (here / "own_noisy.py").write_text(noisy)
+    made = loopbench(*planned, "--tools", "own_noisy")
+    assert made.json["arms"][0]["accuracy"]["value"] == 1.0
+    assert "imported\n" in made.err
+    assert "asked\n" in made.err
+    (here / "own_leaver.py").write_text(TOOLS.replace("return", "raise SystemExit(7) if item else"))
+    broken = json.loads(loopbench(*planned, "--tools", "own_leaver").out)["arms"][0]
+    assert (broken["scored"], broken["excluded"]) == (0, 1)  # the plan does not replay
+    assert "SystemExit" in next(iter(broken["exclusions"]))
+
+
+def test_a_run_imports_its_tools_only_when_told_and_goes_on_only_with_the_same(loopbench, here, planned):
+    assert loopbench(*planned, "--tools", "own_shop").code == 0
+    untyped = loopbench("resume", "latest", "-q")
+    assert (untyped.code, untyped.out) == (2, "")
+    assert "--allow own_shop" in untyped.err
+    assert loopbench("resume", "latest", "-q", "--allow", "own_shop").code == 0
+    (here / "own_shop.py").write_text(TOOLS + "# changed\n")
+    changed = loopbench("resume", "latest", "-q", "--allow", "own_shop")
+    assert (changed.code, changed.out) == (2, "")
+    assert "suite changed since this run began" in changed.err
+
+
+@pytest.mark.parametrize("kind", ["suite", "scorer"])
+def test_a_run_goes_on_only_with_the_same_suite_and_scorer_of_the_users_own(loopbench, here, planned, kind):
+    source = {
+        "scorer": "def lenient(judgement):\n    return 1.0\n",
+        "suite": "from loopbench.datasets.arithmetic import load as lenient\n",
+    }[kind]
+    (here / f"own_{kind}.py").write_text(source)
+    suite = {"scorer": 'jsonl(scorer="own_scorer:lenient")', "suite": "own_suite:lenient"}[kind]
+    (here / "plain.jsonl").write_text('{"question": "What does a lamp cost?"}\n')
+    data = ["--data", "plain.jsonl", "--tools", "own_shop"] if kind == "scorer" else ["--tasks", "1"]
+    bare = ["compare", "--suite", suite, "--loop", "bare", "--model", "openai/x", "--base-url", "http://127.0.0.1:9/v1"]
+    assert loopbench(*bare, *data, *QUIET, "--attempts", "1").code in (0, 4)  # nobody answers there
+    again = ["resume", "latest", "-q", "--base-url", "http://127.0.0.1:9/v1", "--allow", "own_shop"]
+    assert f"--allow own_{kind}:lenient" in loopbench(*again).err
+    (here / f"own_{kind}.py").write_text(source + "# changed\n")
+    changed = loopbench(*again, "--allow", f"own_{kind}:lenient")
+    assert (changed.code, changed.out) == (2, "")
+    assert "suite changed since this run began" in changed.err
+
+
+def test_each_trial_has_its_own_state_and_is_judged_by_it(loopbench, here):
+    (here / "own_desk.py").write_text(block("python", "class Desk"))
+    row = json.loads(block("json", "Order two"))
+    plan = {
+        "calls": [{"id": "c1", "tool": "order", "arguments": {"item": "chair", "count": 2}, "goal": "Order both chairs."}],
+        "answer": {"$ref": "c1"},
+    }
+    wrong = {**row, "end_state": {"chair": 3}}
+    (here / "orders.jsonl").write_text("".join(json.dumps({**made, "plan": plan}) + "\n" for made in (row, wrong)))
+    flags = ["--suite", "jsonl", "--data", "orders.jsonl", "--tools", "own_desk:Desk", "--loop", "bare", "--repeats", "3"]
+    assert loopbench("compare", *flags, *QUIET).json["arms"][0]["accuracy"]["value"] == 0.5
+
+
+# --- the page ---
+
+
+def block(language: str, holding: str) -> str:
+    """The page's code block of a language that holds a text."""
+    blocks: list[str] = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return next(text for text in blocks if holding in text)
+
+
+def commands() -> list[str]:
+    """The page's commands, in order."""
+    lines = [line for text in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for line in text.splitlines()]
+    return [line.removeprefix("$ loopbench ") for line in lines if line.startswith("$ loopbench ")]
+
+
+def call(number: int, tool: str, **arguments: Any) -> dict[str, Any]:
+    return {"id": f"c{number}", "tool": tool, "arguments": arguments, "goal": f"Step {number} of the way."}
+
+
+WAYS: dict[str, tuple[list[dict[str, Any]], Any]] = {
+    "What does a lamp cost, in euros?": ([call(1, "price", item="lamp")], {"$ref": "c1"}),
+    "How many chairs are in stock?": ([call(1, "stock", item="chair")], {"$ref": "c1"}),
+    "What are all chairs in stock worth, in euros?": (
+        [call(1, "stock", item="chair"), call(2, "price", item="chair"), call(3, "multiply", a={"$ref": "c1"}, b={"$ref": "c2"})],
+        {"$ref": "c3"},
+    ),
+    "Which item is out of stock: lamp, chair or desk? Answer with its name only.": (
+        [call(number, "stock", item=item) for number, item in enumerate(("lamp", "chair", "desk"), start=1)],
+        "desk",
+    ),
+    "Order two chairs. How many are left?": ([call(1, "order", item="chair", count=2)], {"$ref": "c1"}),
+}
+"""What a good model does with each question of the page."""
+SERVED = """
+import desk, shop
+
+def tools(task):
+    return desk.Desk(task) if "stock" in task.world else [shop.price, shop.stock, shop.multiply]
+"""
+
+
+@contextmanager
+def good_model(folder: Path) -> Iterator[str]:
+    """An OpenAI-compatible server on loopback that knows the way; its base URL."""
+    rows = [
+        {"id": f"t{number}", "query": {"text": question}, "expected": answer, "plan": {"calls": calls, "answer": answer}}
+        | ({"world": {"stock": {"chair": 4}}} if "Order" in question else {})
+        for number, (question, (calls, answer)) in enumerate(WAYS.items())
+    ]
+    (folder / "served.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "served.py").write_text(SERVED)
+    suite = make_suite(parse_spec("jsonl"), folder / "served.jsonl", "served:tools")
+    trials = SuiteTrials(suite, load_profile("clean"), 0)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    server = Server(trials, "127.0.0.1", 0, more=trials.more)
+    try:
+        asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(30)
+        yield f"{server.url}/v1"
+        asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result(30)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+        trials.close()
+
+
+@pytest.mark.thorough
+def test_every_command_of_the_page_does_what_it_says(loopbench: Command, here: Path) -> None:
+    """On a model that knows the way, in OpenAI's protocol on loopback; `finish` stands for the designs where it is asked."""
+    (here / "questions.csv").write_text(block("csv", "lamp"))
+    (here / "shop.py").write_text(block("python", "PRICES"))
+    (here / "desk.py").write_text(block("python", "class Desk"))
+    (here / "grading.py").write_text(block("python", "polite"))
+    (here / "mysuite.py").write_text(block("python", "suite_from_frame"))
+    (here / "orders.jsonl").write_text(block("json", "Order two"))
+    (here / "export.csv").write_text(
+        "Prompt;Gold;Nr;context;topic\n" + "".join(f"{question};{39.9};{n};no;x\n" for n, question in enumerate(list(WAYS)[:1]))
+    )
+    (first, show, again, learn, planned, *others) = commands()
+    with good_model(here) as url:
+        real = ["--model", "openai/scripted", "--base-url", url, "--loop", "finish"]
+
+        def run(text: str, *flags: str) -> Ended:
+            words = shlex.split(text.replace("--model openai/gpt-4o-mini", ""))
+            return loopbench(*words, *(flags if words[0] == "compare" else ()))
+
+        asked = run(first, *real, *QUIET).json
+        assert asked["arms"][0]["accuracy"]["value"] == 1.0
+        assert run(show).code == 0
+        checked = {}
+        for text in others:
+            if "huggingface" not in text:
+                found = run(text, *real, *QUIET).json["arms"][0]
+                checked[shlex.split(text)[2]] = found["accuracy"]["value"]
+    assert checked == {
+        next(name for name in checked if name.startswith("csv(question")): 1.0,
+        'csv(scorer="grading:polite")': 0.0,
+        "jsonl": 1.0,
+        "mysuite:load": 1.0,
+    }
+    replayed = run(again, "--model", "openai/scripted", "--loop", "finish", *QUIET).json
+    assert replayed["digest"] == asked["digest"]
+    assert run(learn).code == 0
+    assert len((here / "suite.jsonl").read_text().splitlines()) == 4
+    blown = run(planned, *QUIET).json
+    assert {arm["accuracy"]["value"] for arm in blown["arms"] if arm["profile"] == "clean"} == {1.0}
+    assert {arm["excluded"] for arm in blown["arms"]} == {0}

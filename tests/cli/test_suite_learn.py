@@ -1,0 +1,231 @@
+"""`loopbench suite learn`, and `--skip-unplanned`: from questions without plans to the scripted model and its faults."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.cli.main import main
+from loopbench.datasets import arithmetic
+from loopbench.datasets.task import Task
+
+RUN = ["compare", "--no-mlflow", "--quiet", "--suite", "arithmetic(size=6)", "--loop", "bare"]
+TOOLS = "from loopbench.datasets import calculator\n\nTOOLS = list(calculator.TOOLS)\n"
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        made: dict[str, Any] = json.loads(self.out)
+        return made
+
+
+@pytest.fixture
+def loopbench(tmp_path: Path, capsys, monkeypatch) -> Callable[..., Ended]:
+    """Runs the command within this process, in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)  # as wide as it wants
+
+    def call(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["loopbench", *arguments])
+        capsys.readouterr()
+        code: Any = 0
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code
+        said = capsys.readouterr()
+        return Ended(code or 0, said.out, said.err)
+
+    return call
+
+
+@pytest.fixture
+def ran(loopbench) -> Callable[..., Ended]:
+    """The same, after a run."""
+    assert loopbench(*RUN).code == 0
+    return loopbench  # type: ignore[no-any-return]
+
+
+def tasks_in(file: Path) -> list[Task]:
+    return [Task.from_dict(json.loads(line)) for line in file.read_text(encoding="ascii").splitlines()]
+
+
+def test_a_learned_suite_is_written_and_the_scripted_model_and_its_faults_work_on_it(ran, tmp_path, monkeypatch):
+    learned = ran("suite", "learn", "latest", "-o", "suite.jsonl")
+    assert learned.code == 0
+    assert "loopbench compare --suite jsonl --data suite.jsonl" in learned.err
+    assert "--check" not in learned.err  # a suite of loopbench's own is always checked
+    assert [task.id for task in tasks_in(tmp_path / "suite.jsonl")] == [task.id for task in arithmetic.load(size=6).tasks]
+    (tmp_path / "calculating.py").write_text(TOOLS)
+    again = ran(
+        "compare", "--no-mlflow", "--quiet", "--json", "--suite", "jsonl", "--data", "suite.jsonl", "--tools", "calculating",
+        "--profile", "clean", "--profile", "flaky-tools",
+    )  # fmt: skip
+    assert again.code == 0, again.err
+    arms = {arm["arm"]: arm for arm in again.json["arms"]}
+    assert len(arms) == 10
+    assert all(arm["accuracy"]["value"] == 1 for name, arm in arms.items() if name.endswith("/clean"))
+    assert any(arm["faults"]["landed"] for arm in arms.values())
+
+
+def test_json_lists_plans_literals_and_what_was_not_learned_under_stable_names(ran):
+    found = ran("suite", "learn", "latest", "--out", "suite.jsonl", "--json").json
+    assert set(found) == {"run", "out", "checked", "tasks", "learned", "references", "plans", "literal", "not_learned"}
+    assert (found["tasks"], found["learned"], found["checked"], found["not_learned"]) == (6, 6, True, [])
+    assert found["references"] == sum(plan["references"] for plan in found["plans"]) > 6
+    assert found["plans"][0] == {
+        "task": "arithmetic-0001", "trial": "bare/clean/arithmetic-0001/0", "calls": 3, "references": 3,
+    }  # fmt: skip
+    assert all(set(one) == {"task", "call", "argument", "value", "why", "seen"} for one in found["literal"])
+
+
+def test_the_table_shows_what_stayed_literal_and_why(ran):
+    shown = ran("suite", "learn", "latest", "-o", "suite.jsonl").out
+    assert "in the question too" in shown
+    assert "kept literal" in shown
+
+
+def test_equal_runs_give_equal_bytes_and_any_order_leaves_the_order_out(ran, tmp_path):
+    ran("suite", "learn", "latest", "-o", "one.jsonl")
+    ran("suite", "learn", "latest", "-o", "two.jsonl")
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
+    assert any(call.after for task in tasks_in(tmp_path / "one.jsonl") if task.plan for call in task.plan.calls)
+    ran("suite", "learn", "latest", "-o", "free.jsonl", "--any-order")
+    assert not any(call.after for task in tasks_in(tmp_path / "free.jsonl") if task.plan for call in task.plan.calls)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["free.jsonl", "one.jsonl", "runs", "two.jsonl"]
+
+
+def test_a_file_is_overwritten_only_when_told(ran, tmp_path):
+    kept = tmp_path / "kept.jsonl"
+    kept.write_text("mine\n")
+    refused = ran("suite", "learn", "latest", "-o", "kept.jsonl")
+    assert (refused.code, refused.out) == (2, "")
+    assert "exists; overwrite it with --force" in refused.err
+    assert kept.read_text() == "mine\n"
+    assert ran("suite", "learn", "latest", "-o", "kept.jsonl", "--force").code == 0
+    assert len(tasks_in(kept)) == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nope", "-o", "x.jsonl"], "no run 'nope'"),
+        (["latest", "-o", "none/x.jsonl"], "there is no folder none"),
+        (["latest", "-o", "runs"], "runs: is a folder"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(ran, tmp_path, arguments, said):
+    found = ran("suite", "learn", *arguments)
+    assert (found.code, found.out) == (2, "")
+    assert said in found.err
+    assert found.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_a_run_that_solved_nothing_teaches_nothing(loopbench, tmp_path):
+    loopbench(*RUN[:-3], "arithmetic(size=3)", "--loop", "bare", "--max-tool-steps", "1")
+    found = loopbench("suite", "learn", "latest", "-o", "suite.jsonl")
+    assert found.code == 2
+    assert "no plan was learned (3 tasks: not solved in " in found.err
+    assert not (tmp_path / "suite.jsonl").exists()
+
+
+def test_tasks_that_were_not_solved_stay_without_a_plan_unless_only_learned_ones_are_wanted(loopbench, tmp_path):
+    loopbench(*RUN, "--max-tool-steps", "4")
+    whole = loopbench("suite", "learn", "latest", "-o", "whole.jsonl")
+    assert "--skip-unplanned" in whole.err
+    assert "Not learned" in whole.out
+    tasks = tasks_in(tmp_path / "whole.jsonl")
+    assert len(tasks) == 6
+    unsolved = [task for task in tasks if task.plan is None]
+    assert unsolved
+    assert all(task.no_plan.startswith("not solved in 2") for task in unsolved)
+    part = loopbench("suite", "learn", "latest", "-o", "part.jsonl", "--only-learned")
+    assert "--skip-unplanned" not in part.err
+    assert tasks_in(tmp_path / "part.jsonl") == [task for task in tasks if task.plan is not None]
+
+
+# --- a first day: questions, tools and no plans ---
+
+
+def questions(file: Path, count: int) -> None:
+    with file.open("w", newline="", encoding="utf-8") as opened:
+        rows = csv.writer(opened)
+        rows.writerow(["question", "answer"])
+        asked = [task for task in arithmetic.load().tasks if task.expected is not None]
+        rows.writerows((task.query.text, task.expected) for task in asked[:count])
+
+
+def test_questions_without_plans_are_refused_under_the_scripted_model(loopbench, tmp_path):
+    questions(tmp_path / "q.csv", 4)
+    (tmp_path / "summing.py").write_text(TOOLS)
+    asked = ["compare", "--suite", "csv", "--data", "q.csv", "--tools", "summing", "--loop", "bare", "--no-mlflow", "--quiet"]
+    refused = loopbench(*asked)
+    assert (refused.code, refused.out) == (2, "")
+    assert "4 of 4 tasks have no plan" in refused.err
+    assert "loopbench suite learn" in refused.err
+    assert refused.err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_some_tasks_without_a_plan_are_refused_or_skipped_visibly(loopbench, tmp_path):
+    rows = [
+        {"question": "Two and three?", "answer": "It is <<2+3=5>>5.\n#### 5"},
+        {"question": "One and one?", "answer": "It is two.\n#### 2"},
+    ]
+    (tmp_path / "g.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    asked = ["compare", "--suite", "gsm8k", "--data", "g.jsonl", "--loop", "bare", "--no-mlflow", "--quiet", "--json"]
+    refused = loopbench(*asked)
+    assert refused.code == 2
+    assert "1 of 2 tasks have no plan" in refused.err
+    assert "no annotation" in refused.err
+    assert "--skip-unplanned leaves them out" in refused.err
+    (arm,) = loopbench(*asked, "--skip-unplanned").json["arms"]
+    assert (arm["scored"], arm["excluded"]) == (1, 1)
+    assert "no plan" in next(iter(arm["exclusions"]))
+
+
+@pytest.mark.thorough
+def test_a_first_day_with_a_model_behind_an_address(loopbench, tmp_path):
+    """Questions and tools; a model that answers them, here the served scripted one; plans learned; faults."""
+    questions(tmp_path / "q.csv", 8)
+    (tmp_path / "adding.py").write_text(TOOLS)
+    common = ["--no-mlflow", "--quiet", "--json", "--tools", "adding"]
+    command = [sys.executable, "-m", "loopbench", "serve", "--port", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        assert server.stdout is not None
+        try:
+            address = server.stdout.readline().strip()
+            real = ["--suite", "csv", "--data", "q.csv", "--model", "openai/scripted", "--base-url", address, "--loop", "finish"]
+            asked = loopbench("compare", *real, *common)
+        finally:
+            server.terminate()
+    assert [arm["accuracy"]["value"] for arm in asked.json["arms"]] == [1.0]
+    refused = loopbench("suite", "learn", "latest", "-o", "suite.jsonl")
+    assert refused.code == 2
+    assert "--allow adding" in refused.err
+    learned = loopbench("suite", "learn", "latest", "-o", "suite.jsonl", "--allow", "adding")
+    assert learned.code == 0
+    assert "the plans were not replayed; --check does that" in learned.err
+    assert "--tools adding" in learned.err
+    loopbench("suite", "learn", "latest", "-o", "checked.jsonl", "--allow", "adding", "--check")
+    assert (tmp_path / "checked.jsonl").read_bytes() == (tmp_path / "suite.jsonl").read_bytes()
+    suite = ["--suite", "jsonl", "--data", "suite.jsonl"]
+    blown = loopbench("compare", *suite, *common, "--profile", "clean", "--profile", "flaky-tools")
+    arms = {arm["arm"]: arm for arm in blown.json["arms"]}
+    assert all(arm["accuracy"]["value"] == 1 for name, arm in arms.items() if name.endswith("/clean"))
+    assert all(arm["faults"]["landed"] for name, arm in arms.items() if name.endswith("/flaky-tools"))

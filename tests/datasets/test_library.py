@@ -1,0 +1,250 @@
+"""The library: a search that takes any text, documents that say what their records say, and trails that stay on one coast."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.datasets import library
+from loopbench.datasets.library import shelves as desk
+from loopbench.datasets.library import tasks
+from loopbench.datasets.library.collection import COASTS, KINDS, LINKS, MERGED_PER_COAST, Document, collection
+from loopbench.datasets.library.shelves import BadQuery, DocumentMerged, NoSuchDocument, NoSuchPage, Shelves, UnknownTag
+from loopbench.datasets.task import Suite
+from loopbench.datasets.validity import check_suite, replay
+from loopbench.metrics.scorers import is_abstention
+from loopbench.protocol import Toolbox, ToolCall, run_sync
+
+HELD = collection()
+DOCUMENTS = list(HELD.documents.values())
+PLAIN = {item.id: " ".join(re.findall(r"\w+", item.text.casefold())) for item in DOCUMENTS}
+documents = st.sampled_from(DOCUMENTS)
+
+
+@pytest.fixture(scope="module")
+def shelves() -> Shelves:
+    return desk.shelves()
+
+
+@pytest.fixture(scope="module")
+def snapshot() -> Suite:
+    return library.load()
+
+
+@pytest.fixture(scope="module")
+def many() -> Suite:
+    return library.load(size=200, seed=11)
+
+
+# Searching
+
+
+@settings(max_examples=100, deadline=None)
+@given(query=st.text(max_size=80) | st.text(alphabet='"*^:-+(){}[]ANDORNTE ab\0', max_size=40), limit=st.integers(1, 20))
+def test_any_text_is_a_query_or_refused_in_words(shelves: Shelves, query: str, limit: int) -> None:
+    if not re.search(r"\w", query):
+        with pytest.raises(BadQuery, match="no word"):
+            desk.search(shelves, query, limit)
+        return
+    found = desk.search(shelves, query, limit)["results"]
+    assert len(found) <= limit
+    assert found == desk.search(shelves, query, 20)["results"][:limit]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["heron AND", "NEAR(ship 5", "title:heron", "-heron", "heron*", '"heron', '""', "^heron", "a OR", "{x}: y", "NOT", "_ heron"],
+)
+def test_the_syntax_of_fts5_means_nothing(shelves: Shelves, query: str) -> None:
+    try:
+        desk.search(shelves, query)
+    except BadQuery:
+        assert query == '""'
+
+
+@settings(max_examples=20, deadline=None)
+@given(documents)
+def test_a_title_finds_its_document_first(shelves: Shelves, document: Document) -> None:
+    for query in (document.title, document.title.upper(), f'"{document.title}"'):
+        assert desk.search(shelves, query)["results"][0]["id"] == document.id
+
+
+@settings(max_examples=20, deadline=None)
+@given(documents, st.integers(0, 30), st.integers(3, 6))
+def test_a_phrase_finds_the_documents_that_hold_it(shelves: Shelves, document: Document, start: int, length: int) -> None:
+    words = " ".join(re.findall(r"\w+", document.text)[start : start + length])
+    if not words:
+        return
+    found = desk.search(shelves, f'"{words}"', 20)["results"]
+    holding = {item.id for item in DOCUMENTS if words.casefold() in PLAIN[item.id]}
+    assert len(found) == 20 or holding <= {item["id"] for item in found}  # word stems may find more, never less
+
+
+@given(st.sampled_from(KINDS))
+def test_results_are_of_the_kind_asked_for(shelves: Shelves, kind: Any) -> None:
+    found = desk.search(shelves, "grey heron anchor captain town company lighthouse", 20, kind)["results"]
+    assert found
+    assert {item["kind"] for item in found} == {kind}
+
+
+# The collection
+
+
+def test_the_digest_that_the_suite_states_is_that_of_the_collection() -> None:
+    assert HELD.digest == tasks.COLLECTION_DIGEST == library.load().shared
+    assert len(HELD.documents) == len(HELD.ids) == 32 * COASTS
+    assert len(HELD.merged) == MERGED_PER_COAST * COASTS
+    assert not HELD.merged.keys() & HELD.documents.keys()
+
+
+def test_a_text_says_what_its_record_says() -> None:
+    for document in DOCUMENTS:
+        for page in document.pages:
+            assert all(str(value) in page.text for value in page.record.values())
+
+
+def test_a_coast_speaks_of_nothing_outside() -> None:
+    for document in DOCUMENTS:
+        assert {HELD.documents[HELD.ids[title]].tag for title in document.links} <= {document.tag}
+    for coast in HELD.coasts:
+        for entity in coast.entities.values():
+            assert {entity.facts[key] for key in LINKS & entity.facts.keys()} <= coast.entities.keys()
+
+
+def test_names_return_on_other_coasts() -> None:
+    families = Counter((document.title.split()[-1], document.tag) for document in DOCUMENTS if document.kind == "person")
+    coasts_of = Counter(family for family, _ in families)
+    assert sum(count > 1 for count in coasts_of.values()) > 40
+
+
+@settings(max_examples=20, deadline=None)
+@given(documents)
+def test_a_document_is_cited_by_those_that_refer_to_it(shelves: Shelves, document: Document) -> None:
+    for other in desk.references(shelves, document.id)["documents"]:
+        assert document.id in [item["id"] for item in desk.cited_by(shelves, other["id"])["documents"]]
+    for other in desk.cited_by(shelves, document.id)["documents"]:
+        assert document.id in [item["id"] for item in desk.references(shelves, other["id"])["documents"]]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(HELD.coasts), st.none() | st.sampled_from(KINDS), st.none() | st.integers(1700, 1900), st.integers(0, 40))
+def test_a_list_is_the_same_in_pieces(shelves: Shelves, coast: Any, kind: Any, from_year: int | None, offset: int) -> None:
+    whole: list[Any] = []
+    total = desk.list_documents(shelves, coast.name, kind, from_year)["total"]
+    while len(whole) < total:
+        whole += desk.list_documents(shelves, coast.name, kind, from_year, offset=len(whole))["documents"]
+    fitting = [
+        item.id
+        for item in DOCUMENTS
+        if item.tag == coast.name and kind in (None, item.kind) and (from_year is None or item.year >= from_year)
+    ]
+    assert sorted(item["id"] for item in whole) == sorted(fitting)
+    assert [item["year"] for item in whole] == sorted(item["year"] for item in whole)
+    assert desk.list_documents(shelves, coast.name, kind, from_year, offset=offset)["documents"] == whole[offset : offset + 20]
+
+
+@given(st.lists(st.integers(-(10**9), 10**9) | st.floats(-1e9, 1e9), min_size=1, max_size=100))
+def test_numbers_are_summarized(shelves: Shelves, values: list[int | float]) -> None:
+    made = desk.summarize_numbers(shelves, values)
+    assert made["smallest"] <= min(values) <= max(values) <= made["largest"]
+    assert made["range"] == made["largest"] - made["smallest"]
+    assert (made["count"], made["sum"]) == (len(values), sum(values))
+
+
+def test_errors_say_what_is_wrong(shelves: Shelves) -> None:
+    old, new = next(iter(HELD.merged.items()))
+    for error, words, call in (
+        (DocumentMerged, "document_history", lambda: desk.read_document(shelves, old)),
+        (NoSuchDocument, "ids look like", lambda: desk.read_document(shelves, "D1")),
+        (NoSuchPage, "pages 1 to", lambda: desk.read_document(shelves, new, 9)),
+        (UnknownTag, "'Atlantis'", lambda: desk.list_documents(shelves, "Atlantis")),
+        (BadQuery, "no word", lambda: desk.search(shelves, " ?! ")),
+        (BadQuery, "between 1 and 20", lambda: desk.search(shelves, "ship", 21)),
+        (BadQuery, "must hold 1 to 100", lambda: desk.summarize_numbers(shelves, [])),
+    ):
+        with pytest.raises(error, match=words):
+            call()
+    assert desk.document_history(shelves, old)["successor"] == new
+    assert desk.document_history(shelves, new)["status"] == "current"
+
+
+def test_similar_documents_are_namesakes(shelves: Shelves) -> None:
+    person = next(item for item in DOCUMENTS if item.kind == "person")
+    found = desk.similar_documents(shelves, person.id)["documents"]
+    assert found
+    assert all(set(person.title.split()) & set(item["title"].split()) and item["kind"] == "person" for item in found)
+
+
+# The tasks
+
+
+def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
+    assert check_suite(snapshot) == []
+    assert check_suite(many) == []
+
+
+@settings(max_examples=8, deadline=None)
+@given(size=st.integers(1, 16), seed=st.integers(-(2**70), 2**70))
+def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
+    suite = library.load(size=size, seed=seed)
+    assert len(suite.tasks) == size
+    assert check_suite(suite) == []
+
+
+def test_a_trail_stays_on_the_coast_of_its_instance(many: Suite) -> None:
+    for task in many.tasks[:40]:
+        coast = task.labels["instance"].removeprefix("coast/")
+        values = [call.value for call in run_sync(replay(task, many)) if call.tool == "read_document" and not call.failed]
+        assert {HELD.documents[value["id"]].tag for value in values} <= {coast}
+    splits = {(task.labels["instance"], task.labels["split"]) for task in many.tasks}
+    assert len(splits) == len({instance for instance, _ in splits})
+
+
+def test_every_template_and_tool_is_used(many: Suite) -> None:
+    assert len({task.labels["template"] for task in many.tasks}) == len(tasks.TEMPLATES) + len(tasks.UNANSWERABLE) == 16
+    assert Counter(task.labels["difficulty"] for task in many.tasks).keys() == {"easy", "medium", "hard"}
+    used = {call.tool for task in many.tasks if task.plan for call in task.plan.calls}
+    offered = {tool.name for tool in many.open(many.tasks[0]).tools}
+    assert used | many.distractors == offered
+    assert not used & many.distractors
+    assert any(call.fails for task in many.tasks if task.plan for call in task.plan.calls)
+
+
+def test_guesses_do_not_pass(many: Suite) -> None:
+    answers = Counter(str(task.expected) for task in many.tasks if task.expected is not None)
+    assert max(answers.values()) < 0.04 * len(many.tasks)
+    for task in many.tasks:
+        asked = task.query.text.removesuffix(tasks.ANSWER_FORMAT)
+        given_away = [
+            item for item in (task.expected if isinstance(task.expected, list) else [task.expected]) if str(item) in asked
+        ]
+        assert not given_away
+        assert task.query.text.endswith(tasks.ANSWER_FORMAT)
+        assert not is_abstention(task.expected)
+
+
+def test_tools_give_nothing_away(many: Suite) -> None:
+    described = " ".join(tool.description for tool in many.open(many.tasks[0]).tools)
+    assert not [name for name in HELD.ids if name in described]
+
+
+def test_a_call_through_the_toolbox_is_checked(many: Suite) -> None:
+    tools = Toolbox(many.open(many.tasks[0]).tools)
+    wrong = run_sync(tools.call(ToolCall("search", {"query": "heron", "kind": "dragon"})))
+    assert (wrong.status, wrong.error_type) == ("error", "InvalidArguments")
+    merged = run_sync(tools.call(ToolCall("read_document", {"document_id": next(iter(HELD.merged))})))
+    assert (merged.status, merged.error_type) == ("error", "DocumentMerged")
+
+
+def test_the_collection_is_drawn_when_the_first_environment_opens() -> None:
+    for cached in (collection, desk.shelves, tasks._environment):
+        cached.cache_clear()
+    suite = library.load()
+    assert collection.cache_info().currsize == 0
+    assert suite.open(suite.tasks[0]) is suite.open(suite.tasks[1])
+    assert collection.cache_info().currsize == 1

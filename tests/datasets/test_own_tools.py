@@ -1,0 +1,204 @@
+"""Tools of the user's own: what a module offers, and what environment a task gets of it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.datasets.own_tools import ALLOWED, NO_TOOLS, OwnTools, offered, own_tools
+from loopbench.datasets.task import Task
+from loopbench.protocol import Query, Tool, Toolbox, ToolCall, run_sync
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Makes a module of a text."""
+
+    def make(source: str) -> ModuleType:
+        (tmp_path / "own_made.py").write_text(source)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "own_made", raising=False)
+        return importlib.import_module("own_made")
+
+    return make
+
+
+def names(tools: OwnTools) -> list[str]:
+    return [tool.name for tool in tools.fixed]
+
+
+def task(**world: Any) -> Task:
+    return Task("t", Query("?"), 1, world=world)
+
+
+FUNCTIONS = """
+from json import dumps
+from functools import cache
+from loopbench import Task, Tool
+
+LIMIT = 3
+def search(query: str, most: int = 10) -> list[str]:
+    "Search."
+@cache
+def read(page: int) -> str: ...
+def today() -> str: ...
+async def ask(text: str): ...
+def untyped(x): ...
+def _private(x: int): ...
+class Page: ...
+def world(task: Task): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "attribute", "expected"),
+    [
+        ("", "", ["search", "read", "today", "ask"]),
+        ("TOOLS = [untyped, search]", "", ["untyped", "search"]),
+        ("TOOLS = (Tool.from_function(untyped, name='other'),)", "", ["other"]),
+        ("TOOLS = search", "", ["search"]),
+        ("TOOLS = []", "", []),
+        ("SOME = [read]", "SOME", ["read"]),
+        ("", "untyped", ["untyped"]),
+        ("", "dumps", ["dumps"]),
+    ],
+)
+def test_what_a_module_offers(module, more, attribute, expected):
+    assert names(offered("own_made", module(FUNCTIONS + more), attribute)) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "attribute", "said"),
+    [
+        ("", "", "neither TOOLS nor a public function with type hints; a function of the task is named: own_made:FUNCTION"),
+        ("from loopbench import Task\ndef world(task: Task): ...", "", "neither TOOLS nor"),
+        ("def f(x): ...", "", "neither TOOLS nor"),
+        ("TOOLS = 3", "", "neither a list of functions nor an environment .*, but int"),
+        ("TOOLS = 'search'", "", "neither a list .*, but str"),
+        ("TOOLS = [3]", "", "a tool must be callable, got int"),
+        ("def f(x: int): ...\nTOOLS = [f, f]", "", "two tools are named 'f'"),
+        ("def f(x: object()): ...", "", "no JSON schema"),
+    ],
+)
+def test_what_is_no_list_of_tools_is_refused_in_one_line(module, source, attribute, said):
+    with pytest.raises(ValueError, match=said) as told:
+        offered("own_made", module(source), attribute)
+    assert str(told.value).startswith("tools 'own_made': ")
+    assert "\n" not in str(told.value)
+
+
+def price(item: str) -> float:
+    """Price of an item."""
+    return 2.0
+
+
+def stock(item: str) -> int:
+    """How many there are."""
+    return 3
+
+
+@given(st.lists(st.sampled_from(["price", "stock"]), unique=True))
+def test_a_task_gets_the_tools_that_it_names_and_all_without(allowed):
+    tools = own_tools("shop", [price, stock])
+    assert [tool.name for tool in tools.open(task(**{ALLOWED: allowed})).tools] == allowed
+    assert [tool.name for tool in tools.open(task()).tools] == ["price", "stock"]
+
+
+def test_a_tool_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="no tool 'prices'; shop has price, stock"):
+        own_tools("shop", [price, stock]).open(task(**{ALLOWED: ["prices"]}))
+    with pytest.raises(ValueError, match="no tool 'prices': name the module that has it with --tools"):
+        NO_TOOLS.open(task(**{ALLOWED: ["prices"]}))
+    assert NO_TOOLS.open(task()).tools == ()
+
+
+class Counter:
+    """A world of its own for each trial."""
+
+    def __init__(self, task: Task) -> None:
+        self.count = task.world.get("from", 0)
+        self.tools = [self.add]
+        self.closed = False
+
+    def add(self, n: int) -> int:
+        """Count on."""
+        self.count += n
+        return int(self.count)
+
+    def state(self) -> int:
+        return int(self.count)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def a_counter(task: Task) -> Counter:
+    return Counter(task)
+
+
+def counting(task):  # by its argument's name
+    count = 0
+
+    def add(n: int) -> int:
+        nonlocal count
+        count += n
+        return count
+
+    return [add]
+
+
+@pytest.mark.parametrize("opener", [Counter, a_counter, counting])
+@given(first=st.lists(st.integers(-9, 9), max_size=3), second=st.lists(st.integers(-9, 9), max_size=3))
+def test_two_trials_do_not_see_each_other(opener: Callable[..., Any], first: list[int], second: list[int]) -> None:
+    tools = own_tools("own", opener)
+    assert tools.fixed == ()
+    one, other = tools.open(task()), tools.open(task(**{ALLOWED: ["add"]}))
+    for environment, numbers in ((one, first), (other, second)):
+        box = Toolbox(environment.tools)
+        seen = [run_sync(box.call(ToolCall("add", {"n": n}))).value for n in numbers]
+        assert seen == [sum(numbers[: at + 1]) for at in range(len(numbers))]
+    if opener is not counting:
+        assert (one.state(), other.state()) == (sum(first), sum(second))
+    one.close()
+    other.close()
+
+
+def broken(task: Task) -> Any:
+    raise LookupError("no world today")
+
+
+def nothing(task: Task) -> Any:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("opener", "said"), [(broken, "LookupError: no world today"), (nothing, "TypeError: neither a list .*, but NoneType")]
+)
+def test_a_world_that_cannot_be_had_is_told_with_its_task(opener, said):
+    with pytest.raises(ValueError, match=f"tools 'own': task 't': {said}"):
+        own_tools("own", opener).open(task())
+
+
+def test_a_world_without_a_tool_that_its_task_names_is_closed_again():
+    made: list[Counter] = []
+
+    def opener(task: Task) -> Counter:
+        made.append(Counter(task))
+        return made[-1]
+
+    with pytest.raises(ValueError, match="no tool 'subtract'; own has add"):
+        own_tools("own", opener).open(task(**{ALLOWED: ["subtract"]}))
+    assert made[0].closed
+
+
+def test_tools_that_are_tools_already_stay_the_same():
+    tool = Tool.from_function(price, blocking=False)
+    assert own_tools("own", [tool]).fixed == (tool,)

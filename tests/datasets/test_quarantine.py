@@ -1,0 +1,86 @@
+"""Quarantine files, and suites with tasks quarantined by them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.datasets import arithmetic
+from loopbench.datasets.quarantine import read_quarantine, with_quarantine
+from loopbench.datasets.task import Suite, Task
+
+SUITE = arithmetic.load(12)
+IDS = [task.id for task in SUITE.tasks]
+
+
+class Lazy(Sequence[Task]):
+    """Tasks that are made when they are asked for."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self.tasks = tasks
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __getitem__(self, place):
+        return Lazy(self.tasks[place]) if isinstance(place, slice) else self.tasks[place]
+
+
+@given(st.dictionaries(st.sampled_from(IDS), st.text(min_size=1)))
+@settings(max_examples=25)
+def test_exactly_the_named_tasks_are_quarantined_in_any_kind_of_list(entries: dict[str, str]) -> None:
+    lazy = Suite(SUITE.name, SUITE.version, Lazy(SUITE.tasks), SUITE.open)
+    for suite in (SUITE, lazy):
+        made = with_quarantine(suite, entries)
+        assert {task.id: task.quarantined for task in made.tasks if task.quarantined} == entries
+        assert [task.id for task in made.tasks] == IDS
+        assert [task.quarantined for task in made.tasks[3:7]] == [entries.get(name, "") for name in IDS[3:7]]
+        assert (made.digest == suite.digest) is (not entries)
+        assert len(made.tasks) == len(suite.tasks)
+
+
+def test_an_unknown_task_is_refused() -> None:
+    with pytest.raises(ValueError, match="has no task 'arithmetic-012'; did you mean 'arithmetic-0012'"):
+        with_quarantine(SUITE, {"arithmetic-012": "typed wrong"})
+
+
+def test_both_formats(tmp_path: Path) -> None:
+    entries = {"arithmetic-0001": "the text is unclear", "with space": "why not"}
+    (tmp_path / "bad.json").write_text(json.dumps(entries))
+    (tmp_path / "bad.toml").write_text('arithmetic-0001 = "the text is unclear"\n"with space" = "why not"\n')
+    assert read_quarantine(tmp_path / "bad.json") == read_quarantine(tmp_path / "bad.toml") == entries
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("bad.toml", "arithmetic-0001", "bad.toml: no TOML: "),
+        ("bad.toml", "a.b = 'the reason'", 'bad.toml: task \'a\': the reason is {"b": "the reason"}, and must be a text'),
+        ("bad.toml", "a = ' '", "bad.toml: task 'a': the reason is \" \", and must be a text"),
+        ("bad.toml", "a = 2024-01-01", "must be a text"),
+        ("bad.json", "[1]", "a quarantine is an object of task ids with a reason each, not a list"),
+        ("bad.json", "{", "bad.json: no JSON: "),
+        ("bad.json", "[" * 100_000, "bad.json: no JSON: "),
+    ],
+)
+def test_what_is_none_is_one_line(tmp_path: Path, name: str, text: str, said: str) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    with pytest.raises(ValueError, match=r"\w") as refused:
+        read_quarantine(file)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"bad\.toml: no TOML"):
+        read_quarantine(file)
+    with pytest.raises(OSError, match="nowhere"):
+        read_quarantine(tmp_path / "nowhere.toml")

@@ -1,0 +1,302 @@
+"""The plant: its troubles come as often as they are meant to, and every plan gets round them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.datasets import repairs
+from loopbench.datasets.repairs import plant as tools
+from loopbench.datasets.repairs.plant import Plant, draw_plant
+from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.validity import carry_out, check_suite, replay
+from loopbench.protocol import Toolbox, ToolCall, refs, run_sync
+from loopbench.protocol.tools import TransientError
+
+PLANTS = st.integers(1, 10**9)
+
+
+@pytest.fixture(scope="module")
+def snapshot() -> Suite:
+    return repairs.load()
+
+
+@pytest.fixture(scope="module")
+def many() -> Suite:
+    return repairs.load(size=240, seed=7)
+
+
+def troubled(number: int, **trouble: Any) -> tuple[Plant, str, str]:
+    """A plant whose first machine's thermometer has this trouble; with the machine's and the sensor's number."""
+    plant = draw_plant(number)
+    asset = next(iter(plant.machines))
+    sensor = plant.machines[asset]["sensors"]["temperature"]
+    plant.trouble = {f"read_sensor/{sensor}": trouble, f"open_work_order/{asset}": trouble}
+    return plant, asset, sensor
+
+
+def state_after(task: Task, suite: Suite) -> Any:
+    with closing(suite.open(task)) as environment:
+        assert task.plan is not None
+        run_sync(carry_out(task, task.plan.calls, Toolbox(environment.tools)))
+        return environment.state()
+
+
+# The troubles' laws
+
+
+@given(number=PLANTS, drops=st.integers(0, 4), reads=st.integers(1, 8))
+def test_a_link_drops_as_often_as_it_should_and_then_holds(number: int, drops: int, reads: int) -> None:
+    plant, _, sensor = troubled(number, drops=drops)
+    for attempt in range(reads):
+        if attempt < drops:
+            with pytest.raises(tools.LinkDown, match="Try again"):
+                tools.read_sensor(plant, sensor)
+        else:
+            assert tools.read_sensor(plant, sensor)["value"] == plant.sensors[sensor]["value"]
+    assert issubclass(tools.LinkDown, TransientError)
+
+
+@given(number=PLANTS, wrong=st.text(max_size=8))
+def test_only_the_permit_of_the_ticket_gets_past_a_rate_limit(number: int, wrong: str) -> None:
+    plant, _, sensor = troubled(number, ticket="N12345", permit="L12345")
+    for permit in ("", wrong):
+        with pytest.raises(tools.RateLimited, match="ticket N12345"):
+            tools.read_sensor(plant, sensor, permit)
+    permit = tools.wait_turn(plant, "N12345")["permit"]
+    assert tools.read_sensor(plant, sensor, permit)["value"] == plant.sensors[sensor]["value"]
+    with pytest.raises(tools.NotKnown):
+        tools.wait_turn(plant, f"N{wrong}")
+
+
+@given(number=PLANTS, shows=st.one_of(st.none(), st.text(max_size=5), st.floats(200, 900)))
+def test_the_calibrated_instrument_says_what_the_sensor_should(number: int, shows: Any) -> None:
+    plant, _, sensor = troubled(number, shows=shows)
+    seen = tools.read_sensor(plant, sensor)
+    assert seen["value"] == shows
+    assert seen["low"] <= tools.read_calibrated(plant, sensor)["value"] <= seen["high"]
+
+
+@given(number=PLANTS, kept=st.booleans(), tries=st.integers(1, 4))
+def test_each_order_that_gets_through_is_one_more(number: int, kept: bool, tries: int) -> None:
+    """Repeated blindly, an order that has arrived stands there as often as it was sent."""
+    plant, asset, _ = troubled(number, reference="X1", kept=kept)
+    before = tools.list_work_orders(plant, asset)
+    for _ in range(tries):
+        with pytest.raises(tools.OutcomeUnknown, match="reference X1"):
+            tools.open_work_order(plant, asset, "inspect")
+    after = tools.list_work_orders(plant, asset)
+    assert after[: len(before)] == before
+    assert len(after) == len(before) + tries * kept
+    made = tools.open_work_order(plant, asset, "inspect", "X1")["work_order"]
+    assert [order["work_order"] for order in tools.list_work_orders(plant, asset)].count(made) == 1
+    assert len({number for number, _, _ in plant.work_orders}) == len(plant.work_orders)
+
+
+@given(number=PLANTS, stale=st.integers(0, 2), quantity=st.integers(1, 100))
+def test_every_quote_that_has_expired_leads_to_one_that_is_dearer(number: int, stale: int, quantity: int) -> None:
+    plant = draw_plant(number)
+    name, known = next(iter(plant.parts.items()))
+    plant.trouble = {f"order_part/{name}": {"stale": stale}}
+    first = tools.order_part(plant, name, quantity)
+    quote, total = first["quote"], first["total"]
+    for place in range(stale):
+        with pytest.raises(tools.QuoteExpired, match=known["quotes"][place + 1]):
+            tools.order_part(plant, name, quantity, quote)
+        assert plant.purchases == []
+        quote = known["quotes"][place + 1]
+    bought = tools.order_part(plant, name, quantity, quote)
+    assert bought["paid"] == known["prices"][stale] * quantity
+    assert (bought["paid"] > total) is bool(stale)
+    assert bought["budget_left"] == plant.budget - bought["paid"]
+    with pytest.raises(tools.NotKnown, match="used already"):
+        tools.order_part(plant, name, quantity, quote)
+    assert len(plant.purchases) == 1
+
+
+@given(number=PLANTS, hall=st.sampled_from(["A", "B", "C"]), renewed=st.booleans())
+def test_pages_hold_each_alarm_once_whatever_becomes_of_a_cursor(number: int, hall: Any, renewed: bool) -> None:
+    plant = draw_plant(number)
+    old = plant.cursors[hall][0]
+    plant.trouble = {f"list_alarms/{old}": {"goes_on": "K99999"}} if renewed else {}
+    seen: list[dict[str, Any]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        try:
+            page = tools.list_alarms(plant, hall, cursor)
+        except tools.CursorExpired as error:
+            assert (cursor, renewed) == (old, True)
+            cursor = str(error).rstrip(".").split()[-1]
+            continue
+        seen += page["alarms"]
+        cursor = page["next"]
+    assert seen == plant.alarms[hall]
+
+
+@given(number=PLANTS)
+def test_reading_changes_no_state(number: int) -> None:
+    plant = draw_plant(number)
+    before = plant.state()
+    for asset, machine in plant.machines.items():
+        described = tools.describe_machine(plant, asset)
+        assert described["sensors"] == machine["sensors"]
+        values = [tools.read_sensor(plant, sensor)["value"] for sensor in described["sensors"].values()]
+        tools.load_index(plant, asset, *values)
+        tools.list_work_orders(plant, asset)
+        tools.order_part(plant, machine["part"], 1)
+        with pytest.raises(tools.Retired, match=asset):
+            tools.find_machine(plant, machine["name"])
+    assert plant.state() == before
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda plant: tools.find_machine(plant, "moon rocket"), "no machine named 'moon rocket'"),
+        (lambda plant: tools.describe_machine(plant, "A1"), "no machine with asset number A1"),
+        (lambda plant: tools.read_sensor(plant, "T1"), "no sensor T1"),
+        (lambda plant: tools.read_calibrated(plant, "T1"), "no sensor T1"),
+        (lambda plant: tools.wait_turn(plant, "N1"), "no ticket N1"),
+        (lambda plant: tools.list_alarms(plant, "A", "K1"), "no cursor K1"),
+        (lambda plant: tools.open_work_order(plant, "A1", "inspect"), "asset number A1"),
+        (lambda plant: tools.order_part(plant, "B1", 2), "no part B1"),
+        (lambda plant: tools.order_part(plant, next(iter(plant.parts)), 2, "Q1"), "no quote Q1"),
+    ],
+)
+def test_errors_say_what_is_wrong(call: Callable[[Plant], object], message: str) -> None:
+    plant = draw_plant(3)
+    before = plant.state()
+    with pytest.raises(tools.NotKnown, match=message):
+        call(plant)
+    assert plant.state() == before
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("open_work_order", {"asset": "A1234", "job": "explode"}),
+        ("list_alarms", {"hall": "Z"}),
+        ("order_part", {"part": "B1234", "quantity": 0}),
+        ("load_index", {"asset": "A1234", "temperature": "#####", "pressure": 1, "vibration": 1}),
+        ("read_sensor", {}),
+    ],
+)
+def test_arguments_are_checked(many: Suite, tool: str, arguments: dict[str, Any]) -> None:
+    with closing(many.open(many.tasks[0])) as environment:
+        assert run_sync(Toolbox(environment.tools).call(ToolCall(tool, arguments))).error_type == "InvalidArguments"
+
+
+# The tasks
+
+
+def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
+    assert check_suite(snapshot) == []
+    assert check_suite(many) == []
+
+
+def test_plans_leave_the_end_state_that_is_expected(many: Suite) -> None:
+    for task in many.tasks:
+        assert state_after(task, many) == task.end_state, task.id
+
+
+@settings(max_examples=15, deadline=None)
+@given(size=st.integers(1, 30), seed=st.integers(-(2**70), 2**70))
+def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
+    suite = repairs.load(size=size, seed=seed)
+    assert len(suite.tasks) == size
+    assert check_suite(suite) == []
+    assert all(state_after(task, suite) == task.end_state for task in suite.tasks)
+
+
+def test_what_an_error_says_is_used_after_it_only(many: Suite) -> None:
+    """A literal that stands in an error's text, and not in the question, comes with that call before it."""
+    used = 0
+    for task in many.tasks:
+        assert task.plan is not None
+        before: dict[str, frozenset[str]] = {}
+        for call in task.plan.calls:
+            needs = task.plan.dependencies[call.id]
+            before[call.id] = needs.union(*(before[name] for name in needs))
+        errors = {result.call_id: result.text for result in run_sync(replay(task, many)) if result.failed}
+        for call in task.plan.calls:
+            for value in call.arguments.values():
+                said = {name for name, text in errors.items() if isinstance(value, str) and value and value in text}
+                if said and value not in task.query.text and not any(refs(value)):
+                    used += 1
+                    assert said & (before[call.id] | {call.id}), (task.id, call.id, value)
+    assert used > 100
+
+
+def test_without_its_troubles_a_plant_gives_the_same_answers(many: Suite) -> None:
+    """The trouble is all that makes these tasks hard: the plans' expected errors do not come in a plant that works."""
+    for task in many.tasks:
+        healthy = dataclasses.replace(task, world={**task.world, "trouble": {}})
+        assert task.plan is not None
+        planned = [call for call in task.plan.calls if call.fails and call.tool != "find_machine"]
+        if planned:
+            with pytest.raises(ValueError, match="the plan expects an error"):
+                run_sync(replay(healthy, many))
+
+
+def test_every_trouble_comes_up_and_no_three_errors_in_a_row(snapshot: Suite) -> None:
+    """A design that gives up after three errors in a row must have a chance."""
+    kinds: Counter[str] = Counter()
+    for task in snapshot.tasks:
+        assert task.plan is not None
+        drops = {key: trouble.get("drops", 0) for key, trouble in task.world["trouble"].items()}
+        kinds.update(name for trouble in task.world["trouble"].values() for name in trouble)
+        row = 0
+        for result in run_sync(replay(task, snapshot)):
+            thing = next(iter(result.arguments.values()))
+            row += drops.pop(f"{result.tool}/{thing}", 0)
+            row = row + 1 if result.failed else 0
+            assert row < 3, task.id
+    expected = {"drops", "ticket", "shows", "moved_to", "stale", "successor", "withdrawn", "goes_on", "lost", "kept"}
+    assert expected <= kinds.keys()
+
+
+def test_a_write_that_is_repeated_makes_the_end_state_wrong(many: Suite) -> None:
+    for task in many.tasks:
+        assert task.plan is not None
+        if task.labels["template"] not in ("retired", "in_doubt", "alarm"):
+            continue
+        with closing(many.open(task)) as environment:
+            done = run_sync(carry_out(task, task.plan.calls, Toolbox(environment.tools)))
+            assert environment.state() == task.end_state
+            write = next(call for call in reversed(done) if call.tool == "open_work_order")
+            run_sync(Toolbox(environment.tools).call(ToolCall(write.tool, write.arguments)))
+            kept = any(trouble.get("kept", True) for trouble in task.world["trouble"].values())
+            assert (environment.state() != task.end_state) or not kept
+
+
+def test_two_trials_of_a_task_do_not_see_each_other(many: Suite) -> None:
+    task = next(task for task in many.tasks if task.labels["template"] == "retired")
+    assert task.plan is not None
+    one, two = many.open(task), many.open(task)
+    before = two.state()
+    run_sync(carry_out(task, task.plan.calls, Toolbox(one.tools)))
+    assert one.state() == task.end_state
+    assert two.state() == before != task.end_state
+
+
+def test_tasks_differ_in_length_and_answer(snapshot: Suite) -> None:
+    levels = Counter(task.labels["difficulty"] for task in snapshot.tasks)
+    assert min(levels[level] for level in ("easy", "medium", "hard")) >= 15
+    answers = Counter(str(task.expected) for task in snapshot.tasks if task.expected is not None)
+    assert answers.most_common(1)[0][1] <= 2
+    assert len({task.labels["template"] for task in snapshot.tasks}) == 15
+    assert not [task.id for task in snapshot.tasks if str(task.expected) in task.query.text]
+
+
+def test_a_task_without_an_answer_still_asks_for_work(many: Suite) -> None:
+    for task in many.tasks:
+        if task.expected is None:
+            with closing(many.open(task)) as environment:
+                assert environment.state() != task.end_state

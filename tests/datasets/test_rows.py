@@ -1,0 +1,517 @@
+"""Importers of the user's own tasks: one table in every format, whole tasks, what is wrong with a file, large files."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import decimal
+import io
+import json
+import re
+import sys
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loopbench.datasets import arithmetic, jsonl, parquet
+from loopbench.datasets.csv import load as load_csv
+from loopbench.datasets.frame import suite_from_frame
+from loopbench.datasets.own_tools import OwnTools, own_tools
+from loopbench.datasets.rows import read_value
+from loopbench.datasets.task import Suite, Task
+from loopbench.experiments.registry import make_suite, parse_spec
+from loopbench.protocol import Plan, PlannedCall, Query, Ref
+from loopbench.protocol.digest import canonical_json
+
+
+def price(item: str) -> float:
+    """Price of an item."""
+    return 2.0
+
+
+def stock(item: str) -> int:
+    """How many there are."""
+    return 3
+
+
+TOOLS = own_tools("shop", [price, stock])
+
+
+# --- one table in every format ---
+
+TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=30).filter(str.strip)
+ANSWER = TEXT | st.integers(-(10**14), 10**14) | st.floats(-1e9, 1e9) | st.lists(st.integers(0, 9), min_size=1, max_size=3)
+ROW = st.fixed_dictionaries({"question": TEXT, "answer": ANSWER, "context": st.none() | TEXT, "topic": st.sampled_from("abc")})
+FORMATS = ("csv", "jsonl", "parquet", "frame")
+KEY = TEXT.filter(lambda key: key[0] != "$")
+ID = st.from_regex(r"[a-z0-9 /_.-]{1,12}", fullmatch=True).filter(str.strip)
+
+
+def written(table: list[dict[str, Any]], form: str, folder: Path) -> Suite:
+    """The table in a format, read back. Typed columns hold one type, so lists and mixed answers go into CSV and JSON lines only."""
+    path = folder / f"t.{form}"
+    columns = list(table[0])
+    if form == "csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            out = csv.DictWriter(file, columns)
+            out.writeheader()
+            out.writerows({name: _cell(value) for name, value in row.items()} for row in table)
+    elif form == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in table))
+    elif form == "parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), path, row_group_size=3)
+    else:
+        return suite_from_frame(pandas.DataFrame(table), name="t", labels=["topic"])
+    return make_suite(parse_spec(f"{form}(labels=topic)"), path)
+
+
+def _cell(value: Any) -> Any:
+    return "" if value is None else json.dumps(value) if isinstance(value, list | float) else value
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(table=st.lists(ROW, min_size=1, max_size=8))
+def test_the_same_table_gives_the_same_tasks_in_csv_and_json_lines(tmp_path, table):
+    for row in table:
+        if isinstance(row["answer"], str) and not isinstance(read_value(row["answer"]), str):
+            row["answer"] = read_value(row["answer"])  # a CSV cell cannot say that 42 is meant as text
+    made = [written(table, form, tmp_path) for form in ("csv", "jsonl")]
+    assert list(made[0].tasks) == list(made[1].tasks)
+    assert made[0].digest == made[1].digest
+    assert made[0].version == made[1].version
+    for row, task in zip(table, made[0].tasks, strict=True):
+        assert (task.query.text, task.query.context) == (row["question"], row["context"] or "")
+        assert canonical_json(task.expected) == canonical_json(row["answer"])
+        assert task.labels == {"topic": row["topic"]}
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(table=st.lists(st.tuples(TEXT, st.integers(-(10**9), 10**9), st.none() | TEXT), min_size=1, max_size=8))
+def test_the_same_table_gives_the_same_tasks_in_every_format(tmp_path, table):
+    plain = [{"question": q, "answer": a, "context": c, "topic": "x"} for q, a, c in table]
+    suites = [written(plain, form, tmp_path) for form in FORMATS]
+    assert len({suite.digest for suite in suites}) == 1
+    for suite in suites[1:]:
+        assert list(suite.tasks) == list(suites[0].tasks)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_tasks_by_index_slice_and_in_order_are_the_same(tmp_path, form):
+    tasks = written([{"question": f"q{n}\nü", "answer": n, "topic": "x"} for n in range(25)], form, tmp_path).tasks
+    whole = list(tasks)
+    assert [task.id for task in whole] == [f"t-{n:04d}" for n in range(1, 26)]
+    order = [24, 0, 7, 6, 8, 23, 3, 3, -1, -25]
+    assert [tasks[at] for at in order] == [whole[at] for at in order]
+    assert list(tasks[3:20:4]) == whole[3:20:4]
+    assert list(tasks[5:][2:4]) == whole[7:9]
+    with pytest.raises(IndexError):
+        tasks[25]
+
+
+# --- whole tasks ---
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEY, inner, max_size=3),
+    max_leaves=5,
+)
+OBJECT = st.dictionaries(KEY, JSON, max_size=2)
+ARGUMENTS = st.dictionaries(
+    KEY, JSON | st.builds(Ref, st.just("c1"), st.lists(KEY | st.integers(), max_size=2).map(tuple)), max_size=2
+)
+FIRST = st.builds(PlannedCall, st.just("c1"), st.just("price"), OBJECT, st.just("Look it up."))
+SECOND = st.builds(
+    PlannedCall, st.just("c2"), st.just("stock"), ARGUMENTS, TEXT, fails=st.booleans(), after=st.sampled_from([(), ("c1",)])
+)
+TASK = st.builds(
+    Task,
+    id=ID,
+    query=st.builds(Query, TEXT, st.just("") | TEXT, st.none() | st.just({"type": "object"})),
+    expected=JSON,
+    scorer=st.sampled_from(["exact", "numeric(tolerance=0.01)", "own.module:score"]),
+    plan=st.none() | st.builds(Plan, st.tuples(FIRST) | st.tuples(FIRST, SECOND), JSON),
+    no_plan=st.just("why"),
+    quarantined=st.just("") | TEXT,
+    labels=OBJECT,
+    world=OBJECT,
+)
+
+
+def written_whole(tasks: list[Task], folder: Path, tools: OwnTools = TOOLS, **options: Any) -> Suite:
+    path = folder / "whole.jsonl"
+    path.write_text("".join(json.dumps(task.as_dict()) + "\n" for task in tasks))
+    return jsonl.load(path, tools, **options)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tasks=st.lists(TASK, min_size=1, max_size=3, unique_by=lambda task: task.id))
+def test_whole_tasks_come_back_as_they_were_written(tmp_path, tasks):
+    suite = written_whole(tasks, tmp_path, scorer="own.module:score")
+    assert [task.as_dict() for task in suite.tasks] == [task.as_dict() for task in tasks]
+    again = replace(suite, tasks=tuple(tasks))
+    assert again.max_tool_steps == suite.max_tool_steps
+    assert again.tasks == tuple(suite.tasks)
+
+
+def test_a_built_in_suite_is_itself_again_with_its_tools(tmp_path):
+    built_in = arithmetic.load()
+    suite = written_whole(list(built_in.tasks), tmp_path, own_tools("arithmetic", _as_arithmetic))
+    assert tuple(suite.tasks) == built_in.tasks
+    assert suite.max_tool_steps == built_in.max_tool_steps
+    assert suite.open(suite.tasks[0]).tools == built_in.open(suite.tasks[0]).tools
+
+
+def _as_arithmetic(task: Task) -> Any:
+    return arithmetic.load().open(task)
+
+
+def test_rows_and_whole_tasks_may_stand_in_one_file(tmp_path):
+    path = tmp_path / "both.jsonl"
+    path.write_text('{"query": "text?", "answer": 1}\n\n{"id": "w", "query": {"text": "whole?"}, "expected": null}\n')
+    assert [(task.id, task.query.text, task.expected) for task in jsonl.load(path).tasks] == [
+        ("both-0001", "text?", 1),
+        ("w", "whole?", None),
+    ]
+
+
+# --- what cells mean ---
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "scorer"),
+    [
+        ("42", 42, "numeric(tolerance=0)"),
+        (" -7 ", -7, "numeric(tolerance=0)"),
+        ("3.50", 3.5, "numeric"),
+        ("4.0", 4.0, "numeric(tolerance=0)"),
+        ("1e3", 1000.0, "numeric(tolerance=0)"),
+        ("007", "007", "normalized"),
+        ("1234567890123456", "1234567890123456", "normalized"),
+        ("1e999", "1e999", "normalized"),
+        ("1,234", "1,234", "normalized"),
+        ("NaN", "NaN", "normalized"),
+        ("true", "true", "normalized"),
+        ("null", "null", "normalized"),
+        ("[1, 2]", [1, 2], "exact"),
+        ('{"a": [1]}', {"a": [1]}, "exact"),
+        ("[sic]", "[sic]", "normalized"),
+        ("Paris ", "Paris ", "normalized"),
+    ],
+)
+def test_what_a_csv_cell_is_read_as_and_scored_by(tmp_path, cell, value, scorer):
+    path = tmp_path / "q.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("question", "answer"), ("?", cell)])
+    (task,) = make_suite(parse_spec("csv"), path).tasks
+    assert (task.expected, type(task.expected), task.scorer) == (value, type(value), scorer)
+
+
+@pytest.mark.parametrize(
+    ("value", "scorer"),
+    [("42", "normalized"), (42, "numeric(tolerance=0)"), (10**15, "exact"), (0.5, "numeric"), (True, "normalized"), ([1], "exact")],
+)
+def test_values_of_typed_formats_stay_what_they_are(tmp_path, value, scorer):
+    path = tmp_path / "q.jsonl"
+    path.write_text(json.dumps({"question": "?", "answer": value}))
+    (task,) = make_suite(parse_spec("jsonl"), path).tasks
+    assert (task.expected, type(task.expected), task.scorer) == (value, type(value), scorer)
+
+
+def test_every_column_has_its_place_in_the_task(tmp_path):
+    row = {
+        "Prompt": "Order one.", "GOLD": "7", "Id": 5, "context": "Shop.", "schema": '{"type": "integer"}', "tools": "stock , price",
+        "scorer": "exact", "split": "dev", "world": '{"stock": 3}', "topic": "orders", "other": "?",
+        "plan": '{"calls": [{"id": "c1", "tool": "price", "arguments": {"item": "x"}, "goal": "Look."}], "answer": {"$ref": "c1"}}',
+    }  # fmt: skip
+    path = tmp_path / "q.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([row.keys(), row.values()])
+    (task,) = load_csv(path, TOOLS, labels="topic").tasks
+    plan = Plan((PlannedCall("c1", "price", {"item": "x"}, "Look."),), Ref("c1"))
+    assert task == Task(
+        "5", Query("Order one.", "Shop.", {"type": "integer"}), 7, "exact", plan, labels={"topic": "orders", "split": "dev"},
+        world={"stock": 3, "$tools": ["stock", "price"]},
+    )  # fmt: skip
+    suite = load_csv(path, TOOLS)
+    assert [tool.name for tool in suite.open(task).tools] == ["stock", "price"]
+    left = load_csv(path, TOOLS, columns={"id": "", "schema": "", "context": "topic", "plan": "", "tools": "", "scorer": ""})
+    assert left.tasks[0] == Task(
+        "q-0001", Query("Order one.", "orders"), 7, "numeric(tolerance=0)", None, "the file gives none", labels={"split": "dev"},
+        world={"stock": 3},
+    )  # fmt: skip
+
+
+def test_a_row_may_do_without_an_answer_where_a_scorer_of_the_users_own_is_typed(tmp_path):
+    path = tmp_path / "q.csv"
+    path.write_text("question,answer\na,\nb,2\n")
+    assert [task.expected for task in load_csv(path, scorer="own.module:score(x=1)").tasks] == [None, 2]
+    with pytest.raises(ValueError, match=r"line 2, column 'answer': the answer is missing: .* csv\(scorer=\"my.module:scorer\"\)"):
+        load_csv(path, scorer="numeric")
+
+
+def test_options_choose_columns_delimiter_and_how_many_rows(tmp_path):
+    path = tmp_path / "q.csv"
+    path.write_text(
+        "\ufeffquestion;Frage;Gold;\n?;wie\nviel;1;x\n".replace("wie\nviel", '"wie\nviel"') + "broken\n", encoding="utf-8"
+    )
+    suite = make_suite(parse_spec('csv(question=Frage, answer=Gold, delimiter=";", limit=1)'), path)
+    assert [(task.query.text, task.expected) for task in suite.tasks] == [("wie\nviel", 1)]
+
+
+def test_what_parquet_and_frames_hold_becomes_json(tmp_path):
+    table = {
+        "question": ["a", "b"],
+        "answer": [decimal.Decimal("2.50"), None],
+        "scorer": ["numeric", "own.module:score"],
+        "day": [datetime.date(2026, 3, 1), None],
+        "picture": [b"\x89", b""],
+    }
+    path = tmp_path / "q.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(table), path)
+    frame = pandas.DataFrame(table)
+    for suite in (
+        parquet.load(path, scorer="own.module:score", labels=("day",)),
+        suite_from_frame(frame, scorer="own.module:score", labels=["day"]),
+    ):
+        assert [(task.expected, task.labels) for task in suite.tasks] == [(2.5, {"day": "2026-03-01"}), (None, {})]
+    with pytest.raises(ValueError, match=r"q\.parquet, row 1, column 'picture': a bytes is no JSON value"):
+        parquet.load(path, scorer="own.module:score", labels=("picture",))
+
+
+def test_a_frame_changed_afterwards_changes_no_task():
+    frame = pandas.DataFrame({"question": ["a", "b"], "answer": [1, 2]}, index=[7, 7])
+    suite = suite_from_frame(frame)
+    frame.loc[:, "answer"] = 0
+    assert [task.expected for task in suite.tasks] == [1, 2]
+
+
+# --- what is wrong with a file ---
+
+HEAD = "question,answer\n"
+DEEP = "[" * 101 + "]" * 101
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "f.csv: the file is empty"),
+        ("\n\n", "f.csv: the file is empty"),
+        (HEAD, "f.csv: no row"),
+        ("Frage,Gold\na,1\n", "f.csv: no column for the question (question, prompt, input, query); its columns: 'Frage', 'Gold'"),
+        ("question;answer\na;1\n", "its columns: 'question;answer'; cells may be separated by another sign: csv(delimiter=\";\")"),
+        ("question\na\n", "f.csv, line 2, there is no answer (its columns: 'question'): a task without one cannot be scored"),
+        ("question,answer,question\n", "f.csv, line 1: two columns are called 'question'"),
+        (HEAD + "a,1\nb\n", "f.csv, line 3: the record has 1 cells, and the header has 2 columns"),
+        (HEAD + '"a\nb",1,2\n', "f.csv, line 2: the record has 3 cells"),
+        (HEAD + '"a\nb",1\n\nc\n', "f.csv, line 5: the record has 1 cells"),
+        (HEAD + '"a,1\n', "f.csv, line 2: no CSV (unexpected end of data)"),
+        (HEAD + '"a"b,1\n', "f.csv, line 2: no CSV ("),
+        (HEAD + "a\rb,1\n", "f.csv, line 2: no CSV ("),
+        (HEAD + "a\0,1\n", "f.csv, line 2: there is a NUL byte"),
+        (HEAD + " ,1\n", "f.csv, line 2, column 'question': the question is empty"),
+        ("id,question,answer\nx,a,1\ny,b,1\nx,c,1\n", "f.csv, line 4: id 'x' stands in line 2 already"),
+        ("id,question,answer\n,a,1\n", "f.csv, line 2, column 'id': nothing is no id"),
+        ('id,question,answer\n"a\nb",a,1\n', "f.csv, line 2, column 'id': 'a\\nb' is no id"),
+        ("schema,question,answer\n{,a,1\n", "f.csv, line 2, column 'schema': no JSON ("),
+        ("schema,question,answer\n3,a,1\n", "f.csv, line 2, column 'schema': a number where a JSON object belongs"),
+        ('schema,question,answer\n"{""type"": 3}",a,1\n', "f.csv, line 2, column 'schema': no JSON schema (3 is not valid"),
+        (f"world,question,answer\n{DEEP},a,1\n", "f.csv, line 2, column 'world': it is nested deeper than 100 levels"),
+        ("tools,question,answer\nprice;stock,a,1\n", "f.csv, line 2, no tool 'price;stock'; shop has price, stock"),
+        ("tools,question,answer\n[1],a,1\n", "f.csv, line 2, column 'tools': neither names with commas between them"),
+        ("end_state,question,answer\n{},a,1\n", "f.csv, line 2, an end state needs tools that have one"),
+        ("plan,question,answer\n{},a,1\n", "f.csv, line 2, column 'plan': no plan ('calls' is missing)"),
+        ("scorer,question,answer\nos:getcwd,a,1\n", "f.csv, line 2, scorer 'os:getcwd' is code of your own"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_csv_file_is_one_line(tmp_path, monkeypatch, text, said):
+    monkeypatch.chdir(tmp_path)
+    Path("f.csv").write_bytes(text.encode())
+    with pytest.raises(ValueError, match=re.escape(said)) as told:
+        load_csv(Path("f.csv"), TOOLS)
+    assert "\n" not in str(told.value)
+
+
+CALL = {"id": "c1", "tool": "price", "arguments": {}, "goal": "Look."}
+PLAN = {"calls": [CALL], "answer": 1}
+WHOLE = {"id": "a", "query": {"text": "?"}, "expected": 1}
+
+
+def line(**changes: Any) -> str:
+    return json.dumps(WHOLE | changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "f.jsonl: no row"),
+        ("\n \n", "f.jsonl: no row"),
+        ('\n{"question": "a", }\n', "f.jsonl, line 2: no JSON ("),
+        ("[1]\n", "f.jsonl, line 1: list where an object belongs"),
+        ('{"question": "a", "answer": NaN}', "f.jsonl, line 1: no JSON (NaN is not JSON)"),
+        ('{"question": "a", "answer": "\\ud800"}', "f.jsonl, line 1: it holds half of a surrogate pair"),
+        (f'{{"question": "a", "answer": {"[" * 5000}', "f.jsonl, line 1: no JSON (it is nested too deep)"),
+        (f'{{"question": "a", "answer": {DEEP}}}', "f.jsonl, line 1: it is nested deeper than 100 levels"),
+        ('{"question": 3, "answer": 1}', "f.jsonl, line 1, column 'question': a number where text belongs"),
+        ('{"question": "a", "answer": null}', "f.jsonl, line 1, column 'answer': the answer is missing"),
+        ('{"question": "a", "answer": 1, "id": true}', "f.jsonl, line 1, column 'id': true or false is no id"),
+        ('{"question": "a", "answer": 1, "split": [1]}', "f.jsonl, line 1, column 'split': a list is no label"),
+        ('{"Frage": "a", "answer": 1}', "f.jsonl, line 1, no column for the question (question, prompt, input, query)"),
+        (f"{line()}\n\n{line()}", "f.jsonl, line 3: id 'a' stands in line 1 already"),
+        ('{"query": {"text": "?"}, "expected": 1}', "f.jsonl, line 1, column 'id': a task (a row with an object in"),
+        (line(id=3), "f.jsonl, line 1, column 'id': a number does not belong here"),
+        (line(query={"text": 3}), "f.jsonl, line 1, column 'text': a number does not belong here"),
+        (line(query={}), "f.jsonl, line 1, column 'query': the question is empty"),
+        (line(lables={}), "line 1, column 'lables': a task (a row with an object in 'query') has no such field; did you mean"),
+        (line(world={"$tools": "price"}), "f.jsonl, line 1, world: '$tools' is no list of names"),
+        (line(world={"$tools": ["prices"]}), "f.jsonl, line 1, no tool 'prices'; shop has price, stock"),
+        (line(world={"$tools": ["stock"]}, plan=PLAN), "f.jsonl, line 1, no tool 'price'; shop has stock"),
+        (line(plan={"calls": [{"id": "c1"}], "answer": 1}), "f.jsonl, line 1, column 'plan': no plan ('tool' is missing)"),
+        (line(plan={"calls": 3, "answer": 1}), "f.jsonl, line 1, column 'plan': no plan ("),
+        (line(plan={"calls": [], "answer": {"$ref": "c9"}}), "f.jsonl, line 1, column 'plan': no plan (plan: the answer refers to"),
+        (line(plan={"calls": [CALL | {"goal": 3}], "answer": 1}), "column 'plan': no plan (id, tool and goal of a call are text"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_json_lines_is_one_line(tmp_path, monkeypatch, text, said):
+    monkeypatch.chdir(tmp_path)
+    Path("f.jsonl").write_text(text)
+    with pytest.raises(ValueError, match=re.escape(said)) as told:
+        jsonl.load(Path("f.jsonl"), TOOLS)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ("question,answer\nä,1\n".encode("latin-1"), "line 2: the text is not UTF-8 (invalid continuation byte at byte 1)"),
+        ("question,answer\n".encode("utf-16"), "line 1: "),
+        (b"\x1f\x8b\x08\0\0\0", "line 1: "),
+    ],
+)
+def test_bytes_that_are_no_text_are_refused_with_their_line(tmp_path, form, raw, said):
+    if form == "jsonl":
+        raw = raw.replace(b"question,answer\n", b'{"question": "a", "answer": 1}\n')
+    path = tmp_path / f"f.{form}"
+    path.write_bytes(raw)
+    with pytest.raises(ValueError, match=re.escape(f"{path}, {said}")):
+        make_suite(parse_spec(form), path)
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "said"),
+    [
+        ("jsonl", '{{"question": "{}", "answer": 1}}\n', "line 2: the line is longer than 10,000,000 bytes"),
+        ("csv", 'a,"{}\n', "line 2: the line is longer than 10,000,000 bytes"),
+        ("csv", 'a,"' + "{}\n" * 3, "the record, over several lines (is a quote left open?), is longer than 10,000,000 bytes"),
+    ],
+)
+def test_a_row_that_is_too_long_is_refused(tmp_path, form, text, said):
+    path = tmp_path / f"f.{form}"
+    filler = "x" * (10_000_000 if text.count("{}") == 1 else 4_000_000)
+    first = '{"question": "a", "answer": 1}\n' if form == "jsonl" else HEAD
+    path.write_text(first + text.replace("{}", filler).replace("{{", "{").replace("}}", "}"))
+    with pytest.raises(ValueError, match=re.escape(said)):
+        make_suite(parse_spec(form), path)
+
+
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(form=st.sampled_from(["csv", "jsonl", "parquet"]), data=st.data())
+def test_any_bytes_are_a_suite_or_a_value_error_of_one_line(tmp_path, form, data):
+    part = st.binary(max_size=8) | st.sampled_from(FRAGMENTS)
+    raw = b"".join(data.draw(st.lists(part, max_size=12)))
+    if form == "parquet" and data.draw(st.booleans()):
+        raw = SMALL_PARQUET[: (at := data.draw(st.integers(0, len(SMALL_PARQUET))))] + raw + SMALL_PARQUET[at + len(raw) :]
+    path = tmp_path / f"f.{form}"
+    path.write_bytes(raw)
+    try:
+        suite = {"csv": load_csv, "jsonl": jsonl.load, "parquet": parquet.load}[form](path, TOOLS)
+    except ValueError as error:
+        said = str(error)
+    else:
+        said = str(path)
+        assert len(list(suite.tasks)) == len(suite.tasks) > 0
+        assert len(suite.digest) == 64
+    assert said.startswith(str(path))
+    assert "\n" not in said
+
+
+FRAGMENTS = [
+    b"question,answer\n", b"\n", b'"', b",", b"a,1\n", b"\xef\xbb\xbf", b'{"question": "a", "answer": 1}\n', b"id,", b"PAR1",
+    b'{"query": {"text": "a"}', b', "id": "x", "expected": ', b"null}\n", b', "plan": {"calls": [], "answer": 1}',
+    b', "world": {"$tools": []}',
+]  # fmt: skip
+
+
+def _small_parquet() -> bytes:
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({"question": ["a", "b"], "answer": [1, 2]}), out)
+    return out.getvalue()
+
+
+SMALL_PARQUET = _small_parquet()
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_a_file_that_changes_is_noticed(tmp_path, form):
+    suite = written([{"question": f"q{n}", "answer": n, "topic": "x"} for n in range(3)], form, tmp_path)
+    path = tmp_path / f"t.{form}"
+    path.write_bytes(path.read_bytes() + b"\n")
+    with pytest.raises(ValueError, match="the file has changed since it was read"):
+        suite.tasks[1]
+
+
+def test_a_library_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ValueError, match=r"pip install 'loopbench\[huggingface\]'"):
+        make_suite(parse_spec("huggingface(path=x)"))
+
+
+def test_a_data_set_of_hugging_face(tmp_path):
+    library = pytest.importorskip("datasets")
+    if not hasattr(library, "Dataset"):
+        pytest.skip("a folder of that name")
+    features = library.Features(
+        {"prompt": library.Value("string"), "mood": library.ClassLabel(names=["bad", "good"]), "raw": library.Value("binary")}
+    )
+    one = library.Dataset.from_dict({"prompt": ["a", "b"], "mood": [1, 0], "raw": [b"1", b"2"]}, features=features)
+    one.save_to_disk(tmp_path / "one")
+    library.DatasetDict({"train": one, "test": one.select([1])}).save_to_disk(tmp_path / "two")
+    suite = make_suite(parse_spec(f'huggingface(path="{tmp_path}/one", answer=mood)'))
+    assert [(task.id, task.query.text, task.expected) for task in suite.tasks] == [
+        ("one-0001", "a", "good"),
+        ("one-0002", "b", "bad"),
+    ]
+    assert [task.expected for task in suite.tasks[1:]] == ["bad"]
+    assert len(make_suite(parse_spec(f'huggingface(path="{tmp_path}/two", answer=mood, split=test)')).tasks) == 1
+    for options, said in (("", "name one of its splits, train, test"), (", split=dev", "name one of its splits")):
+        with pytest.raises(ValueError, match=said):
+            make_suite(parse_spec(f'huggingface(path="{tmp_path}/two", answer=mood{options})'))
+
+
+# --- files larger than memory ---
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_memory_is_flat_whatever_the_size_of_the_file(tmp_path, form):
+    """12 MB of rows; what is kept of each is 16 bytes."""
+    long = "x" * 24_000
+    written([{"question": f"{n} {long}", "answer": n, "topic": "x"} for n in range(10)], form, tmp_path)  # all imported
+    table = [{"question": f"{n} {long}", "answer": n, "topic": "x"} for n in range(500)]
+    suite = written(table, form, tmp_path)
+    del table
+    tracemalloc.start()
+    try:
+        again = make_suite(parse_spec(form), tmp_path / f"t.{form}")
+        assert again.digest != suite.digest  # topic was a label
+        assert sum(1 for _ in again.tasks) == 500
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,296 @@
+"""The tables: SQL from anyone reads, and only so much; plans over the databases give what Python works out from the rows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.datasets import tables
+from loopbench.datasets.tables import tasks, tools
+from loopbench.datasets.tables.databases import NAMES, all_digest, database, image
+from loopbench.datasets.tables.sandbox import (
+    MAX_BYTES,
+    MAX_ROWS,
+    QueryFailed,
+    QueryRefused,
+    QueryTooCostly,
+    ReadOnlyDatabase,
+    Selection,
+)
+from loopbench.datasets.tables.stories import ANSWER_FORMAT
+from loopbench.datasets.tables.tools import Desk, UnknownDatabase, UnknownTable
+from loopbench.datasets.task import Suite
+from loopbench.datasets.validity import check_suite
+from loopbench.protocol import Toolbox, ToolCall, run_sync
+
+ENERGY = database("energy")
+ERRORS = (QueryRefused, QueryFailed, QueryTooCostly)
+LONG = "a" * 900
+DOUBLING = "WITH a0 AS (SELECT 1)" + "".join(f", a{i} AS (SELECT 1 FROM a{i - 1}, a{i - 1} b)" for i in range(1, 40)) + " SELECT 1"
+"""A text of 2 KB that SQLite would unfold to 2**39 parts before it asks anyone."""
+TWENTYFOLD = (
+    f'WITH "a" AS (SELECT 1), [b] (x) AS NOT MATERIALIZED (SELECT 1 FROM {", ".join(["A x"] * 20)}),'
+    f" `c` AS (SELECT 1 FROM {', '.join(['b'] * 20)}) SELECT * FROM c"
+)
+
+
+@pytest.fixture(scope="module")
+def energy() -> Iterator[ReadOnlyDatabase]:
+    opened = ReadOnlyDatabase(image("energy"), list(ENERGY.tables))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def snapshot() -> Suite:
+    return tables.load()
+
+
+@pytest.fixture(scope="module")
+def many() -> Suite:
+    return tables.load(size=200, seed=11)
+
+
+def unchanged(opened: ReadOnlyDatabase) -> bool:
+    """Whether the private copy still holds what it was made from, and nothing else."""
+    return opened._connection.serialize() == image("energy")
+
+
+def outcome(opened: ReadOnlyDatabase, query: str, parameters: list[Any] | None = None) -> Selection | str:
+    """What comes of a query, after the promises that hold for all: few rows and bytes, errors of one line."""
+    found, told = None, ""
+    try:
+        found = opened.select(query, parameters or [])
+    except ERRORS as error:
+        told = f"{type(error).__name__}: {error}"
+    if found is None:
+        assert told.endswith(".")
+        assert "\n" not in told
+        assert len(told) < 500
+        return told
+    assert len(found.rows) <= MAX_ROWS
+    assert len(json.dumps(found.rows)) <= MAX_BYTES
+    return found
+
+
+# Whatever is asked
+
+_WORDS = (
+    *("SELECT", "*", "1", "x", "FROM", "meters", "readings", "tariffs", "WHERE", "kwh", "month", "town", ",", "(", ")", "=", "<"),
+    *("JOIN", "ON", "UNION ALL", "UNION", "ORDER BY", "GROUP BY", "LIMIT", "WITH", "RECURSIVE", "AS", "a", "COUNT(*)", "SUM(kwh)"),
+    *("'%a%'", "LIKE", "||", "OVER ()", "VALUES", "IN", "EXISTS", "x'00'", "NULL", "9e999", "?", ":a", '"', "'", "[", "`", "é"),
+    *("INSERT INTO", "UPDATE", "DELETE FROM", "DROP TABLE", "CREATE TABLE", "TEMP", "PRAGMA", "ATTACH", "VACUUM", "EXPLAIN"),
+    *("zeroblob(99999999)", "printf('%99999999d', 1)", "load_extension('x')", "randomblob(9)", "pragma_table_info('meters')"),
+    *("sqlite_master", "json_each('[1]')", "hex", ";", "--", "/*", "\0", "\ud800"),
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(st.sampled_from(_WORDS), max_size=25).map(" ".join) | st.text(max_size=60))
+def test_any_text_reads_or_is_refused(energy: ReadOnlyDatabase, text: str) -> None:
+    for query in (text, f"SELECT {text}", f"WITH a AS (SELECT * FROM meters) SELECT {text}"):
+        first = outcome(energy, query)
+        assert outcome(energy, query) == first
+    assert unchanged(energy)
+
+
+@pytest.mark.parametrize(
+    ("error", "query"),
+    [
+        ("QueryRefused", "INSERT INTO meters VALUES (999, 'M-1', 'Arvik', 1)"),
+        ("QueryRefused", "WITH x AS (SELECT 1) DELETE FROM meters"),
+        ("QueryRefused", "WITH x AS (SELECT 1) INSERT INTO meters SELECT 999, 'M-1', 'Arvik', 1"),
+        ("QueryRefused", "UPDATE readings SET kwh = 0"),
+        ("QueryRefused", "DROP TABLE readings"),
+        ("QueryRefused", "CREATE TEMP TABLE t AS SELECT 1"),
+        ("QueryRefused", "ATTACH 'other.db' AS other"),
+        ("QueryRefused", "PRAGMA writable_schema = ON"),
+        ("QueryRefused", "BEGIN"),
+        ("QueryRefused", "VACUUM INTO 'copy.db'"),
+        ("QueryRefused", "EXPLAIN SELECT 1"),
+        ("QueryRefused", "/* SELECT */ REINDEX"),
+        ("QueryRefused", ""),
+        ("QueryRefused", "SELECT load_extension('evil.so')"),
+        ("QueryRefused", "SELECT zeroblob(1000000000)"),
+        ("QueryRefused", "SELECT printf('%1000000000d', 1)"),
+        ("QueryRefused", "SELECT replace(replace(month, '2', 'aaaa'), 'a', 'bbbb') FROM readings"),
+        ("QueryRefused", "SELECT randomblob(10)"),
+        ("QueryRefused", "SELECT date('now')"),
+        ("QueryRefused", "SELECT CURRENT_TIMESTAMP"),
+        ("QueryRefused", "SELECT * FROM pragma_table_info('meters')"),
+        ("QueryRefused", "SELECT count(*) FROM pragma_database_list"),
+        ("QueryRefused", "SELECT * FROM json_each('[1, 2]')"),
+        ("QueryRefused", "SELECT name FROM dbstat"),
+        ("QueryFailed", "SELECT town REGEXP 'a' FROM meters"),
+        ("QueryRefused", "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"),
+        ("QueryRefused", "WITH n(x) AS (SELECT 'a' UNION ALL SELECT x || x FROM n) SELECT count(*) FROM n"),
+        ("QueryRefused", "SELECT :name"),
+        ("QueryRefused", "SELECT '" + "a" * 4_000 + "'"),
+        ("QueryFailed", "SELECT 1; DROP TABLE meters"),
+        ("QueryFailed", "SELECT kwh FROM meter"),
+        ("QueryFailed", "SELECT ?"),
+        ("QueryFailed", "SELECT *, *, *, *, *, *, *, *, *, *, *, *, *, *, *, *, *, * FROM readings"),
+        ("QueryFailed", f"SELECT '{LONG}' || '{LONG}'"),
+        ("QueryFailed", "SELECT group_concat(month || month) FROM readings"),
+        ("QueryFailed", "SELECT " + "(" * 300 + "1" + ")" * 300),
+        ("QueryFailed", "SELECT 1" + " UNION SELECT 1" * 40),
+        ("QueryTooCostly", "SELECT count(*) FROM readings a, readings b, readings c"),
+        ("QueryTooCostly", f"SELECT DISTINCT a.kwh || '-' || b.reading_id || '{LONG}' FROM readings a, readings b ORDER BY 1"),
+        ("QueryTooCostly", "SELECT count(*) FROM readings a, readings b WHERE a.month || b.month LIKE '%1_1_1_1_2'"),
+        ("QueryTooCostly", "SELECT count(*) FROM (SELECT * FROM readings) JOIN readings ON 1"),
+        ("QueryTooCostly", DOUBLING),
+        ("QueryTooCostly", TWENTYFOLD),
+    ],
+)  # fmt: skip
+def test_what_is_not_reading_or_too_much_is_refused(energy: ReadOnlyDatabase, error: str, query: str) -> None:
+    told = outcome(energy, query)
+    assert isinstance(told, str)
+    assert told.startswith(error), told
+    assert outcome(energy, query) == told
+    assert unchanged(energy)
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT count(*) FROM readings", [[2880]]),
+        ("  -- how many\n select COUNT(*) from meters", [[80]]),
+        ("WITH m AS (SELECT * FROM meters), t AS (SELECT town FROM m GROUP BY town) SELECT count(*) FROM t, m", [[960]]),
+        ("VALUES (1, 'x'), (NULL, 2.5)", [[1, "x"], [None, 2.5]]),
+        ("SELECT name FROM sqlite_master ORDER BY name", [["meters"], ["readings"], ["tariffs"]]),
+        ("SELECT 9e999, -9e999, x'0102', CAST(x'ff' AS TEXT)", [["inf", "-inf", "<2 bytes>", "\ufffd"]]),
+        ("SELECT meter_id, row_number() OVER (ORDER BY meter_id DESC) FROM meters ORDER BY meter_id LIMIT 1", [[1, 80]]),
+    ],
+)
+def test_honest_queries_work(energy: ReadOnlyDatabase, query: str, rows: list[list[Any]]) -> None:
+    assert energy.select(query).rows == rows
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 1000), st.sampled_from(sorted({row["month"] for row in ENERGY["readings"]})))
+def test_sql_and_python_agree(energy: ReadOnlyDatabase, kwh: int, month: str) -> None:
+    rows = [row for row in ENERGY["readings"] if row["kwh"] > kwh and row["month"] <= month]
+    found = energy.select("SELECT count(*), total(kwh) FROM readings WHERE kwh > ? AND month <= ?", [kwh, month])
+    assert found.rows == [[len(rows), sum(row["kwh"] for row in rows)]]
+    assert ENERGY.where("readings", "month", month) == [row for row in ENERGY["readings"] if row["month"] == month]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.none() | st.integers(-(2**63), 2**63 - 1) | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=200))
+def test_parameters_come_back_as_they_were(energy: ReadOnlyDatabase, value: Any) -> None:
+    assert energy.select("SELECT ?", [value]).rows == [[value]]
+
+
+@pytest.mark.parametrize("parameters", [[2**70], ["a" * 5000], ["\ud800"], [1, 2], []])
+def test_parameters_that_do_not_fit_are_an_error_in_words(energy: ReadOnlyDatabase, parameters: list[Any]) -> None:
+    assert str(outcome(energy, "SELECT ?", parameters)).startswith("QueryFailed")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 120), st.sampled_from(["town", "serial || '" + "x" * 400 + "'"]))
+def test_a_result_says_whether_it_is_complete(energy: ReadOnlyDatabase, rows: int, column: str) -> None:
+    found = outcome(energy, f"SELECT {column} FROM meters LIMIT {rows}")
+    assert isinstance(found, Selection)
+    assert found.complete == (len(found.rows) == min(rows, 80))
+    told = tools.run_sql(Desk(), "energy", f"SELECT town FROM meters LIMIT {rows}")
+    assert ("truncated" in told) == (rows > MAX_ROWS)
+
+
+# Tools
+
+
+def test_errors_say_what_is_wrong() -> None:
+    desk = Desk()
+    for error, words, call in (
+        (UnknownDatabase, "there are clinic, energy", lambda: tools.list_tables(desk, "bank")),
+        (UnknownTable, "there are tariffs, meters, readings", lambda: tools.describe_table(desk, "energy", "bills")),
+        (UnknownTable, "there are meter_id, serial", lambda: tools.column_values(desk, "energy", "meters", "colour")),
+        (QueryFailed, "between 1 and 10", lambda: tools.sample_rows(desk, "energy", "meters", 11)),
+        (QueryFailed, "no such table: bills", lambda: tools.run_sql(desk, "energy", "SELECT * FROM bills")),
+    ):
+        with pytest.raises(error, match=words):
+            call()
+    desk.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tools_describe_what_is_there(name: str) -> None:
+    desk = Desk()
+    for table in tools.list_tables(desk, name)["tables"]:
+        described = tools.describe_table(desk, name, table)
+        sample = tools.sample_rows(desk, name, table, 2)
+        found = tools.run_sql(desk, name, f"SELECT * FROM {table} LIMIT 2")
+        assert (found["columns"], found["rows"]) == (sample["columns"], sample["rows"])
+        assert [column.split()[0] for column in described["columns"].split(", ")] == found["columns"]
+        assert tools.run_sql(desk, name, f"SELECT COUNT(*) FROM {table}")["rows"] == [[described["rows"]]]
+        values = tools.column_values(desk, name, table, found["columns"][1])
+        assert values["values"] == sorted(values["values"])
+        assert values["count"] >= len(values["values"])
+        assert tools.cached_report(desk, name, table)["rows"] < described["rows"]
+    desk.close()
+
+
+def test_trials_have_connections_of_their_own(many: Suite) -> None:
+    one, other = (many.open(many.tasks[0]) for _ in range(2))
+    call = ToolCall("run_sql", {"database": "energy", "query": "SELECT ?", "parameters": [5]})
+    seen = [run_sync(Toolbox(environment.tools).call(call)).data for environment in (one, other)]
+    one.close()
+    assert seen == [run_sync(Toolbox(other.tools).call(call)).data] * 2
+    one.close()
+    other.close()
+
+
+# The tasks
+
+
+def test_the_digest_that_the_suite_states_is_that_of_the_databases() -> None:
+    assert all_digest() == tasks.DATA_DIGEST == tables.load().shared
+
+
+def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
+    assert check_suite(snapshot) == []
+    assert check_suite(many) == []
+
+
+@settings(max_examples=10, deadline=None)
+@given(size=st.integers(1, 16), seed=st.integers(-(2**70), 2**70))
+def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
+    suite = tables.load(size=size, seed=seed)
+    assert len(suite.tasks) == size
+    assert check_suite(suite) == []
+
+
+def test_every_template_and_tool_is_used(many: Suite) -> None:
+    assert len({task.labels["template"] for task in many.tasks}) == len(tasks.TEMPLATES) + len(tasks.UNANSWERABLE) == 21
+    assert Counter(task.labels["difficulty"] for task in many.tasks).keys() == {"easy", "medium", "hard"}
+    used = {call.tool for task in many.tasks if task.plan for call in task.plan.calls}
+    assert used | many.distractors == {tool.name for tool in many.open(many.tasks[0]).tools}
+    assert not used & many.distractors
+    assert any(call.fails for task in many.tasks if task.plan for call in task.plan.calls)
+    splits = {(task.labels["instance"], task.labels["split"]) for task in many.tasks}
+    assert len(splits) == len({instance for instance, _ in splits})
+
+
+def test_guesses_do_not_pass(many: Suite) -> None:
+    answers = Counter(str(task.expected) for task in many.tasks if task.expected is not None)
+    assert max(answers.values()) < 0.03 * len(many.tasks)
+    for task in many.tasks:
+        asked = task.query.text.removesuffix(ANSWER_FORMAT)
+        assert asked != task.query.text
+        answers_in = task.expected if isinstance(task.expected, list) else [task.expected]
+        assert not [item for item in answers_in if str(item) in asked]
+
+
+def test_databases_are_drawn_when_they_are_first_asked() -> None:
+    database.cache_clear()
+    suite = tables.load()
+    desk = suite.open(suite.tasks[0]).world  # type: ignore[attr-defined]
+    assert database.cache_info().currsize == 0
+    assert tools.list_tables(desk, "energy") == {"tables": ["tariffs", "meters", "readings"]}
+    assert database.cache_info().currsize == 1
