@@ -255,3 +255,66 @@ def test_a_run_that_has_only_begun_has_results(tmp_path):
     assert (found.is_complete, found.wall_s, found.scheduled) == (False, None, 120)
     assert "incomplete: 0 of 120 trials" in found.title
     json.dumps(found.to_json(), allow_nan=False)
+
+
+EASY = '''
+from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
+
+SHAPES = ("flat", "round", "square", "long", "bent")
+
+
+def look(key: str) -> str:
+    """Look a thing up."""
+    return "blue"
+
+
+LOOK = Tool.from_function(look, blocking=False)
+
+
+def task(i):
+    question = f"What colour has the {SHAPES[i % 5]} thing of box {i}, which came in the year {1900 + 7 * i}?"
+    plan = Plan((PlannedCall("c1", "look", {"key": f"k{i}"}, f"Look thing {i} up."),), Ref("c1"))
+    return Task(f"t{i}", Query(question), "blue", "normalized", plan, labels={"split": "train" if i % 3 else "test"})
+
+
+def load():
+    return Suite("easy", "1", tuple(map(task, range(30))), lambda _: StatelessEnvironment((LOOK,)))
+'''
+
+
+@pytest.fixture
+def easy(tmp_path, monkeypatch) -> dict[str, Any]:
+    (tmp_path / "too_easy.py").write_text(EASY)
+    monkeypatch.syspath_prepend(tmp_path)
+    return {"suite": "too_easy:load", "loops": ("bare",), "runs": tmp_path / "runs", "mlflow": False}
+
+
+def test_a_comparison_on_a_suite_that_fails_a_check_says_so(easy):
+    experiment = prepare(CompareConfig(**easy))
+    run(experiment, Silent())
+    warnings = results(experiment.folder).to_json()["warnings"]
+    assert [warning for warning in warnings if warning.startswith("the suite fails a check, guessing: same answer")], warnings
+
+
+def test_only_the_tasks_of_the_split_are_asked(easy):
+    experiment = prepare(CompareConfig(**easy, split="test", tasks=7))
+    assert [task.id for task in experiment.tasks] == [f"t{i}" for i in range(0, 21, 3)]
+    with pytest.raises(ValueError, match=r"^suite easy has no task of split 'tst'; did you mean 'test'\?"):
+        prepare(CompareConfig(**easy, split="tst"))
+    assert len(list(easy["runs"].iterdir())) == 1
+
+
+def test_quarantined_tasks_leave_the_denominator_visibly(easy, tmp_path):
+    listed = tmp_path / "bad.toml"
+    listed.write_text('t3 = "the gold is wrong"\n')
+    experiment = prepare(CompareConfig(**easy, quarantine=listed))
+    run(experiment, Silent())
+    found = results(experiment.folder)
+    (arm,) = found.to_json()["arms"]
+    assert (arm["scored"], arm["excluded"]) == (29, 1)
+    assert arm["exclusions"] == {"quarantined: the gold is wrong": 1}
+    assert found.is_complete
+    listed.write_text('t99 = "no such task"\n')
+    with pytest.raises(ValueError, match="has no task 't99'"):
+        prepare(CompareConfig(**easy, quarantine=listed))

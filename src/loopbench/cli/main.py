@@ -83,6 +83,10 @@ def compare(
     cassette_mode: Annotated[
         str | None, typer.Option(help="`record`, `replay`, `replay-or-record` or `refresh` [default: replay].")
     ] = None,
+    quarantine: Annotated[
+        Path | None, typer.Option(help="TOML or JSON file of tasks known to be bad, id and reason: they are excluded, visibly.")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Only tasks of one split, such as train, dev or test.")] = None,
     tasks: Annotated[int | None, typer.Option(help="Only the first so many tasks.")] = None,
     skip_unplanned: Annotated[
         bool, typer.Option("--skip-unplanned", help="Leave out tasks without a plan, which the scripted model needs.")
@@ -148,6 +152,8 @@ def compare(
         "over_http": over_http or None,
         "cassette": cassette,
         "cassette_mode": cassette_mode,
+        "quarantine": quarantine,
+        "split": split,
         "tasks": tasks,
         "skip_unplanned": skip_unplanned or None,
         "repeats": repeats,

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from loopbench.datasets.quarantine import read_quarantine, with_quarantine
 from loopbench.datasets.rows import Rows
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.comparison import ArmInfo, Comparison, compare
@@ -26,9 +27,10 @@ from loopbench.protocol import render_value
 from .answering import Answering, answering
 from .config import BudgetConfig, CompareConfig, config_from
 from .journal import Journal, RunError, read_manifest, read_records, write_manifest
-from .registry import builtin_names, code_digest, loops_named, make_suite, own_code_digest, parse_spec
+from .registry import builtin_names, code_digest, loops_named, make_suite, nearest, own_code_digest, parse_spec
 from .runner import Progress, run_trials
 from .schedule import Arm, Trial, make_arms, schedule
+from .suite_checks import quick_problems
 from .trial import Setting, json_safe
 
 if TYPE_CHECKING:
@@ -77,7 +79,10 @@ def prepare(config: CompareConfig) -> Experiment:
     suite, tasks, arms = _look_up(config)
     _check_plans(config, suite, tasks)
     answers = answering(config, arms)
-    manifest = _manifest(config, suite, tasks, arms) | {"models": answers.as_manifest()}
+    manifest = _manifest(config, suite, tasks, arms) | {
+        "models": answers.as_manifest(),
+        "suite_problems": list(quick_problems(suite, tasks)),
+    }
     folder = _new_folder(config.runs, suite.name)
     write_manifest(folder, manifest)
     return Experiment(folder, config, suite, tasks, arms, manifest, answers)
@@ -152,12 +157,25 @@ def own_code(config: CompareConfig) -> list[str]:
 
 def _look_up(config: CompareConfig) -> tuple[Suite, Sequence[Task], tuple[Arm, ...]]:
     suite = make_suite(parse_spec(config.suite), config.data, config.tools)
+    if config.quarantine is not None:
+        suite = with_quarantine(suite, read_quarantine(config.quarantine))
     for scorer, where in sorted(_scorers(suite).items()):
         try:
             scorer_named(scorer)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
-    return suite, suite.tasks[: config.tasks], make_arms(config, suite)
+    return suite, _split(suite, config.split)[: config.tasks], make_arms(config, suite)
+
+
+def _split(suite: Suite, name: str | None) -> Sequence[Task]:
+    """The tasks of one split, of all where none is named. Raises ValueError where there are none."""
+    if name is None:
+        return suite.tasks
+    found = tuple(task for task in suite.tasks if task.labels.get("split") == name)
+    if not found:
+        known = {str(task.labels["split"]) for task in suite.tasks if "split" in task.labels}
+        raise ValueError(f"suite {suite.name} has no task of split {name!r}; {nearest(name, sorted(known))}")
+    return found
 
 
 def _scorers(suite: Suite) -> Mapping[str, str]:
@@ -334,6 +352,8 @@ def results(folder: Path) -> Results:
         ]
         config = manifest["config"]
         compared = compare(records, arms, alpha=config["alpha"], margin=config["margin"])
+        problems = tuple(f"the suite fails a check, {problem}" for problem in manifest.get("suite_problems", ()))
+        compared = replace(compared, warnings=(*compared.warnings, *problems))
         found = Results(folder, manifest, tuple(records), compared)
         found.title  # noqa: B018  a manifest without what the title says is none
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -92,6 +92,10 @@ class CompareConfig(BaseModel):
     """Folder of a recording."""
     cassette_mode: CassetteModeName | None = None
     """What is done with it: record, replay (where left out), replay-or-record or refresh."""
+    quarantine: Path | None = None
+    """TOML or JSON file of tasks known to be bad, id and reason: they leave the denominator, visibly."""
+    split: str | None = None
+    """Only tasks of one split, such as train, dev or test."""
     tasks: Positive | None = None
     """Only the first so many tasks."""
     skip_unplanned: bool = False

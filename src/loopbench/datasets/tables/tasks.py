@@ -248,21 +248,22 @@ def _bill(story: Story) -> Draft:
 
 @template
 def _above_average(story: Story) -> Draft:
-    energy, (first, last, period), town = database("energy"), story.months(), story.draw.choice(TOWNS)
+    energy, (first, last, period) = database("energy"), story.months()
+    town, margin = story.draw.choice(TOWNS), story.draw.integer(5, 150)
     at_home = numbers(energy.where("meters", "town", town), "meter_id")
     readings = between(energy["readings"], "month", first, last)
     local = [row["kwh"] for row in readings if row["meter_id"] in at_home]
-    above = sum(row["kwh"] * len(local) > sum(local) for row in readings if row["meter_id"] not in at_home)
+    above = sum((row["kwh"] - margin) * len(local) > sum(local) for row in readings if row["meter_id"] not in at_home)
     story.look_at("energy", "meters", "readings")
     joined = "FROM readings r JOIN meters m ON m.meter_id = r.meter_id"
     query = f"SELECT AVG(r.kwh) {joined} WHERE m.town = ? AND r.month BETWEEN ? AND ?"
     average = story.ask(f"Find the average use in {town}.", "energy", query, town, first, last)
-    query = f"SELECT COUNT(*) {joined} WHERE m.town <> ? AND r.month BETWEEN ? AND ? AND r.kwh > ?"
-    count = story.ask("Count the higher readings elsewhere.", "energy", query, town, first, last, cell(average))
+    query = f"SELECT COUNT(*) {joined} WHERE m.town <> ? AND r.month BETWEEN ? AND ? AND r.kwh > ? + ?"
+    count = story.ask("Count the higher readings elsewhere.", "energy", query, town, first, last, cell(average), margin)
     return story.task(
         f"energy/town/{town}",
-        f"How many readings in the database energy, {period} and of meters outside of {town}, are above the average"
-        f" of the readings in {town} of that time?",
+        f"How many readings in the database energy, {period} and of meters outside of {town}, are more than {margin} kWh above"
+        f" the average of the readings in {town} of that time?",
         cell(count),
         above,
     )
