@@ -744,6 +744,16 @@ def test_a_built_in_suite_is_opened_as_the_run_had_it_and_always_checked(tmp_pat
     assert [task.id for task in suite.tasks] == [task.id for task in found.tasks]
 
 
+def test_a_quarantine_of_the_run_holds_for_what_is_learned_from_it(tmp_path):
+    listed = tmp_path / "bad.toml"
+    listed.write_text('arithmetic-0002 = "ambiguous"\n')
+    experiment = prepare(
+        CompareConfig(loops=("bare",), suite="arithmetic(size=3)", quarantine=listed, runs=tmp_path / "runs", mlflow=False)
+    )
+    run(experiment, Silent())
+    assert learn_run(experiment.folder).left == {"arithmetic-0002": "quarantined: ambiguous"}
+
+
 # --- tasks without a plan ---
 
 

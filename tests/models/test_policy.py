@@ -217,6 +217,17 @@ def test_a_call_that_fails_for_good_ends_the_work(bench) -> None:
     assert move(Role.DECIDE, view).value == NOT_DETERMINED
 
 
+def test_a_repeat_that_is_refused_does_not_undo_what_was_seen_to_succeed(bench) -> None:
+    wind = bench.Bench(bench.chain(2))
+    ledger = wind.tunnel.ledger
+    done = ledger.issue("add", {"a": 1, "b": 1}, "2", 2, True)
+    refused = ledger.issue("add", {"a": 1, "b": 1}, "added already", None, False)
+    view = wind.view(done.receipt, refused.receipt)
+    assert not view.stuck
+    assert view.values == {"c1": 2}
+    assert wind.view(refused.receipt).stuck
+
+
 def test_a_call_that_fails_for_good_leaves_its_alternative(bench) -> None:
     wind = _with_alternative(bench)
     failed = wind.tunnel.ledger.issue("add", {"a": 1, "b": 2}, "out of order", None, False)

@@ -34,7 +34,7 @@ EMBEDDINGS: dict[str, Callable[[str], str]] = {
 def test_a_receipt_is_found_in_any_format(embed: Callable[[str], str], arguments: dict[str, object], result: str) -> None:
     entry = Ledger().issue("add", arguments, result, result, True)
     found = sightings(embed(f"{result} {entry.receipt}"))
-    assert found[entry.call].content == entry.content == content_digest(result)
+    assert found[entry.call][0].content == entry.content == content_digest(result)
 
 
 @LAW
@@ -75,8 +75,8 @@ def test_receipts_are_unique_within_any_plan(bench, data: st.DataObject) -> None
 def test_of_two_receipts_of_a_call_the_last_counts() -> None:
     ledger = Ledger()
     first, second = (ledger.issue("read", {}, text, text, True) for text in ("old", "new"))
-    assert sightings(f"{first.receipt} and then {second.receipt}")[first.call].content == second.content
-    assert sightings(f"{second.receipt} and then {first.receipt}")[first.call].content == first.content
+    assert sightings(f"{first.receipt} and then {second.receipt}")[first.call][-1].content == second.content
+    assert sightings(f"{second.receipt} and then {first.receipt}")[first.call][-1].content == first.content
 
 
 @LAW
@@ -84,7 +84,7 @@ def test_of_two_receipts_of_a_call_the_last_counts() -> None:
 def test_distance_is_counted_from_the_end_of_the_prompt(between: list[str]) -> None:
     receipts = [Ledger().issue("add", {"a": number}, "", None, True) for number in range(len(between))]
     found = sightings("".join(f"{receipt.receipt}{text}" for receipt, text in zip(receipts, between, strict=True)))
-    distances = [found[receipt.call].distance for receipt in receipts]
+    distances = [found[receipt.call][0].distance for receipt in receipts]
     assert distances == sorted(distances, reverse=True)
     assert all(0 <= distance < 1 for distance in distances)
     assert (distances[-1] == 0) == (between[-1] == "")

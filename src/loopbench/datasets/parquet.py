@@ -74,7 +74,7 @@ class ParquetTable(Table):
 
         self._path.open("rb").close()  # its error names the file
         try:
-            return pyarrow.parquet.ParquetFile(self._path, memory_map=True, buffer_size=1_000_000)
+            return pyarrow.parquet.ParquetFile(self._path, buffer_size=1_000_000)
         except _arrow_errors() as error:
             raise ValueError(f"{self.source}: no Parquet file ({_one_line(error)})") from None
 

@@ -92,17 +92,21 @@ def _check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> 
     """Raises ValueError where the scripted model is to answer, and tasks that nobody said to skip have no plan for it."""
     if config.skip_unplanned or "scripted" not in config.models:
         return
-    unplanned = [task for task in tasks if task.plan is None and not task.quarantined]
-    if not unplanned:
+    if isinstance(tasks, Rows) and tasks.facts is not None and not tasks.facts.unplanned:
+        return  # tasks that stand in a file are not read again for it
+    count, why = 0, ""
+    for task in tasks:
+        if task.plan is None and not task.quarantined:
+            count, why = count + 1, why or f"{task.id}: {task.no_plan or 'the suite gives none'}"
+    if not count:
         return
-    first, count = unplanned[0], f"{len(unplanned)} of {len(tasks)} tasks have"
-    why = f"{first.id}: {first.no_plan or 'the suite gives none'}"
     rest = (
         "--skip-unplanned leaves them out"
-        if len(unplanned) < len(tasks)
+        if count < len(tasks)
         else "run a real model, then learn plans from the run: loopbench suite learn"
     )
-    raise ValueError(f"suite {suite.name}: {count} no plan, which the scripted model needs ({why}); {rest}")
+    said = f"{count} of {len(tasks)} tasks have no plan, which the scripted model needs"
+    raise ValueError(f"suite {suite.name}: {said} ({why}); {rest}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +159,14 @@ def own_code(config: CompareConfig) -> list[str]:
     return list(dict.fromkeys([*(name for kind, name in names if name not in ours[kind]), *tools]))
 
 
-def _look_up(config: CompareConfig) -> tuple[Suite, Sequence[Task], tuple[Arm, ...]]:
+def suite_of(config: CompareConfig) -> Suite:
+    """The suite that a configuration names, all its tasks. Raises ValueError for a bad name, option or file, and OSError."""
     suite = make_suite(parse_spec(config.suite), config.data, config.tools)
-    if config.quarantine is not None:
-        suite = with_quarantine(suite, read_quarantine(config.quarantine))
+    return suite if config.quarantine is None else with_quarantine(suite, read_quarantine(config.quarantine))
+
+
+def _look_up(config: CompareConfig) -> tuple[Suite, Sequence[Task], tuple[Arm, ...]]:
+    suite = suite_of(config)
     for scorer, where in sorted(_scorers(suite).items()):
         try:
             scorer_named(scorer)

@@ -25,11 +25,10 @@ from loopbench.protocol import Plan, PlannedCall, StopReason, Tool, Toolbox, pla
 from loopbench.protocol.redact import MARK
 from loopbench.protocol.tools import error_text
 
-from .compare import own_code
+from .compare import own_code, suite_of
 from .config import CompareConfig, config_from
 from .from_trace import Draft, Kept, Kind, Step, Unlearnable, draft_of, leaves, made_calls, plan_of
 from .journal import RunError, read_manifest, read_records, read_trace
-from .registry import make_suite, parse_spec
 
 DRIFTED = "it stands for another value on replay"
 FAILED = "the call fails with it on replay"
@@ -107,7 +106,7 @@ def open_suite(folder: Path, allow: Collection[str] = ()) -> tuple[CompareConfig
     for name in names:
         if name not in allow:
             raise RunError(f"{folder}: the suite uses {name}, code of your own; type it to let it be imported: --allow {name}")
-    suite = make_suite(parse_spec(config.suite), config.data, config.tools)
+    suite = suite_of(config)
     known = manifest.get("suite")
     if not isinstance(known, dict) or known.get("digest") != suite.digest:
         raise RunError(f"{folder}: the suite {config.suite} has changed since this run: its tasks, its tools or its version")

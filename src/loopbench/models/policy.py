@@ -28,7 +28,7 @@ from loopbench.protocol import (
 from loopbench.protocol.digest import canonical_json
 
 from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, mislead, stated
-from .receipts import Form, Ledger, Truth, call_digest, sightings
+from .receipts import Entry, Form, Ledger, Sighting, Truth, call_digest, sightings
 
 MADE_UP = 4711
 """What a model that bluffs says in the place of a result; no small number, which might be right by chance."""
@@ -96,14 +96,14 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
         shown = plan.dependencies[planned.id] <= known.keys()
         failed = 0
         for form in _forms(planned, values, ledger) if shown else ledger.forms.get(planned.id, ()):
-            sighting = seen.get(form.digest)
-            entry = ledger.find(form.digest, sighting.content) if sighting is not None else None
-            if sighting is None or entry is None:
+            shows = _latest(seen.get(form.digest, ()), form, ledger, ok=not planned.fails)
+            if shows is None:
                 continue
+            entry, distance = shows
             if entry.ok is planned.fails:
                 failed += not planned.fails
                 continue
-            known[planned.id] = Known(form.call, entry.value, entry.receipt, sighting.distance)
+            known[planned.id] = Known(form.call, entry.value, entry.receipt, distance)
             values[planned.id] = entry.value
             truth = oracle.get(planned.id)
             misled = misled or (form.option == 0 and truth is not None and truth.content != entry.content)
@@ -111,6 +111,15 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
         else:
             stuck = stuck or failed > len(planned.alternatives)
     return View(plan, text, tools, known, misled, stuck, ledger.forms)
+
+
+def _latest(seen: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool) -> tuple[Entry, float] | None:
+    """The latest result of a call that the prompt shows, and how far from its end; one that came out as planned before any other.
+
+    A repeat that is refused, such as booking a second time, does not undo what the model has seen to succeed.
+    """
+    found = [(entry, one.distance) for one in reversed(seen) if (entry := ledger.find(form.digest, one.content)) is not None]
+    return next((each for each in found if each[0].ok is ok), found[0] if found else None)
 
 
 def _forms(planned: PlannedCall, values: Mapping[str, Any], ledger: Ledger) -> list[Form]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from loopbench.protocol.digest import digest
 
-PROFILES_VERSION = 4
+PROFILES_VERSION = 5
 """Raised with any change to a built-in profile, to the policy, or to the way faults are drawn or replies ordered."""
 
 FAULT_KINDS: dict[str, str] = {

@@ -106,20 +106,20 @@ class Sighting:
 
     content: str
     distance: float
-    """How far from the prompt's end it stands last: 0 at the end, 0.5 at `HALFWAY` characters from it, towards 1 beyond.
+    """How far from the prompt's end it stands: 0 at the end, 0.5 at `HALFWAY` characters from it, towards 1 beyond.
 
     In characters, not as a share of the prompt: a design must not gain by a long system text.
     """
 
 
-def sightings(text: str) -> dict[str, Sighting]:
-    """CALL → the last receipt of that call in a text."""
+def sightings(text: str) -> dict[str, list[Sighting]]:
+    """CALL → the receipts of that call in a text, in order."""
     if "[r:" not in text:
         return {}
-    found = {}
+    found: dict[str, list[Sighting]] = {}
     for match in _RECEIPT.finditer(text):
         behind = len(text) - match.end()
-        found[match.group(1)] = Sighting(match.group(2), behind / (behind + HALFWAY))
+        found.setdefault(match.group(1), []).append(Sighting(match.group(2), behind / (behind + HALFWAY)))
     return found
 
 

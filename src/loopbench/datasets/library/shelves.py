@@ -69,9 +69,6 @@ class Shelves:
         )
         self._index.execute("PRAGMA query_only = ON")
 
-    def close(self) -> None:
-        self._index.close()
-
     def matches(self, query: str, limit: int, kind: Kind | None) -> list[Document]:
         """Best first: a document whose title is the query, then by BM25, equal ones by id. Raises BadQuery without a word in it."""
         rows = self._index.execute(

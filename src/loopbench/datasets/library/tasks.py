@@ -315,7 +315,7 @@ def _by_old_number(trail: _Trail) -> Draft:
         f"Read the document that the footnote cites as {old}.", "read_document", {"document_id": old}, fails=True
     )
     history = trail.plan.call(f"See what became of {old}.", "document_history", {"document_id": old}, after=[gone])
-    place = trail.with_id(entity, f"the {entity.kind} of that document", part(history, "successor"))
+    place = trail.with_id(entity, f"the {entity.kind} described there", part(history, "successor"))
     opening = trail.draw.choice(("A footnote cites document {}. ", "Document {} is cited in an old letter. ")).format(old)
     return _ask(trail, trail.walk(place, trail.draw.integer(1, 3)), opening)
 
