@@ -286,6 +286,13 @@ def test_too_many(count: int, n: int, wrong: bool) -> None:
     assert nothing.too_many(Interval(count / n, *wilson(count, n), n)) is wrong
 
 
+def test_in_a_sample_only_what_is_sure_counts() -> None:
+    nothing = without_calls(TASKS)[0]
+    three, eight = Interval(3 / 24, *wilson(3, 24), 24), Interval(8 / 24, *wilson(8, 24), 24)
+    assert (nothing.too_many(three), nothing.too_many(three, drawn=True)) == (True, False)
+    assert nothing.too_many(eight, drawn=True)
+
+
 def test_saying_that_there_is_no_answer_may_pass_one_task_in_ten() -> None:
     none = next(one for one in without_calls(TASKS) if one.name == "not determined")
     assert not none.too_many(Interval(0.09, *wilson(900, 10_000), 10_000))

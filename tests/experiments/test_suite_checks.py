@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loopbench.datasets as package
+from loopbench.datasets import arithmetic
 from loopbench.datasets.task import Environment, Suite, Task
 from loopbench.datasets.worlds import Toolset, WorldEnvironment
 from loopbench.experiments.suite_checks import CHECKS, Checked, Finding, check_suite, quick_problems, sampled
@@ -623,6 +624,16 @@ def test_tools_known_by_their_schema_alone_are_checked_too() -> None:
     suite = shop(open=lambda task: WorldEnvironment((tool,), None))
     finding = found(suite, "arguments")
     assert any("price: argument 'item': 'chairs' is not one of ['lamps']" in problem for problem in finding.problems)
+
+
+def test_a_sample_blames_no_suite_for_what_chance_drew() -> None:
+    """One task in twelve has no answer; in a sample more than one in ten may have none."""
+    suite = arithmetic.load(1_000, 5)
+    parts = [suite.tasks[:size] for size in range(210, 1_000, 7)]
+    shares = [sum(one.expected is None for one in sampled(part, 200, 0)) / 200 for part in parts]
+    unlucky = [part for part, share in zip(parts, shares, strict=True) if share > 0.1]
+    assert unlucky
+    assert [quick_problems(suite, part) for part in unlucky] == [()] * len(unlucky)
 
 
 # --- the built-in suites ---

@@ -74,7 +74,7 @@ class ParquetTable(Table):
 
         self._path.open("rb").close()  # its error names the file
         try:
-            return pyarrow.parquet.ParquetFile(self._path, buffer_size=1_000_000)
+            return pyarrow.parquet.ParquetFile(self._path, buffer_size=1_000_000, pre_buffer=False)
         except _arrow_errors() as error:
             raise ValueError(f"{self.source}: no Parquet file ({_one_line(error)})") from None
 

@@ -51,7 +51,8 @@ from .trial import Done, Setting, run_trial
 SUSPECT, TOO_MANY = 0.05, 0.10
 """A share of tasks that an agent passes without work is too large where it is surely above the first, or above the second at all.
 
-Surely: the whole of its 95 % interval. One task is never too many, however few there are.
+Surely: the whole of its 95 % interval; in a sample of a suite's tasks this alone counts. One task is never too many, however few
+there are.
 """
 
 ENDS = frozenset({StopReason.FINISHED})
@@ -259,9 +260,10 @@ class Baseline:
     most: float = TOO_MANY
     """A share that is larger at all is too large."""
 
-    def too_many(self, passed: Interval) -> bool:
-        """Whether so many passed tasks say that the suite can be solved without work."""
-        return passed.value * passed.n > 1 and (passed.value > self.most or passed.low > self.suspect)
+    def too_many(self, passed: Interval, *, drawn: bool = False) -> bool:
+        """Whether so many passed tasks say that the suite can be solved without work. `drawn`: from more tasks, by chance."""
+        surely = passed.low > self.suspect
+        return passed.value * passed.n > 1 and (surely or (passed.value > self.most and not drawn))
 
 
 ORACLE = Baseline("oracle", "follows the plan", Oracle, calls_tools=True, suspect=1.0, most=1.0)
@@ -327,10 +329,12 @@ class Passed:
     """The others."""
     not_scored: tuple[str, ...] = ()
     """Why tasks were not scored, a line each."""
+    drawn: bool = False
+    """They are a sample of the suite's tasks."""
 
     @property
     def is_too_many(self) -> bool:
-        return self.share is not None and self.baseline.too_many(self.share)
+        return self.share is not None and self.baseline.too_many(self.share, drawn=self.drawn)
 
 
 def bench(suite: Suite, tasks: Sequence[Task]) -> Setting:
@@ -346,8 +350,8 @@ async def trial(baseline: Baseline, task: Task, setting: Setting) -> Done:
     return await run_trial(Trial(arm, task, 0, 0), setting)
 
 
-def passed(baseline: Baseline, records: Iterable[Record]) -> Passed:
-    """What a baseline's trials, one per task, come to."""
+def passed(baseline: Baseline, records: Iterable[Record], *, drawn: bool = False) -> Passed:
+    """What a baseline's trials, one per task, come to. `drawn`: the tasks are a sample."""
     found = list(records)
     scored = [record for record in found if record.status == "scored"]
     share = None
@@ -359,4 +363,5 @@ def passed(baseline: Baseline, records: Iterable[Record]) -> Passed:
         tuple(record.task for record in scored if record.accuracy < 1),
         tuple(record.task for record in scored if record.accuracy >= 1),
         tuple(f"task {record.task!r}: {record.status}: {record.reason}" for record in found if record.status != "scored"),
+        drawn,
     )

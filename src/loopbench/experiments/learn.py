@@ -61,10 +61,10 @@ class Learned:
     checked: bool
     """Each plan was replayed, and scored 1.0."""
     tasks: tuple[Task, ...]
-    """All of the suite's, in its order; without a plan and with the reason where none was learned."""
+    """All of the suite's, in its order; where nothing was learned, as it was, with the reason where it has no plan."""
     lessons: tuple[Lesson, ...]
     left: Mapping[str, str]
-    """Task → why it has no plan."""
+    """Task → why nothing was learned for it."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -132,8 +132,8 @@ def learn_suite(folder: Path, config: CompareConfig, suite: Suite, *, check: boo
             lessons.append(lesson)
             tasks.append(replace(task, plan=lesson.plan, no_plan=""))
         except Unlearnable as error:
-            left[task.id] = str(error)
-            tasks.append(replace(task, plan=None, no_plan=str(error)))
+            left[task.id] = str(error) if task.plan is None else f"{error}; it keeps the plan that it had"
+            tasks.append(replace(task, no_plan=str(error)) if task.plan is None else task)
     return Learned(name, config, check, tuple(tasks), tuple(lessons), left)
 
 
@@ -143,7 +143,7 @@ def _solved(records: Iterable[Record], run: str) -> list[Record]:
     found = [record for record in scored if record.accuracy >= 1]
     if not found:
         raise Unlearnable(f"not solved in {run}" if scored else f"not run in {run}")
-    return sorted(found, key=lambda record: (record.tool_calls, record.arm, record.repeat))
+    return sorted(found, key=lambda record: (record.tool_calls, record.steps, record.arm, record.repeat))
 
 
 # --- one task ---
@@ -329,7 +329,7 @@ def write_suite(learned: Learned, out: Path, *, only_learned: bool = False) -> N
     if not learned.lessons:
         most = Counter(learned.left.values()).most_common(3)
         raise ValueError(f"{learned.run}: no plan was learned ({'; '.join(f'{n} tasks: {why}' for why, n in most)})")
-    tasks = [task for task in learned.tasks if not only_learned or task.id not in learned.left]
+    tasks = [task for task in learned.tasks if not only_learned or (task.plan is not None and not task.quarantined)]
     scratch = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         with scratch.open("w", encoding="ascii", newline="\n") as file:

@@ -62,9 +62,10 @@ def check_suite(
     """
     if tasks is not None and tasks < 1:
         raise ValueError(f"tasks is {tasks}, and must be at least 1")
-    read = sampled(sound(suite.tasks), MOST_READ, seed)
+    good = sound(suite.tasks)
+    read = sampled(good, MOST_READ, seed)
     sample = sampled(read, MOST_RUN if tasks is None else tasks, seed)
-    subject = Subject(suite, read, sample, run_tools, seed, progress)
+    subject = Subject(suite, read, sample, len(read) < len(good), run_tools, seed, progress)
     found = run_sync(find_all(CHECKS, subject, heard))
     return Checked(suite, len(sample), run_tools, tuple(found), tuple(subject.baselines))
 

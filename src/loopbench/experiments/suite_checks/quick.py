@@ -30,11 +30,13 @@ def quick_problems(suite: Suite, tasks: Sequence[Task]) -> tuple[str, ...]:
     No tool is called and no model asked: on at most 200 of the tasks the checks of files, the planned arguments, the tools, and
     agents that do nothing or give one answer to all, scored on environments that nothing has touched. 120 tasks take about 0.1 s.
     """
-    chosen = sampled(sound(tasks), MOST_QUICK, 0)
-    subject = Subject(suite, chosen, sampled(chosen, MOST_QUICKLY_OPENED, 0))
+    chosen = sound(sampled(tasks, MOST_QUICK, 0))
+    subject = Subject(suite, chosen, sampled(chosen, MOST_QUICKLY_OPENED, 0), drawn=len(tasks) > MOST_QUICK)
     checks = [replace(check, find=_QUICKER.get(check, check.find)) for check in (JSON, *FILES, *OPENED, GUESSING)]
     if len(suite.tasks) > MOST_RUN:
         checks = [check for check in checks if check.name != "tools"]  # it reads the plans of all
+    if subject.drawn:  # a share is not known from a sample; the agent that says so of every task tells what is sure
+        checks = [check for check in checks if check.name != "unanswerable"]
     findings = run_sync(find_all(checks, subject)) if len(chosen) else []
     return tuple(_line(finding) for finding in findings if finding.status == "failed")
 
@@ -52,7 +54,7 @@ async def _guesses_untouched(subject: Subject) -> list[Problem]:
     for baseline in without_calls(tasks) if tasks else ():
         answers = [(await baseline.loop(task).run(task.query, Toolbox(), NOBODY)).answer for task in tasks]
         scores = [_untouched(task, subject.suite, answer) for task, answer in zip(tasks, answers, strict=True)]
-        problems += map(Problem, passes_too_many(_as_passed(baseline, tasks, scores)))
+        problems += map(Problem, passes_too_many(_as_passed(baseline, tasks, scores, subject.drawn)))
     return problems
 
 
@@ -72,6 +74,8 @@ def _untouched(task: Task, suite: Suite, answer: Any) -> float:
         return scores_of(Judgement(task, answer, "finished", environment.state()))["accuracy"]
 
 
-def _as_passed(baseline: Baseline, tasks: Sequence[Task], scores: Sequence[float]) -> Passed:
+def _as_passed(baseline: Baseline, tasks: Sequence[Task], scores: Sequence[float], drawn: bool) -> Passed:
     share = accuracy_interval([[score] for score in scores], [str(task.labels.get("cluster", "")) for task in tasks])
-    return Passed(baseline, share, solved=tuple(task.id for task, score in zip(tasks, scores, strict=True) if score >= 1))
+    return Passed(
+        baseline, share, solved=tuple(task.id for task, score in zip(tasks, scores, strict=True) if score >= 1), drawn=drawn
+    )

@@ -57,6 +57,8 @@ class Subject:
     """Those that are not quarantined."""
     sample: Sequence[Task]
     """Those of them whose tools are looked at and called."""
+    drawn: bool = False
+    """`tasks` are a sample of more."""
     run_tools: bool = True
     """False: the tools may act on the real world; none is called."""
     seed: int = 0
