@@ -144,19 +144,22 @@ def test_a_run_that_solved_nothing_teaches_nothing(loopbench, tmp_path):
     assert not (tmp_path / "suite.jsonl").exists()
 
 
-def test_tasks_that_were_not_solved_stay_without_a_plan_unless_only_learned_ones_are_wanted(loopbench, tmp_path):
-    loopbench(*RUN, "--max-tool-steps", "4")
-    whole = loopbench("suite", "learn", "latest", "-o", "whole.jsonl")
+def test_tasks_of_which_nothing_was_learned_stay_without_a_plan_unless_only_learned_ones_are_wanted(ran, tmp_path):
+    ran("suite", "learn", "latest", "-o", "all.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    half = [row | ({"plan": None, "no_plan": "nobody wrote one"} if number < 2 else {}) for number, row in enumerate(rows)]
+    (tmp_path / "half.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in half))
+    (tmp_path / "summing.py").write_text(TOOLS)
+    own = ["--suite", "jsonl", "--data", "half.jsonl", "--tools", "summing"]
+    assert ran("compare", "--no-mlflow", "--quiet", "--loop", "bare", *own, "--skip-unplanned").code == 0
+    whole = ran("suite", "learn", "latest", "-o", "whole.jsonl", "--allow", "summing")
     assert "--skip-unplanned" in whole.err
     assert "Not learned" in whole.out
     tasks = tasks_in(tmp_path / "whole.jsonl")
-    assert len(tasks) == 6
-    unsolved = [task for task in tasks if task.plan is None]
-    assert unsolved
-    assert all(task.no_plan.startswith("not solved in 2") for task in unsolved)
-    part = loopbench("suite", "learn", "latest", "-o", "part.jsonl", "--only-learned")
+    assert [task.no_plan[:7] for task in tasks] == ["not run", "not run", "", "", "", ""]
+    part = ran("suite", "learn", "latest", "-o", "part.jsonl", "--only-learned", "--allow", "summing")
     assert "--skip-unplanned" not in part.err
-    assert tasks_in(tmp_path / "part.jsonl") == [task for task in tasks if task.plan is not None]
+    assert tasks_in(tmp_path / "part.jsonl") == tasks[2:]
 
 
 # --- a first day: questions, tools and no plans ---

@@ -267,7 +267,7 @@ def test_no_trace_can_stop_a_suite_from_being_learned(tmp_path_factory, record, 
     suite = suite_of([(Plan((), 1), answer), (Plan((), 1), 1)])
     found = learned(folder, suite, check=check)
     assert set(found.left) | {lesson.task for lesson in found.lessons} == {"t0", "t1"}
-    assert found.left["t1"] == f"not run in {folder.name}"
+    assert found.left["t1"] == f"not run in {folder.name}; it keeps the plan that it had"
     json.dumps(found.as_dict(), allow_nan=False)
     if found.lessons:
         write_suite(found, folder / "suite.jsonl")
@@ -561,7 +561,7 @@ def test_an_unanswerable_task_is_learned_without_any_call(tmp_path):
 
 def test_a_task_that_was_answered_without_a_call_is_not_learned(tmp_path):
     suite = shop(Plan((), 112.5))
-    found = learned(ran(tmp_path, suite), suite)
+    found = learned(ran(tmp_path, suite), without_plans(suite))
     assert found.left == {"t0": "no calls: cannot be learned"}
     assert found.tasks[0].plan is None
     assert found.tasks[0].no_plan == "no calls: cannot be learned"
@@ -601,13 +601,18 @@ def test_tasks_that_were_not_solved_not_run_or_are_quarantined_say_so(tmp_path):
     tasks = (*good.tasks[:3], replace(good.tasks[3], quarantined="ambiguous"))
     suite = replace(good, tasks=tasks)
     folder = ran(tmp_path, replace(good, tasks=(tasks[0], tasks[1], tasks[3])))
-    found = learned(folder, suite)
+    found = learned(folder, without_plans(suite))
     assert found.left == {"t1": wrong, "t2": "not run in run-0", "t3": "quarantined: ambiguous"}
-    assert [(task.plan is None, task.no_plan) for task in found.tasks[1:]] == [
-        (True, wrong),
-        (True, "not run in run-0"),
-        (False, ""),
-    ]
+    assert [(task.plan, task.no_plan) for task in found.tasks[1:3]] == [(None, wrong), (None, "not run in run-0")]
+
+
+def test_a_plan_that_was_there_stays_where_nothing_better_is_learned(tmp_path):
+    suite = shop(PRICE, replace_answer(PRICE, 1.0))
+    found = learned(ran(tmp_path, suite), suite)
+    assert found.left == {"t1": "not solved in run-0; it keeps the plan that it had"}
+    assert found.tasks[1] == suite.tasks[1]
+    write_suite(found, tmp_path / "out.jsonl", only_learned=True)
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2
 
 
 def test_end_states_are_kept_and_a_check_holds_them_against_the_replay(tmp_path):
@@ -738,7 +743,7 @@ def test_a_built_in_suite_is_opened_as_the_run_had_it_and_always_checked(tmp_pat
     found = learn_run(experiment.folder)
     assert found.checked
     assert len(found.tasks) == 4
-    assert [*found.left.values()] == [f"not run in {experiment.folder.name}"] * 2
+    assert [*found.left.values()] == [f"not run in {experiment.folder.name}; it keeps the plan that it had"] * 2
     _, suite, is_own = open_suite(experiment.folder)
     assert not is_own
     assert [task.id for task in suite.tasks] == [task.id for task in found.tasks]

@@ -94,7 +94,7 @@ def compare(
     repeats: Annotated[int | None, typer.Option(help="Trials per arm and task [default: 1].")] = None,
     seed: Annotated[int | None, typer.Option(help="Of all draws of faults [default: 0].")] = None,
     max_tool_steps: Annotated[int | None, typer.Option(help="Step limit of every arm [default: the suite's].")] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Trials in flight [default: 32].")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Trials in flight [default: 32; 8 where nothing waits].")] = None,
     trial_timeout: Annotated[float | None, typer.Option(help="Seconds of wall time for a trial [default: 60].")] = None,
     real_time: Annotated[bool, typer.Option("--real-time", help="Sleep through simulated delays.")] = False,
     call_timeout: Annotated[float | None, typer.Option(help="Seconds for one attempt at a real reply [default: 60].")] = None,

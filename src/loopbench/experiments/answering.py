@@ -163,7 +163,7 @@ def _options(config: CompareConfig) -> RealOptions:
         patience_s=max(DEFAULTS.patience_s, given.attempts * call_timeout_s),
         requests_per_minute=given.requests_per_minute,
         tokens_per_minute=given.tokens_per_minute,
-        most_in_flight=config.concurrency,
+        most_in_flight=config.in_flight,
         prices={} if given.prices is None else read_prices(given.prices),
         without=frozenset(given.without),
         context_tokens=given.context_tokens,

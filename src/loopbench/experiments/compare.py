@@ -278,7 +278,7 @@ async def _run(experiment: Experiment, progress: Progress) -> str:
             with Journal(experiment.folder) as journal:
                 # Read again under the lock: another process may have gone on with this run in the meantime.
                 current = replace(experiment, finished=tuple(read_records(experiment.folder)))
-                stopped = await run_trials(current.missing(), setting, journal, progress, config.concurrency)
+                stopped = await run_trials(current.missing(), setting, journal, progress, config.in_flight)
     finally:
         experiment.answering.close(whole=not stopped)
     return stopped

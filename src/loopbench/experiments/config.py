@@ -18,6 +18,7 @@ Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Capability = Literal["tool_choice", "response_schema", "streaming"]
 CassetteModeName = Literal["record", "replay", "replay-or-record", "refresh"]
+IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS = 32, 8
 MOST_SHOWN = 80
 """Characters of a bad value that an error shows."""
 
@@ -106,8 +107,8 @@ class CompareConfig(BaseModel):
     """Of all draws of faults."""
     max_tool_steps: Positive | None = None
     """Step limit of every arm, in tool steps; left out: the suite's own."""
-    concurrency: Positive = 32
-    """Trials in flight at once."""
+    concurrency: Positive | None = None
+    """Trials in flight at once; left out: 32, or 8 where nothing is waited for and more would only slow each other down."""
     trial_timeout_s: Limit = 60.0
     """Seconds of wall time for one trial."""
     real_time: bool = False
@@ -160,6 +161,14 @@ class CompareConfig(BaseModel):
         if self.cassette is None and self.cassette_mode is not None:
             raise ValueError(f"cassette_mode {self.cassette_mode!r} needs a folder: cassette")
         return self
+
+    @property
+    def in_flight(self) -> int:
+        """Trials in flight at once."""
+        if self.concurrency is not None:
+            return self.concurrency
+        waits = self.real_models or self.real_time or self.over_http
+        return IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS
 
     @property
     def replays(self) -> bool:
