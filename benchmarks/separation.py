@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--suite", action="append")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    made = tables(given.suite or generated_suites(), given.tasks)
+    made = tables(given.suite or sorted(generated_suites()), given.tasks)
     for name, table in made.items():
         if given.write:
             text = BLOCKS[name].read_text(encoding="utf-8")

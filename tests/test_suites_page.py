@@ -9,15 +9,13 @@ from collections import Counter
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 
 import pytest
 
-import loopbench.datasets as package
-from loopbench.datasets.generating import Source
 from loopbench.datasets.task import Suite
 from loopbench.experiments.baselines import ORACLE, Baseline, Passed, baselines, bench, passed, trial
 from loopbench.experiments.catalogue import median_plan
+from loopbench.experiments.registry import generated_suites
 from loopbench.experiments.suite_checks import CHECKS
 from loopbench.protocol import run_sync
 
@@ -27,13 +25,7 @@ EVERY = 6
 """The quick test looks at every sixth task."""
 
 
-def sources() -> dict[str, Source]:
-    modules = (import_module(f"loopbench.datasets.{item.name}") for item in iter_modules(package.__path__))
-    found = [vars(module)["SOURCE"] for module in modules if "SOURCE" in vars(module)]
-    return {source.name: source for source in found}
-
-
-SOURCES = sources()
+SOURCES = generated_suites()
 NAMES = sorted(SOURCES)
 
 

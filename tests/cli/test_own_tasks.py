@@ -173,16 +173,16 @@ def test_a_run_goes_on_only_with_the_same_suite_and_scorer_of_the_users_own(loop
         "scorer": "def lenient(judgement):\n    return 1.0\n",
         "suite": "from loopbench.datasets.arithmetic import load as lenient\n",
     }[kind]
-    (here / f"own_{kind}.py").write_text(source)
-    suite = {"scorer": 'jsonl(scorer="own_scorer:lenient")', "suite": "own_suite:lenient"}[kind]
+    (here / f"own_kind_of_{kind}.py").write_text(source)
+    suite = {"scorer": 'jsonl(scorer="own_kind_of_scorer:lenient")', "suite": "own_kind_of_suite:lenient"}[kind]
     (here / "plain.jsonl").write_text('{"question": "What does a lamp cost?"}\n')
     data = ["--data", "plain.jsonl", "--tools", "own_shop"] if kind == "scorer" else ["--tasks", "1"]
     bare = ["compare", "--suite", suite, "--loop", "bare", "--model", "openai/x", "--base-url", "http://127.0.0.1:9/v1"]
     assert loopbench(*bare, *data, *QUIET, "--attempts", "1").code in (0, 4)  # nobody answers there
     again = ["resume", "latest", "-q", "--base-url", "http://127.0.0.1:9/v1", "--allow", "own_shop"]
-    assert f"--allow own_{kind}:lenient" in loopbench(*again).err
-    (here / f"own_{kind}.py").write_text(source + "# changed\n")
-    changed = loopbench(*again, "--allow", f"own_{kind}:lenient")
+    assert f"--allow own_kind_of_{kind}:lenient" in loopbench(*again).err
+    (here / f"own_kind_of_{kind}.py").write_text(source + "# changed\n")
+    changed = loopbench(*again, "--allow", f"own_kind_of_{kind}:lenient")
     assert (changed.code, changed.out) == (2, "")
     assert "suite changed since this run began" in changed.err
 
@@ -294,7 +294,7 @@ def test_every_command_of_the_page_does_what_it_says(loopbench: Command, here: P
         checked = {}
         for text in others:
             if "huggingface" not in text:
-                found = run(text, *real, *QUIET).json["arms"][0]
+                found = run(text, *real, "--runs", "others", *QUIET).json["arms"][0]
                 checked[shlex.split(text)[2]] = found["accuracy"]["value"]
     assert checked == {
         next(name for name in checked if name.startswith("csv(question")): 1.0,

@@ -6,9 +6,7 @@ content under the same version. A suite that was never released yet is written a
 
 from __future__ import annotations
 
-import importlib
 import json
-import pkgutil
 import sys
 from functools import cache
 from itertools import islice
@@ -17,24 +15,17 @@ from typing import Any
 
 import pytest
 
-import loopbench.datasets as package
 from loopbench.datasets.generating import Source
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import replay
+from loopbench.experiments.registry import generated_suites
 from loopbench.protocol import run_sync
 from loopbench.protocol.digest import canonical_json, digest
 
 VERSIONS = Path(__file__).with_name("versions.json")
 
 
-def sources() -> dict[str, Source]:
-    """The generated suites by name: a module of `loopbench.datasets` with a SOURCE each."""
-    modules = (importlib.import_module(f"loopbench.datasets.{item.name}") for item in pkgutil.iter_modules(package.__path__))
-    found = [vars(module)["SOURCE"] for module in modules if "SOURCE" in vars(module)]
-    return {source.name: source for source in found}
-
-
-SOURCES = sources()
+SOURCES = generated_suites()
 NAMES = sorted(SOURCES)
 
 
@@ -99,7 +90,7 @@ def write(names: list[str], unreleased: bool) -> None:
     for name in names or NAMES:
         source = SOURCES[name]
         lines = [canonical_json(task.as_dict()) + "\n" for task in generated(source)]
-        now = described(Suite(source.name, source.version, generated(source), source.open, shared=source.shared))
+        now = described(Suite(source.name, source.version, generated(source), source.open, source.step_limit, source.shared))
         if name in known and known[name] != now and known[name]["version"] == now["version"] and not unreleased:
             sys.exit(f"{name}: the content changed under version {now['version']}; bump the version in its module first")
         source.snapshot.write_text("".join(lines), encoding="utf-8")

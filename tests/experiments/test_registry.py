@@ -452,6 +452,6 @@ def test_an_option_that_a_suite_cannot_do_without_is_asked_for(own, parameter, s
 
 
 def test_a_suite_that_fails_on_its_options_is_refused(own):
-    own("own_suite", "def load(size: int = 1):\n    raise TypeError('not today')\n")
+    own("own_failing_suite", "def load(size: int = 1):\n    raise TypeError('not today')\n")
     with pytest.raises(ValueError, match="not today"):
-        make_suite(parse_spec("own_suite:load(size=2)"))
+        make_suite(parse_spec("own_failing_suite:load(size=2)"))

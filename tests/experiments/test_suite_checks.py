@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import loopbench.datasets as package
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import Environment, Suite, Task
 from loopbench.datasets.worlds import Toolset, WorldEnvironment
+from loopbench.experiments.registry import generated_suites
 from loopbench.experiments.suite_checks import CHECKS, Checked, Finding, check_suite, quick_problems, sampled
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
 
@@ -639,17 +638,12 @@ def test_a_sample_blames_no_suite_for_what_chance_drew() -> None:
 # --- the built-in suites ---
 
 
-def built_in() -> list[str]:
-    modules = (importlib.import_module(f"loopbench.datasets.{item.name}") for item in pkgutil.iter_modules(package.__path__))
-    return sorted(vars(module)["SOURCE"].name for module in modules if "SOURCE" in vars(module))
-
-
 def suite_named(name: str) -> Suite:
     suite: Suite = importlib.import_module(f"loopbench.datasets.{name}").load()
     return suite
 
 
-@pytest.mark.parametrize("name", built_in())
+@pytest.mark.parametrize("name", sorted(generated_suites()))
 def test_a_built_in_suite_passes_on_a_sample(name: str) -> None:
     suite = suite_named(name)
     assert not_ok(check_suite(suite, tasks=16)) == {}
@@ -657,7 +651,7 @@ def test_a_built_in_suite_passes_on_a_sample(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", built_in())
+@pytest.mark.parametrize("name", sorted(generated_suites()))
 def test_a_built_in_suite_passes(name: str) -> None:
     assert not_ok(check_suite(suite_named(name))) == {}
     assert not_ok(check_suite(importlib.import_module(f"loopbench.datasets.{name}").load(1_000, 1), tasks=200)) == {}

@@ -6,6 +6,7 @@ out without the tools, and the world that the tools act on. Task i of a seed is 
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -115,6 +116,32 @@ class Draft:
 
 
 Template = Callable[[Draw], Draft]
+Story = TypeVar("Story")
+
+
+class DeadEnd(Exception):
+    """This draw makes no good task; the next one may."""
+
+
+def told_by(teller: Callable[[Draw], Story]) -> Callable[[Callable[[Story], Draft]], Template]:
+    """Makes a template of a function of a teller, which holds the draw and the plan so far: it begins anew at a DeadEnd.
+
+    The template raises ValueError where all draws end dead.
+    """
+
+    def template_of(story: Callable[[Story], Draft]) -> Template:
+        @functools.wraps(story)
+        def template(draw: Draw) -> Draft:
+            for _ in range(MOST_DRAWS):
+                try:
+                    return story(teller(draw))
+                except DeadEnd:
+                    continue
+            raise ValueError(f"template {story.__name__!r} found no task in {MOST_DRAWS} draws")
+
+        return template
+
+    return template_of
 
 
 def generate(name: str, seed: int, templates: Sequence[Template], unanswerable: Sequence[Template] = ()) -> Iterator[Task]:
@@ -196,6 +223,8 @@ class Source:
     """See `Suite.shared`."""
     distractors: frozenset[str] = frozenset()
     """See `Suite.distractors`."""
+    step_limit: int | None = None
+    """See `Suite.step_limit`."""
     default_size: int = 120
 
     @property
@@ -212,7 +241,7 @@ class Source:
             raise ValueError(f"{self.name}: size is {size}, and must lie between 1 and {MAX_SIZE}")
         is_default = size is None and seed == 0
         tasks = self._from_snapshot() if is_default else tuple(islice(self.generate(seed), size or self.default_size))
-        return Suite(self.name, self.version, tasks, self.open, shared=self.shared, distractors=self.distractors)
+        return Suite(self.name, self.version, tasks, self.open, self.step_limit, self.shared, self.distractors)
 
     def _from_snapshot(self) -> tuple[Task, ...]:
         with self.snapshot.open(encoding="utf-8") as lines:

@@ -21,6 +21,7 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
+from loopbench.datasets.generating import Source
 from loopbench.datasets.own_tools import OwnTools, offered
 from loopbench.datasets.task import Suite
 from loopbench.protocol import Loop
@@ -136,6 +137,13 @@ def builtin_names(kind: str) -> list[str]:
     path = importlib.import_module(package).__path__
     names = sorted(item.name for item in pkgutil.iter_modules(path) if not item.name.startswith("_"))
     return [name for name in names if re.search(rf"^{attribute}\b", _source_of(package, name), re.MULTILINE)]
+
+
+def generated_suites() -> dict[str, Source]:
+    """The built-in suites that make their own tasks, by name."""
+    found = (find("suite", name) for name in builtin_names("suite"))
+    sources = (getattr(sys.modules[loader.__module__], "SOURCE", None) for loader in found)
+    return {source.name: source for source in sources if isinstance(source, Source)}
 
 
 def _source_of(package: str, name: str) -> str:

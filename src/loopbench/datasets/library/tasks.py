@@ -5,13 +5,12 @@ Answers come from the entities that the documents were written from; the plan fi
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
 
-from loopbench.datasets.generating import MOST_DRAWS, Draft, Draw, PlanWriter, Source, generate, part
+from loopbench.datasets.generating import DeadEnd, Draft, Draw, PlanWriter, Source, generate, part, told_by
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.protocol import Plan, Ref
 
@@ -192,53 +191,34 @@ class _Trail:
         return _Place(self.coast.entities[place.entity.facts[key]], phrase, self.fact(place, key))
 
     def walk(self, place: _Place, steps: int) -> _Place:
-        """On by so many random relations, no two alike. Raises _DeadEnd where the way ends, or comes back to where it was."""
+        """On by so many random relations, no two alike. Raises DeadEnd where the way ends, or comes back to where it was."""
         been, gone = {place.entity.name}, set[str]()
         for _ in range(steps):
             key = _one_of(self.draw, [key for key in _relations(place.entity) if key not in gone])
             place = self.on(place, key)
             if place.entity.name in been:
-                raise _DeadEnd
+                raise DeadEnd
             been.add(place.entity.name)
             gone.add(key)
         return place
 
     def task(self, question: str, answer: Any, expected: Any, scorer: str, difficulty: str = "") -> Draft:
-        """Raises _DeadEnd for a question that gives its own answer away."""
+        """Raises DeadEnd for a question that gives its own answer away."""
         given = expected if isinstance(expected, list) else [expected]
         if expected is not None and any(str(item) in question for item in given):
-            raise _DeadEnd
+            raise DeadEnd
         plan = Plan(tuple(self.plan.calls), answer)
         return Draft(
             f"{question} {ANSWER_FORMAT}", plan, expected, scorer, instance=f"coast/{self.coast.name}", difficulty=difficulty
         )
 
 
-class _DeadEnd(Exception):
-    """This draw makes no good task; the next one may."""
-
-
-_Story = Callable[[_Trail], Draft]
-
-
-def _template(story: _Story) -> Callable[[Draw], Draft]:
-    """A template that draws until its story holds."""
-
-    @functools.wraps(story)
-    def drawn(draw: Draw) -> Draft:
-        for _ in range(MOST_DRAWS):
-            try:
-                return story(_Trail(draw))
-            except _DeadEnd:
-                continue
-        raise ValueError(f"library: {story.__name__} found no task in {MOST_DRAWS} draws")
-
-    return drawn
+_template = told_by(_Trail)
 
 
 def _one_of(draw: Draw, items: Sequence[Item]) -> Item:
     if not items:
-        raise _DeadEnd
+        raise DeadEnd
     return draw.choice(items)
 
 
@@ -298,7 +278,7 @@ def _by_catalogue(trail: _Trail) -> Draft:
     entity = trail.any_entity()
     year, (_, dated) = year_of(entity), _DATED[entity.kind]
     if sum(year_of(other) == year for other in trail.coast.of_kind(entity.kind)) > 1:
-        raise _DeadEnd
+        raise DeadEnd
     arguments = {"tag": trail.coast.name, "kind": entity.kind, "from_year": year, "to_year": year}
     listed = trail.plan.call(f"List what the catalogue has of the {entity.kind} of {year}.", "list_documents", arguments)
     phrase = f"the only {entity.kind} of {trail.coast.name} {dated} in {year}"
@@ -357,7 +337,7 @@ def _which_most_behind(trail: _Trail) -> Draft:
     starts = [trail.named(entity) for entity in trail.draw.sample(entities, min(len(entities), trail.draw.integer(2, 3)))]
     places = [trail.on(start, relation) for start in starts]
     if len({place.entity.name for place in places}) < len(places) or len(places) < 2:
-        raise _DeadEnd
+        raise DeadEnd
     compared = [key for of, key in _MOST if of == places[0].entity.kind]
     return _ask_winner(trail, places, _one_of(trail.draw, compared), f"Take {_and([place.phrase for place in places])}.", 0)
 
@@ -365,7 +345,7 @@ def _which_most_behind(trail: _Trail) -> Draft:
 def _count(trail: _Trail, kind: Kind) -> int:
     there = len(trail.coast.of_kind(kind))
     if there < 3:
-        raise _DeadEnd
+        raise DeadEnd
     return trail.draw.integer(3, min(there, 4))
 
 
@@ -375,7 +355,7 @@ def _ask_winner(trail: _Trail, places: list[_Place], key: str, opening: str, ste
     read = [trail.fact(place, key) for place in places]
     numbers = [place.entity.facts[key] for place in places]
     if len(set(numbers)) < len(numbers):
-        raise _DeadEnd
+        raise DeadEnd
     pick, phrase = trail.draw.choice(list(zip((max, min), _MOST[kind, key], strict=True)))
     winner = places[numbers.index(pick(numbers))]
     trail.wait_for(read)
@@ -393,7 +373,7 @@ def _and(names: list[str]) -> str:
 def _years_between(trail: _Trail) -> Draft:
     places = [trail.walk(trail.named(trail.any_entity()), trail.draw.integer(1, 2)) for _ in range(2)]
     if places[0].entity.name == places[1].entity.name:
-        raise _DeadEnd
+        raise DeadEnd
     keys = [_one_of(trail.draw, [key for of, key in _EVENTS if of == place.entity.kind]) for place in places]
     years = [trail.fact(place, key) for place, key in zip(places, keys, strict=True)]
     spread = trail.plan.call("Work out the years between the two.", "summarize_numbers", {"values": years})
@@ -406,7 +386,7 @@ def _years_between(trail: _Trail) -> Draft:
 def _sum_of_a_coast(trail: _Trail) -> Draft:
     question, values, expected = _listed(trail, _SUMS)
     if None in expected:
-        raise _DeadEnd
+        raise DeadEnd
     total = trail.plan.call("Add up what the documents say.", "summarize_numbers", {"values": values})
     return trail.task(f"What is {question}?", part(total, "sum"), sum(expected), "numeric")
 
@@ -415,7 +395,7 @@ def _sum_of_a_coast(trail: _Trail) -> Draft:
 def _names_of_a_coast(trail: _Trail) -> Draft:
     question, values, expected = _listed(trail, _LISTS)
     if len(set(expected)) < len(expected) or None in expected:
-        raise _DeadEnd
+        raise DeadEnd
     return trail.task(f"{question}?" if question.startswith("Wh") else f"{question}.", values, expected, "set")
 
 
@@ -431,7 +411,7 @@ def _listed(trail: _Trail, wordings: dict[tuple[Kind, str], tuple[str, ...]]) ->
     chosen, others = everyone[start : start + size], everyone[:start] + everyone[start + size :]
     first, last = year_of(chosen[0]) - trail.draw.integer(0, 9), year_of(chosen[-1]) + trail.draw.integer(0, 9)
     if any(first <= year_of(other) <= last for other in others):
-        raise _DeadEnd
+        raise DeadEnd
     many, dated = _DATED[kind]
     arguments = {"tag": trail.coast.name, "kind": kind, "from_year": first, "to_year": last}
     listed = trail.plan.call(f"List the {many} in question.", "list_documents", arguments)
@@ -457,7 +437,7 @@ def _silent_document(trail: _Trail) -> Draft:
     place = trail.walk(trail.named(trail.any_entity()), trail.draw.integer(1, 2))
     kind, key = place.entity.kind, _OPTIONAL[place.entity.kind]
     if key in place.entity.facts:
-        raise _DeadEnd
+        raise DeadEnd
     trail.fact(place, key)
     told = _RELATIONS[kind, key] if key in LINKS else _NUMBERS[kind, key]
     wording = trail.draw.choice(told).format(place.phrase)
@@ -468,7 +448,7 @@ def _silent_document(trail: _Trail) -> Draft:
 def _silent_in_a_sum(trail: _Trail) -> Draft:
     question, _, expected = _listed(trail, _SUMS)
     if None not in expected:
-        raise _DeadEnd
+        raise DeadEnd
     return trail.task(f"What is {question}?", None, None, "numeric")
 
 
@@ -477,7 +457,7 @@ def _no_such_mention(trail: _Trail) -> Draft:
     person = trail.walk(trail.named(trail.any_entity()), trail.draw.integer(1, 2))
     kind, key = trail.draw.choice(list(_WORKS))
     if person.entity.kind != "person" or any(item.facts[key] == person.entity.name for item in trail.coast.of_kind(kind)):
-        raise _DeadEnd
+        raise DeadEnd
     mentions = {"document_id": trail.document(person), "kind": kind}
     trail.plan.call(f"See whether a document, a {kind}'s, mentions {person.phrase}.", "cited_by", mentions)
     phrase = trail.draw.choice(_WORKS[kind, key]).format(person.phrase)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -412,6 +412,7 @@ SOURCE = Source(
     partial(generate, NAME, templates=TEMPLATES, unanswerable=UNANSWERABLE),
     _open,
     distractors=frozenset({"read_old_edition"}),
+    step_limit=STEP_LIMIT,
 )
 
 
@@ -421,4 +422,4 @@ def load(size: int | None = None, seed: int = 0) -> Suite:
     `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks. With neither, the tasks are the
     committed snapshot. Raises ValueError for values out of range.
     """
-    return replace(SOURCE.suite(size, seed), step_limit=STEP_LIMIT)
+    return SOURCE.suite(size, seed)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from loopbench.datasets.generating import MOST_DRAWS, Draft, Draw, PlanWriter, part
+from loopbench.datasets.generating import DeadEnd, Draft, Draw, PlanWriter, part, told_by
 from loopbench.protocol import Plan, Ref
 
 from .databases import YEARS, Row
@@ -24,10 +23,6 @@ _MONTHS = (
 )  # fmt: skip
 
 Item = TypeVar("Item")
-
-
-class DeadEnd(Exception):
-    """This draw makes no good task; the next one may."""
 
 
 class Story:
@@ -77,19 +72,7 @@ class Story:
         return Draft(f"{question} {ANSWER_FORMAT}", Plan(tuple(self.plan.calls), answer), expected, scorer, instance=instance)
 
 
-def template(story: Callable[[Story], Draft]) -> Callable[[Draw], Draft]:
-    """A template that draws until its story holds."""
-
-    @functools.wraps(story)
-    def drawn(draw: Draw) -> Draft:
-        for _ in range(MOST_DRAWS):
-            try:
-                return story(Story(draw))
-            except DeadEnd:
-                continue
-        raise ValueError(f"tables: {story.__name__} found no task in {MOST_DRAWS} draws")
-
-    return drawn
+template = told_by(Story)
 
 
 def cell(result: Ref, column: int = 0, row: int = 0) -> Ref:

@@ -5,12 +5,12 @@ The plan queries; the answer is worked out in Python from the rows that the data
 
 from __future__ import annotations
 
-from loopbench.datasets.generating import Draft, Source, generate
+from loopbench.datasets.generating import DeadEnd, Draft, Source, generate
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.worlds import WorldEnvironment
 
 from .databases import TOWNS, Row, database
-from .stories import DeadEnd, Story, between, cell, earliest, listed, named_month, numbers, template, top, total
+from .stories import Story, between, cell, earliest, listed, named_month, numbers, template, top, total
 from .tools import DISTRACTORS, TOOLS, Desk
 
 DATA_DIGEST = "113f216b7907fdc30d2e2337a36c1a4890ea59a89b9792d5888f30caa02a0177"
