@@ -19,6 +19,7 @@ from loopbench.experiments.registry import (
     builtin_names,
     checked_options,
     code_digest,
+    find,
     loops_named,
     make_loop,
     make_suite,
@@ -455,3 +456,16 @@ def test_a_suite_that_fails_on_its_options_is_refused(own):
     own("own_failing_suite", "def load(size: int = 1):\n    raise TypeError('not today')\n")
     with pytest.raises(ValueError, match="not today"):
         make_suite(parse_spec("own_failing_suite:load(size=2)"))
+
+
+def test_a_suite_s_options_are_documented_by_its_loader():
+    options = options_of(find("suite", "csv"))
+    assert options["question"].doc == options["answer"].doc == "names of the columns"
+    assert options["columns"].doc == "of the others, by what they mean"
+    undocumented = [
+        f"{suite}.{option.name}"
+        for suite in builtin_names("suite")
+        for option in options_of(find("suite", suite)).values()
+        if not option.doc
+    ]
+    assert undocumented == []

@@ -28,6 +28,7 @@ MOST_DRAWS = 1_000
 """A template that gives no new question in so many draws has too little to vary."""
 
 Item = TypeVar("Item")
+Drawn = TypeVar("Drawn", int, str)
 
 
 class Draw:
@@ -60,6 +61,14 @@ class Draw:
             other = int(self._random() * (last + 1))
             made[last], made[other] = made[other], made[last]
         return made
+
+
+def distinct(count: int, draw_one: Callable[[], Drawn]) -> list[Drawn]:
+    """As many as wanted, no two the same. There must be more than that to be drawn."""
+    made: dict[Drawn, None] = {}
+    while len(made) < count:
+        made[draw_one()] = None
+    return list(made)
 
 
 class PlanWriter:

@@ -51,7 +51,7 @@ class Option:
 def options_of(target: Callable[..., Any]) -> dict[str, Option]:
     """The options of a loop's class or a suite's loader, with the line of documentation under each field."""
     hints = _type_hints(target)
-    docs = _field_docs(target)
+    docs = _field_docs(target) if inspect.isclass(target) else _argument_docs(target)
     hidden = {name for name, item in getattr(target, "__dataclass_fields__", {}).items() if item.metadata.get("option") is False}
     return {
         name: Option(name, hints.get(name, Any), parameter.default, docs.get(name, ""))
@@ -82,6 +82,15 @@ def _field_docs(target: Callable[..., Any]) -> dict[str, str]:
                 docs[field] = node.value.value.strip().splitlines()[0]
             field = ""
     return docs
+
+
+def _argument_docs(target: Callable[..., Any]) -> dict[str, str]:
+    """First sentence of what a function's docstring says of each argument, after its name in backticks, or several, and a colon."""
+    text = " ".join((inspect.getdoc(target) or "").split())
+    return {name: said for names, said in _ARGUMENT_DOC.findall(text) for name in re.findall(r"\w+", names)}
+
+
+_ARGUMENT_DOC = re.compile(r"((?:`\w+`, )*`\w+`): (.+?)(?=; `|\. |\.?$)")
 
 
 def checked_options(target: Callable[..., Any], given: Mapping[str, Any], whose: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from loopbench.protocol import Plan, Ref
 
-from ..generating import Draft, Draw, PlanWriter, part
+from ..generating import Draft, Draw, PlanWriter, distinct, part
 from .region import STAGES, UNITS, Crop, Field, Measure, Number, Region, Station
 
 ANSWER_FORMAT = (
@@ -112,10 +112,10 @@ def draft(script: Script, question: Sequence[str], answer: Any, expected: Fracti
 
 def draw_season(draw: Draw, fields: int = 3, stations: int = 3) -> Season:
     """Fields with a station each as far as stations go, and crops, prices and soil for all."""
-    crops, yields = draw.sample(_CROPS, 3), _different(draw, 18, 95, 3)
+    crops, yields = draw.sample(_CROPS, 3), distinct(3, lambda: draw.integer(18, 95))
     names = [f"{letter}{draw.integer(11, 29)}" for letter in draw.sample("KLMRS", stations)]
     systems = draw.shuffled(("us", "metric", draw.choice(("us", "metric"))))
-    titles, areas = _field_names(draw, fields), _different(draw, 31, 289, fields)
+    titles, areas = _field_names(draw, fields), distinct(fields, lambda: draw.integer(31, 289))
     region = Region(
         first_day=date(2026, draw.integer(4, 8), draw.integer(1, 20)).isoformat(),
         stations=_stations(draw, {name: systems[place % 3] for place, name in enumerate(names)}),
@@ -137,14 +137,6 @@ def draw_season(draw: Draw, fields: int = 3, stations: int = 3) -> Season:
     return Season(region)
 
 
-def _different(draw: Draw, low: int, high: int, count: int) -> list[int]:
-    """Whole numbers, no two the same."""
-    made: dict[int, None] = {}
-    while len(made) < count:
-        made[draw.integer(low, high)] = None
-    return list(made)
-
-
 def _field_names(draw: Draw, count: int) -> list[str]:
     """Names that look alike: each side and each place stands in several."""
     sides, places = draw.sample(_SIDES, 2), draw.sample(_PLACES, 3)
@@ -153,8 +145,8 @@ def _field_names(draw: Draw, count: int) -> list[str]:
 
 def _stations(draw: Draw, systems: Mapping[str, str]) -> dict[str, Station]:
     """Rain and wind of a day differ between all stations, and it rains once in three days: no plan makes the same call twice."""
-    rain = [_different(draw, 2, 29, len(systems)) for _ in range(DAYS)]
-    wind = [_different(draw, 3, 24, len(systems)) for _ in range(DAYS)]
+    rain = [distinct(len(systems), lambda: draw.integer(2, 29)) for _ in range(DAYS)]
+    wind = [distinct(len(systems), lambda: draw.integer(3, 24)) for _ in range(DAYS)]
     stations = {}
     for place, (name, system) in enumerate(systems.items()):
         wet = draw.integer(0, 2)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from loopbench.protocol import Plan, Ref
 
-from ..generating import Draft, Draw, PlanWriter, part
+from ..generating import Draft, Draw, PlanWriter, distinct, part
 from .service import CATEGORIES, PAGE, VENUES, Booking, City, Event, Show
 
 ANSWER_FORMAT = (
@@ -101,8 +101,8 @@ def draw_programme(draw: Draw, main: int = 3, others: int = 3) -> Programme:
     kinds = draw.shuffled([category] * main + [draw.choice(rest) for _ in range(others)])
     dates = _dates(draw)
     titles = _titles(draw, kinds)
-    series = _different(len(kinds), lambda: "".join(draw.choice(_LETTERS) for _ in range(4)))
-    numbers = _different(len(kinds), lambda: str(draw.integer(100, 999)))
+    series = distinct(len(kinds), lambda: "".join(draw.choice(_LETTERS) for _ in range(4)))
+    numbers = distinct(len(kinds), lambda: str(draw.integer(100, 999)))
     venues = draw.sample(list(VENUES), len(kinds))
     events = [
         Event(
@@ -160,14 +160,6 @@ def _titles(draw: Draw, kinds: Sequence[str]) -> list[str]:
             made = f"{draw.choice(places)} {draw.choice(_STYLES[kind])} {draw.choice(forms)}"
         titles.append(made)
     return titles
-
-
-def _different(count: int, draw_one: Callable[[], str]) -> list[str]:
-    """As many texts as wanted, no two the same."""
-    made: dict[str, None] = {}
-    while len(made) < count:
-        made[draw_one()] = None
-    return list(made)
 
 
 def _customers(draw: Draw) -> list[str]:
