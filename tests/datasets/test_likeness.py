@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.datasets.generating import Draw
-from loopbench.datasets.likeness import alike, wording
+from loopbench.datasets.validity.likeness import alike, wording
 
 WORDS = [f"{first}{last}" for first in ("ba", "co", "du", "fi", "lo", "mi", "no", "ra", "su", "ti") for last in "bdfgklmnprst"]
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.datasets.own_tools import ALLOWED, NO_TOOLS, OwnTools, offered, own_tools
+from loopbench.datasets.importing.own_tools import ALLOWED, NO_TOOLS, OwnTools, offered, own_tools
 from loopbench.datasets.task import Task
 from loopbench.protocol import Query, Tool, Toolbox, ToolCall, run_sync
 

@@ -29,7 +29,7 @@ from pydantic import Field
 
 from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError, plan_to_json
 
-from .json_files import Row, checked, json_lines
+from .importing.json_files import Row, checked, json_lines
 from .task import Suite, Task
 
 VERSION = "1"

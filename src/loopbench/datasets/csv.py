@@ -6,10 +6,10 @@ import csv
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from .own_tools import OwnTools
-from .rows import MOST_BYTES, Cells, Columns, Table, suite_of
+from .importing.own_tools import OwnTools
+from .importing.rows import MOST_BYTES, Cells, Columns, Table, suite_of
+from .importing.textfile import Lines, TextFile
 from .task import Suite
-from .textfile import Lines, TextFile
 
 
 class CsvTable(Table):
@@ -85,7 +85,7 @@ def load(
     limit: int | None = None,
     delimiter: str = ",",
 ) -> Suite:
-    """The suite of a CSV file in UTF-8; see `loopbench.datasets.rows` for what a column means.
+    """The suite of a CSV file in UTF-8; see `loopbench.datasets.importing.rows` for what a column means.
 
     `data`: `--data FILE`. `tools`: `--tools MODULE`. `question`, `answer`: names of the columns; `columns`: of the others, by what
     they mean. `scorer`: of rows that name none. `labels`: columns that become labels. `limit`: only the first so many rows.

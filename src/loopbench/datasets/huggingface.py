@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .own_tools import OwnTools
-from .rows import Cells, Columns, Table, suite_of
+from .importing.own_tools import OwnTools
+from .importing.rows import Cells, Columns, Table, suite_of
 from .task import Suite
 
 MISSING = "huggingface needs the library `datasets`, which is not installed: pip install 'loopbench[huggingface]'"
@@ -59,7 +59,7 @@ def load(
     labels: str | tuple[str, ...] = (),
     limit: int | None = None,
 ) -> Suite:
-    """The suite of a data set of Hugging Face; see `loopbench.datasets.rows` for what a column means.
+    """The suite of a data set of Hugging Face; see `loopbench.datasets.importing.rows` for what a column means.
 
     `path`: a data set's name on the hub, or a folder that `save_to_disk` wrote. `name`: its configuration. `split`: needed where
     there are several. `tools`: `--tools MODULE`. `question`, `answer`: names of the columns; `columns`: of the others, by what they

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .own_tools import OwnTools
-from .rows import Cells, Columns, Table, json_value, suite_of
+from .importing.own_tools import OwnTools
+from .importing.rows import Cells, Columns, Table, json_value, suite_of
+from .importing.textfile import TextFile
 from .task import Suite
-from .textfile import TextFile
 
 
 class JsonLines(Table):
@@ -59,7 +59,7 @@ def load(
     labels: str | tuple[str, ...] = (),
     limit: int | None = None,
 ) -> Suite:
-    """The suite of a JSON lines file; see `loopbench.datasets.rows` for what a column means.
+    """The suite of a JSON lines file; see `loopbench.datasets.importing.rows` for what a column means.
 
     `data`: `--data FILE`. `tools`: `--tools MODULE`. `question`, `answer`: names of the columns; `columns`: of the others, by what
     they mean. `scorer`: of rows that name none. `labels`: columns that become labels. `limit`: only the first so many rows.

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .own_tools import OwnTools
-from .rows import Cells, Columns, Table, suite_of
+from .importing.own_tools import OwnTools
+from .importing.rows import Cells, Columns, Table, suite_of
 from .task import Suite
 
 BATCH_BYTES = 1_000_000
@@ -104,7 +104,7 @@ def load(
     labels: str | tuple[str, ...] = (),
     limit: int | None = None,
 ) -> Suite:
-    """The suite of a Parquet file; see `loopbench.datasets.rows` for what a column means.
+    """The suite of a Parquet file; see `loopbench.datasets.importing.rows` for what a column means.
 
     `data`: `--data FILE`. `tools`: `--tools MODULE`. `question`, `answer`: names of the columns; `columns`: of the others, by what
     they mean. `scorer`: of rows that name none. `labels`: columns that become labels. `limit`: only the first so many rows.

@@ -14,8 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from loopbench.datasets.importing.rows import Rows
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
-from loopbench.datasets.rows import Rows
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.comparison import ArmInfo, Comparison, compare
 from loopbench.metrics.record import RECORD_VERSION, Record, records_digest

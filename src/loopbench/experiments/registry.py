@@ -22,7 +22,7 @@ from typing import Any, get_args, get_type_hints
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from loopbench.datasets.generating import Source
-from loopbench.datasets.own_tools import OwnTools, offered
+from loopbench.datasets.importing.own_tools import OwnTools, offered
 from loopbench.datasets.task import Suite
 from loopbench.protocol import Loop
 from loopbench.protocol.digest import sha256
@@ -285,7 +285,7 @@ def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, to
 
 
 def tools_named(name: str) -> OwnTools:
-    """The tools that `my.module` or `my.module:NAME` offers, see `loopbench.datasets.own_tools`. Raises ValueError."""
+    """The tools that `my.module` or `my.module:NAME` offers, see `loopbench.datasets.importing.own_tools`. Raises ValueError."""
     module_name, colon, attribute = name.partition(":")
     module = own_module("tools", name, module_name)
     if colon and not hasattr(module, attribute):

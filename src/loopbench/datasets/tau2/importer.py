@@ -13,7 +13,7 @@ from pydantic import Field, StrictBool
 
 from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError, plan_to_json
 
-from ..json_files import Row, checked, json_file, text_file
+from ..importing.json_files import Row, checked, json_file, text_file
 from ..task import Suite, Task
 from . import mock
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict
 
-from ..json_files import Row
+from ..importing.json_files import Row
 from ..worlds import Toolset
 
 Status = Literal["pending", "completed"]

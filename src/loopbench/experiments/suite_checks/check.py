@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from loopbench.datasets.checks import Problem
 from loopbench.datasets.task import Suite
+from loopbench.datasets.validity.checks import Problem
 from loopbench.protocol import run_sync
 from loopbench.protocol.tools import cap, error_text
 

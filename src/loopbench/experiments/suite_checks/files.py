@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from loopbench.datasets.checks import (
+from loopbench.datasets.task import Task
+from loopbench.datasets.validity.checks import (
     Problem,
     argument_problems,
     copy_problems,
@@ -16,8 +17,7 @@ from loopbench.datasets.checks import (
     split_problems,
     tool_problems,
 )
-from loopbench.datasets.task import Task
-from loopbench.datasets.validity import goal_problems, plan_problems, unanswerable_problems
+from loopbench.datasets.validity.replay import goal_problems, plan_problems, unanswerable_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named, scores_of
 from loopbench.models.faults import NOT_DETERMINED

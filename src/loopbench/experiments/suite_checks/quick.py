@@ -7,8 +7,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from loopbench.datasets.checks import Problem, schema_problems
 from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.validity.checks import Problem, schema_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.metrics.statistics import accuracy_interval

@@ -6,10 +6,10 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from loopbench.datasets.checks import Problem
-from loopbench.datasets.isolation import gold_problems, order_problems, state_problems
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import Replayed, replay
+from loopbench.datasets.validity.checks import Problem
+from loopbench.datasets.validity.isolation import gold_problems, order_problems, state_problems
 from loopbench.metrics.record import Record
 from loopbench.models.receipts import call_digest
 from loopbench.protocol import PlannedCall, resolve

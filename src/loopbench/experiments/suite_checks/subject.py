@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal, overload
 
-from loopbench.datasets.checks import Problem
 from loopbench.datasets.generating import Draw
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import Replayed
+from loopbench.datasets.validity.checks import Problem
 from loopbench.protocol import ToolSpec
 
 from ..baselines import Passed

@@ -34,8 +34,8 @@ from loopbench.protocol.digest import canonical_json, digest
 from loopbench.protocol.names import nearest
 from loopbench.protocol.wire import from_json
 
+from ..task import SPARE_TOOL_STEPS, Suite, Task
 from .own_tools import ALLOWED, NO_TOOLS, OwnTools
-from .task import SPARE_TOOL_STEPS, Suite, Task
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "question": ("question", "prompt", "input", "query"),

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from loopbench.protocol import Tool
 
+from ..task import Suite, Task
 from .own_tools import NO_TOOLS, own_tools
 from .rows import Cells, Columns, Table, suite_of
-from .task import Suite, Task
 
 if TYPE_CHECKING:
     import pandas
@@ -57,7 +57,7 @@ def suite_from_frame(
     scorer: str = "",
     labels: Sequence[str] = (),
 ) -> Suite:
-    """The suite of a frame's rows; see `loopbench.datasets.rows` for what a column means.
+    """The suite of a frame's rows; see `loopbench.datasets.importing.rows` for what a column means.
 
     `tools`: functions that all trials share, or a function of the task that gives each trial's environment. `name`: of the suite.
     `question`, `answer`: names of the columns; `columns`: of the others, by what they mean. `scorer`: of rows that name none.

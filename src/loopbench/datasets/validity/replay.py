@@ -14,7 +14,7 @@ from typing import Any
 from loopbench.protocol import Plan, PlannedCall, Toolbox, ToolCall, resolve, run_sync
 from loopbench.protocol.digest import canonical_json
 
-from .task import Suite, Task
+from ..task import Suite, Task
 
 MAX_UNANSWERABLE = 0.10
 """Largest share of tasks without an answer: a loop that does nothing gets these right."""

@@ -19,8 +19,8 @@ from referencing.exceptions import Unresolvable
 from loopbench.protocol import PlannedCall, ToolSpec, refs
 from loopbench.protocol.digest import digest
 
+from ..task import Task
 from .likeness import alike, wording
-from .task import Task
 
 MOST_LOOKED_UP = 0.05
 """Largest share of tasks that a lookup may pass: it answers as a near copy of the question does that stands in another split."""

@@ -13,8 +13,8 @@ from typing import Any
 from loopbench.protocol import Plan, PlannedCall, Tool, Toolbox, render_value
 from loopbench.protocol.digest import canonical_json
 
-from .task import Environment, Suite, Task
-from .validity import Replayed, carry_out, last_first, same
+from ..task import Environment, Suite, Task
+from .replay import Replayed, carry_out, last_first, same
 
 CANARY = "canary-7f3a9c51"
 """Stands in the place of all that a loop must not see."""

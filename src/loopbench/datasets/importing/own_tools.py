@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 
 from loopbench.protocol import Tool
 
-from .task import Environment, StatelessEnvironment, Task
+from ..task import Environment, StatelessEnvironment, Task
 
 ALLOWED = "$tools"
 """Key of `Task.world`: the names of the only tools that the task's environment has; without it, all."""
