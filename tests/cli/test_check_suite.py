@@ -58,6 +58,7 @@ class Ended:
 def loopbench(tmp_path: Path, capsys, monkeypatch) -> Callable[..., Ended]:
     """Runs the command within this process, in a directory of its own with a suite in it."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)  # as wide as it wants
     (tmp_path / "birds.py").write_text(PARROTS)
     known = set(sys.modules)
 
@@ -200,3 +201,9 @@ def test_suites_are_listed_with_what_they_hold_and_importers_with_what_they_need
     line = f"    version 1, 120 tasks (59 train, 20 dev, 41 test), median plan 5 calls, digest {own['digest']}"
     assert line in text.splitlines()
     assert "    needs --data" in text.splitlines()
+
+
+def test_what_tools_print_is_no_part_of_the_result(loopbench, tmp_path) -> None:
+    (tmp_path / "talkative.py").write_text(PARROTS.replace("def wave(", "print('hello from the suite')\n\n\ndef wave(", 1))
+    ended = loopbench("check", "suite", "talkative:parrots", "--json", "--run-tools")
+    assert json.loads(ended.out)["suite"] == "talkative:parrots"

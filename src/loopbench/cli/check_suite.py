@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .own_prints import own_prints_aside
+
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from loopbench.experiments.baselines import Passed
     from loopbench.experiments.suite_checks import Checked, Finding
 
@@ -46,19 +51,16 @@ def check_suite(
     from loopbench.experiments import suite_checks
     from loopbench.experiments.registry import builtin_names, make_suite, parse_spec
 
+    from . import render
+
     spec = parse_spec(name)
-    suite = make_suite(spec, data, tools)
-    if quarantine is not None:
-        suite = with_quarantine(suite, read_quarantine(quarantine))
-    ours = spec.name in builtin_names("suite") and tools is None
-    found = suite_checks.check_suite(
-        suite,
-        tasks=tasks,
-        seed=seed,
-        run_tools=ours or run_tools,
-        heard=_unheard if as_json else _finding,
-        progress=_Progress(),
-    )
+    heard = _unheard if as_json else partial(_finding, render.out())
+    with own_prints_aside():
+        suite = make_suite(spec, data, tools)
+        if quarantine is not None:
+            suite = with_quarantine(suite, read_quarantine(quarantine))
+        run_tools = run_tools or (spec.name in builtin_names("suite") and tools is None)
+        found = suite_checks.check_suite(suite, tasks=tasks, seed=seed, run_tools=run_tools, heard=heard, progress=_Progress())
     if as_json:
         print(json.dumps(_as_dict(str(spec), found), ensure_ascii=True, allow_nan=False))
     else:
@@ -84,15 +86,12 @@ def _unheard(found: Finding) -> None:
     return None
 
 
-def _finding(found: Finding) -> None:
+def _finding(console: Console, found: Finding) -> None:
     """A line for a check, and one for each of the first problems."""
     from rich.text import Text
 
     from loopbench.experiments.report import plain
 
-    from .render import out
-
-    console = out()
     mark, style = _MARKS[found.status]
     console.print(Text.assemble((f"{mark:<15}", style), f"{found.check:<17}", (found.says, "dim")), soft_wrap=True)
     for problem in found.problems[:SHOWN]:

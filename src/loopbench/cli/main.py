@@ -7,7 +7,7 @@ import logging
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +18,7 @@ from .check_model import check_model
 from .check_suite import check_suite
 from .environment import load_env
 from .folders import run_folder
+from .own_prints import own_prints_aside
 from .profile import profile as profile_commands
 from .serve import serve
 from .suite import suite as suite_commands
@@ -171,7 +172,7 @@ def compare(
         "experiment": experiment,
     }
     load_env()  # keys may stand in a .env of the current directory
-    with _own_prints_aside():
+    with own_prints_aside():
         made = prepare(load_config(config, flags))
     _carry_out(made, as_json=as_json, quiet=quiet)
 
@@ -197,7 +198,7 @@ def resume(
 
     load_env()  # keys may stand in a .env of the current directory
     allowed = Allowed(allow or (), base_url, cassette)
-    with _own_prints_aside():
+    with own_prints_aside():
         again = reopen(run_folder(run, runs), allowed, mlflow=mlflow)
     _carry_out(again, as_json=as_json, quiet=quiet)
 
@@ -341,7 +342,7 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
 
     interrupted, stopped = False, ""
     try:
-        with _quiet_loops(), _own_prints_aside(), watching(experiment, quiet=quiet) as progress:
+        with _quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet) as progress:
             stopped = run(experiment, progress)
     except KeyboardInterrupt:
         interrupted = True
@@ -381,13 +382,6 @@ def _quiet_loops() -> Iterator[None]:
         yield
     finally:
         loops.setLevel(level)
-
-
-@contextmanager
-def _own_prints_aside() -> Iterator[None]:
-    """What tools and loops of the user's own print goes to stderr: stdout is for results, which a program may read."""
-    with redirect_stdout(sys.stderr):
-        yield
 
 
 def _track(experiment: Experiment, found: Results) -> None:

@@ -125,11 +125,11 @@ def catalogue(entries: Sequence[Entry]) -> None:
     """Names, what they are, and their options."""
     console = out()
     for entry in entries:
-        console.print(Text.assemble((entry.name, "bold"), f"  {plain(entry.summary)}"))
+        console.print(Text.assemble((entry.name, "bold"), f"  {plain(entry.summary)}"), soft_wrap=True)
         if isinstance(entry, SuiteEntry):
-            console.print(Text(f"    {_known_of(entry)}"))
+            console.print(Text(f"    {_known_of(entry)}"), soft_wrap=True)
         for option in entry.options:
-            console.print(Text(f"    {option.name} = {option.default}  {plain(option.doc)}", style="dim"))
+            console.print(Text(f"    {option.name} = {option.default}  {plain(option.doc)}", style="dim"), soft_wrap=True)
 
 
 def _known_of(suite: SuiteEntry) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .folders import run_folder
+from .own_prints import own_prints_aside
 
 if TYPE_CHECKING:
     from loopbench.experiments.learn import Learned
@@ -51,7 +52,8 @@ def learn(
     from . import render
 
     check_out(out, force=force)
-    learned = learn_run(run_folder(run, runs), allow or (), check=check, any_order=any_order)
+    with own_prints_aside():
+        learned = learn_run(run_folder(run, runs), allow or (), check=check, any_order=any_order)
     write_suite(learned, out, only_learned=only_learned)
     if as_json:
         print(json.dumps(learned.as_dict() | {"out": str(out)}, ensure_ascii=True, allow_nan=False))
