@@ -1,0 +1,55 @@
+"""Under `clean` every design solves every task of every suite, except where a limit of its own forbids it: that one is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare import prepare, results, run
+from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.registry import generated_suites
+from loopbench.metrics.record import Record
+
+LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
+WHOLE = "stateless(history_as=messages, max_history_length=none)"
+BULKY = {"ecommerce", "library", "long_haul"}
+"""Suites with results of more than the 200 characters that `stateless` shows itself of each (row B0-28)."""
+NAMES = sorted(generated_suites())
+
+
+class Quiet:
+    def finished(self, record: Record) -> None:
+        return None
+
+
+def solved(runs: Path, suite: str, loops: tuple[str, ...], **config: Any) -> dict[str, float]:
+    """Design → accuracy, all tasks scored."""
+    experiment = prepare(CompareConfig(suite=suite, loops=loops, runs=runs, mlflow=False, **config))
+    assert run(experiment, Quiet()) == ""
+    arms = results(experiment.folder).to_json()["arms"]
+    assert all(arm["scored"] == arm["trials"] for arm in arms)
+    return {arm["loop"]: arm["accuracy"]["value"] for arm in arms}
+
+
+def loops_for(suite: str) -> tuple[str, ...]:
+    return tuple(WHOLE if loop == "stateless" and suite in BULKY else loop for loop in LOOPS)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("suite", NAMES)
+def test_all_designs_solve_the_first_tasks(tmp_path: Path, suite: str) -> None:
+    assert solved(tmp_path, suite, loops_for(suite), tasks=18) == dict.fromkeys(LOOPS, 1.0)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("suite", sorted(BULKY))
+def test_a_design_that_cuts_results_at_200_characters_does_not(tmp_path: Path, suite: str) -> None:
+    assert solved(tmp_path, suite, ("stateless",), tasks=18)["stateless"] < 0.6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suite", NAMES)
+def test_all_designs_solve_all_tasks(tmp_path: Path, suite: str) -> None:
+    assert solved(tmp_path, suite, loops_for(suite)) == dict.fromkeys(LOOPS, 1.0)
