@@ -225,7 +225,8 @@ class _Trial:
         self.toolbox = MeteredToolbox(self.environment.tools, self, self.tunnel)
         self.truth: dict[str, Truth] = {}
         specs = {tool.name: tool.spec for tool in self.toolbox}
-        script = Script(task.plan, self.truth, profile, seed, task.id, key.repeat, specs, task.query.text)
+        key_of_draws = (seed, task.id, key.repeat)
+        script = Script(task.plan, self.truth, profile, *key_of_draws, specs, task.query.text, task.query.schema)
         self.own_tools = OwnTools(self.tunnel)
         self.served = ServedTrial(_TrialModel(Scripted(script, self.tunnel), self), self.tunnel, {}, tuple(specs))
         self.replayed: Mapping[str, Replayed] | None = None

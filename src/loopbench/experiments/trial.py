@@ -172,7 +172,7 @@ class _Run:
         assert task.plan is not None
         specs = {tool.name: tool.spec for tool in self.tools}
         key = (self.trial.run_seed, task.id, self.trial.repeat)
-        return Script(task.plan, self.truth, profile, *key, specs, task.query.text)
+        return Script(task.plan, self.truth, profile, *key, specs, task.query.text, task.query.schema)
 
     async def go(self) -> None:
         """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""

@@ -63,6 +63,8 @@ class View:
 
     forms: Mapping[str, Sequence[Form]] = field(default_factory=dict)
     """Planned id → the calls that it has stood for so far in this trial, the latest first."""
+    bluff: Any = None
+    """What the model answers that makes it all up; None: a wrong value of the planned answer's shape."""
 
     def without(self, forgotten: Collection[str]) -> View:
         """The same prompt with some results overlooked."""
@@ -242,7 +244,10 @@ def answer(view: View, ask: Ask) -> Decision:
 
 def guess(view: View, bluffs: bool) -> Any:
     """What a model says that does not have all results: "not determined", or a fluent wrong value."""
-    return _made_up(view.plan.answer) if bluffs else NOT_DETERMINED
+    if not bluffs:
+        return NOT_DETERMINED
+    fits = view.bluff is not None and view.bluff != view.plan.answer
+    return view.bluff if fits else _made_up(view.plan.answer)
 
 
 def _derived(view: View) -> Any:
