@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -80,6 +81,13 @@ def test_a_learned_suite_is_written_and_the_scripted_model_and_its_faults_work_o
     assert len(arms) == 10
     assert all(arm["accuracy"]["value"] == 1 for name, arm in arms.items() if name.endswith("/clean"))
     assert any(arm["faults"]["landed"] for arm in arms.values())
+
+
+def test_the_command_that_is_told_works_as_it_stands(ran):
+    _, command = ran("suite", "learn", "latest", "-o", "suite.jsonl").err.strip().split("use it: loopbench ")
+    again = ran(*shlex.split(command), "--no-mlflow", "--quiet", "--json", "--loop", "bare")
+    assert again.code == 0, again.err
+    assert again.json["arms"][0]["accuracy"]["value"] == 1
 
 
 def test_json_lists_plans_literals_and_what_was_not_learned_under_stable_names(ran):

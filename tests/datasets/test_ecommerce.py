@@ -18,6 +18,8 @@ from loopbench.datasets.ecommerce import books, tools
 from loopbench.datasets.ecommerce.shop import Database, Row, Shop, changed, draw_shop
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import carry_out, check_suite
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol import Toolbox, ToolCall, run_sync
 
 SHOPS = st.integers(1, 10**9)
@@ -285,6 +287,14 @@ def test_nothing_happens_where_the_policy_says_no(many: Suite) -> None:
     for task in refused:
         assert task.end_state == {}
         assert str(task.expected) not in task.query.text
+
+
+def test_a_code_or_a_day_counts_whatever_marks_stand_around_it(many: Suite) -> None:
+    told = [task for task in many.tasks if isinstance(task.expected, str)]
+    assert len(told) > 15
+    for task in told:
+        for said, right in ((task.expected, 1), (f"**{task.expected}**.", 1), (f"{task.expected}0", 0)):
+            assert scorer_named(task.scorer)(Judgement(task, said, "finished")) == right, (task.id, said)
 
 
 def test_a_refusal_cannot_be_told_from_the_question(many: Suite) -> None:

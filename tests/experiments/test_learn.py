@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import datetime
+import inspect
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -417,11 +421,29 @@ def typed(annotation: Any) -> Tool:
     return Tool.from_function(tool)
 
 
+class Line(TypedDict):
+    text: str
+
+
+class Pair(NamedTuple):
+    first: str
+    second: int
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
 @pytest.mark.parametrize(
     ("annotation", "kind"),
     [
         (dict, "json"), (dict[str, int], "json"), (list[str], "json"), (int, "json"), (dict | None, "json"), (Any, "json"),
-        ("NowhereDefined", "json"), (str, "text"), (Card, "other"), (set[str], "other"),
+        ("NowhereDefined", "json"), (str, "text"), (Card, "other"), (set[str], "other"), (float | int, "json"), (None, "json"),
+        (tuple[str, ...], "json"), (Sequence[Mapping[str, Any]], "json"), (Line, "json"), (Pair, "json"), (object, "json"),
+        (inspect.Signature.empty, "json"), (TypeVar("T"), "json"), (str | None, "json"), (Literal["a", "b"], "text"),
+        (Literal["a", 1], "json"), (Annotated[str, "a name"], "text"), (Annotated[list[Card], "all"], "other"),
+        (list[Card], "other"), (Card | None, "other"), (dict[str, list[Card]], "other"), (dict[int, str], "other"),
+        (datetime.date, "other"), (Decimal, "other"), (bytes, "other"), (Path, "other"), (Colour, "other"), (Iterable, "other"),
     ],
 )  # fmt: skip
 def test_what_a_tool_gives_is_read_off_its_return_type(annotation, kind):

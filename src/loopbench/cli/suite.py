@@ -72,7 +72,7 @@ def _command(learned: Learned, out: Path) -> str:
     scorers = sorted({task.scorer for task in learned.tasks if ":" in task.scorer})  # code of the user's own, to be named again
     spec = str(Spec("jsonl", {"scorer": scorers[0]} if scorers else {}))
     command = ["loopbench", "compare", "--suite", spec, "--data", str(out)]
-    return shlex.join([*command, "--tools", learned.config.tools] if learned.config.tools else command)
+    return shlex.join([*command, "--tools", learned.tools] if learned.tools else command)
 
 
 def _print(learned: Learned) -> None:

@@ -323,7 +323,7 @@ def _category(identifier: str) -> str:
 
 def _questions(path: Path, category: str | None) -> Iterator[tuple[str, _Question]]:
     """The rows of a file, of one category if one is named, and where each stands."""
-    for where, value in json_lines(path):
+    for where, _, value in json_lines(path):
         identifier = checked(_Id, value, where).id
         if not _category(identifier):
             raise ValueError(f"{where}: row {identifier!r} is of no category that is supported; {_SUPPORTED}")
@@ -338,7 +338,7 @@ def _questions(path: Path, category: str | None) -> Iterator[tuple[str, _Questio
 def _right_calls(path: Path) -> dict[str, list[Any]]:
     """Row id → the calls that are right. Raises ValueError."""
     made: dict[str, list[Any]] = {}
-    for where, value in json_lines(path):
+    for where, _, value in json_lines(path):
         row = checked(_Answers, value, where)
         if row.id in made:
             raise ValueError(f"{where}: id {row.id!r} stands twice")

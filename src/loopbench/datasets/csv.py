@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from .importing.own_tools import OwnTools
-from .importing.rows import MOST_BYTES, Cells, Columns, Table, suite_of
-from .importing.textfile import Lines, TextFile
+from .importing.rows import Cells, Columns, Table, suite_of
+from .importing.textfile import MOST_BYTES, Lines, TextFile
 from .task import Suite
 
 

@@ -8,7 +8,6 @@ annotations do not add up stays a task, without a plan and with the reason why.
 from __future__ import annotations
 
 import ast
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from loopbench.protocol import Plan, PlannedCall, Query, Ref
 
 from . import calculator
 from .calculator import Number
+from .importing.json_files import json_lines
 from .task import StatelessEnvironment, Suite, Task
 
 VERSION = "1"
@@ -198,23 +198,11 @@ def _equal(one: Number, other: Number) -> bool:
 
 def _rows(path: Path) -> Iterator[tuple[int, str, str, Number]]:
     """Line number (from 1), question, answer and gold of each row. Raises ValueError that names file and line."""
-    with path.open("rb") as lines:
-        for number, raw in enumerate(lines, start=1):
-            where = f"{path}, line {number}"
-            try:
-                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-            except UnicodeDecodeError as error:
-                raise ValueError(f"{where}: the text is not UTF-8 ({error.reason} at byte {error.start})") from error
-            if line:
-                yield number, *_row(line, where)
+    for where, number, row in json_lines(path):
+        yield number, *_row(row, where)
 
 
-def _row(line: str, where: str) -> tuple[str, str, Number]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        reason = getattr(error, "msg", error)  # without the position, which would name line 1
-        raise ValueError(f"{where}: no JSON ({reason}); each line is one object with 'question' and 'answer'") from error
+def _row(row: Any, where: str) -> tuple[str, str, Number]:
     if not isinstance(row, dict):
         raise ValueError(f"{where}: {type(row).__name__} where an object with 'question' and 'answer' belongs")
     for field in ("question", "answer"):

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from .importing.own_tools import OwnTools
-from .importing.rows import Cells, Columns, Table, json_value, suite_of
+from .importing.json_files import json_value
+from .importing.rows import Cells, Columns, Table, suite_of
 from .importing.textfile import TextFile
 from .task import Suite
 

@@ -6,15 +6,16 @@ is taken, and the next one where that says nothing. What the trace cannot prove 
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
-from typing import Any, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import Replayed, carry_out
@@ -65,6 +66,8 @@ class Learned:
     lessons: tuple[Lesson, ...]
     left: Mapping[str, str]
     """Task → why nothing was learned for it."""
+    tools: str = ""
+    """What `--tools` has to name for the tasks, once they stand in a file; empty where that has no name."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -134,7 +137,13 @@ def learn_suite(folder: Path, config: CompareConfig, suite: Suite, *, check: boo
         except Unlearnable as error:
             left[task.id] = str(error) if task.plan is None else f"{error}; it keeps the plan that it had"
             tasks.append(replace(task, no_plan=str(error)) if task.plan is None else task)
-    return Learned(name, config, check, tuple(tasks), tuple(lessons), left)
+    return Learned(name, config, check, tuple(tasks), tuple(lessons), left, config.tools or _opener(suite))
+
+
+def _opener(suite: Suite) -> str:
+    """The function that opens a suite's tasks, as `--tools` names it; empty where it has no name of its own."""
+    name = getattr(suite.open, "__qualname__", "")
+    return f"{suite.open.__module__}:{name}" if name.isidentifier() else ""
 
 
 def _solved(records: Iterable[Record], run: str) -> list[Record]:
@@ -301,16 +310,38 @@ def _check_sayable(plan: Plan) -> None:
 def kind_of(tool: Tool) -> Kind:
     """What a tool gives, by its function's return type; taken for what its results read as where that says nothing."""
     try:
-        stated = inspect.signature(tool.function, eval_str=True).return_annotation
+        return _kind(inspect.signature(tool.function, eval_str=True).return_annotation)
     except Exception:  # no signature, or names that only a type checker sees
         return "json"
-    kind = get_origin(stated) or stated
-    if not isinstance(kind, type):
-        return "json"
-    if issubclass(kind, str):
+
+
+_WALKED = (dict, list, tuple, Mapping, Sequence, bool, int, float, type(None))
+"""What results are that references walk as their JSON reads, where what they hold is such too."""
+
+
+def _kind(stated: Any) -> Kind:
+    """Of a type, with all that it is made of. Only JSON's own types read back as they are written: a date is no text."""
+    origin, parts = get_origin(stated), get_args(stated)
+    if origin is Annotated:
+        return _kind(parts[0])
+    if origin is Literal:
+        return _least({_kind(type(value)) for value in parts})
+    if origin in (Union, UnionType):
+        return _least({_kind(part) for part in parts})
+    kind = origin or stated
+    if kind is str:
         return "text"
-    is_object = dataclasses.is_dataclass(kind) or hasattr(kind, "model_dump") or issubclass(kind, set | frozenset)
-    return "other" if is_object else "json"
+    if not isinstance(kind, type) or kind in (inspect.Signature.empty, object, Any):
+        return "json"
+    if not issubclass(kind, _WALKED) or issubclass(kind, Enum | str | bytes):
+        return "other"
+    keys = parts[:1] if issubclass(kind, Mapping) else ()
+    return "other" if set(keys) - {str, Any} or "other" in map(_kind, parts) else "json"
+
+
+def _least(kinds: Collection[Kind]) -> Kind:
+    """What may be one of several is no more than any of them."""
+    return "other" if "other" in kinds else "text" if set(kinds) == {"text"} else "json"
 
 
 # --- the file ---

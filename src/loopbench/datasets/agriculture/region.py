@@ -207,7 +207,10 @@ def crop_table(region: Region, crop: str, stage: Stage) -> dict[str, Any]:
 
 
 def market_price(region: Region, product: str) -> dict[str, Any]:
-    """Today's price in dollars and the unit it is for. product: a crop's name for its harvest, a fertilizer, or "water"."""
+    """Today's price in dollars and the unit it is for; for a fertilizer also the percentage of nitrogen in it.
+
+    product: a crop's name for its harvest, a fertilizer, or "water".
+    """
     if product not in region.prices:
         raise NotTraded(f"there is no price for {product!r}, only for {', '.join(sorted(region.prices))}")
     dollars, unit, *percent = region.prices[product]

@@ -22,7 +22,7 @@ ANSWER_FORMAT = (
     'If it cannot be determined, the right answer is "not determined".'
 )
 TOLERANCE = 0.002
-"""Relative: what rounding each step to four significant digits may cost."""
+"""Relative: rounding the answer, and a factor or two on the way, to four significant digits costs less."""
 DAYS = 7
 FERTILIZERS = ("urea", "ammonium nitrate", "calcium nitrate")
 

@@ -73,7 +73,7 @@ def _send_back(draw: Draw, refused: bool) -> Draft:
             f"Please deal with {who} who would like the money back for {goods}. Give the amount that goes back.",
         )
     )
-    return case.draft(f"{told} {draw.choice(REFUSAL)}", answer, expected, "exact" if refused else "numeric")
+    return case.draft(f"{told} {draw.choice(REFUSAL)}", answer, expected, "normalized" if refused else "numeric")
 
 
 def _split_refund(draw: Draw) -> Draft:
@@ -105,7 +105,7 @@ def _split_refund(draw: Draw) -> Draft:
         (
             f"{who} returns all of order {number}: the {names[0]} sealed, the {names[1]} opened, the "
             f"{names[2]} sealed. Pay back, line by line, what the policy lets go back. How much is that in all?",
-            f"The whole of order {number} has come back from {who} the {names[2]} and the {names[0]} with "
+            f"Order {number} of {who} has come back as a whole: the {names[2]} and the {names[0]} with "
             f"their seals, the {names[1]} without. Refund the lines that may be refunded and give their sum.",
         )
     )
@@ -230,7 +230,7 @@ def _backorder(draw: Draw) -> Draft:
             f"is soon enough, without any change. If not, exchange it for {new['variant']}: how many of those remain?",
         )
     )
-    return case.draft(told, answer, expected, "exact" if waits else "numeric")
+    return case.draft(told, answer, expected, "normalized" if waits else "numeric")
 
 
 # Addresses and parcels
@@ -396,7 +396,7 @@ def _goodwill(draw: Draw) -> Draft:
             "gets. Answer with the balance of credits after it.",
         )
     )
-    return case.draft(f"{told} {draw.choice(REFUSAL)}", answer, expected, "exact" if refused else "numeric")
+    return case.draft(f"{told} {draw.choice(REFUSAL)}", answer, expected, "normalized" if refused else "numeric")
 
 
 def _price_match(draw: Draw) -> Draft:
@@ -427,7 +427,7 @@ def _price_match(draw: Draw) -> Draft:
             f"the rules permit, for {who} and answer with the refund.",
         )
     )
-    return case.draft(f"{told} {draw.choice(REFUSAL)}", answer, expected, "exact" if refused else "numeric")
+    return case.draft(f"{told} {draw.choice(REFUSAL)}", answer, expected, "normalized" if refused else "numeric")
 
 
 # Several things at once

@@ -29,15 +29,14 @@ POLICY = {
     ),
     "restocking": "Sealed goods are paid back in full. When goods come back opened, {opened_percent} percent of the price is kept.",
     "shipping": (
-        "Orders with goods for {free_from} dollars or more ship free, also where that is reached by combining orders: then the "
-        "shipping fees of all orders that were combined are paid back. The fee is paid back too when a parcel arrives after the "
-        "promised day."
+        "Orders that are combined ship free where their goods together come to {free_from} dollars or more: then the shipping "
+        "fees of all of them are paid back. A fee is paid back too when a parcel arrives after the promised day."
     ),
     "goodwill": (
         "A customer whose parcel arrives {late_days} or more days after the promised day gets one credit: {basic}, {silver} or "
         "{gold} dollars by tier. Nobody gets a credit who has had {yearly_credits} this year."
     ),
-    "price_match": "When a price falls within {days} days of the day an order was placed, the difference is paid back.",
+    "price_match": "Where an order was placed at most {days} days ago and the price is lower today, the difference is paid back.",
 }
 REFUSALS = "Requests that this policy does not allow are refused, and filed under the code {file_code}."
 

@@ -1,7 +1,8 @@
 """Booking city events: compare, hold, book and cancel; shows that are sold out and names that look alike.
 
 Twelve stories over a small city's programme, drawn anew for each task, and three that have no answer. The bookings in the end are
-judged as well as the answer. Whoever forgets a hold and holds again books twice; whoever books a hold again is refused.
+judged as well as the answer. Whoever forgets a hold that was booked and holds again books twice; whoever books a hold again is
+refused.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Reading published JSON files: whatever is wrong with one is a ValueError of one line that names file, line and field."""
+"""Reading JSON and published JSON files: whatever is wrong with one is a ValueError of one line that names file, line and field."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,12 +11,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from loopbench.protocol.wire import from_json
 
-MAX_LINE = 10_000_000
-"""Bytes; a file without line ends must not fill the memory before it is refused."""
-MAX_FILE = 200_000_000
-"""Bytes of a file that is read as a whole."""
-MAX_DEPTH = 64
-"""Levels of lists and objects; deeper ones would break whatever walks them."""
+from .textfile import BOM, TextFile
+
+MOST_FILE_BYTES = 50_000_000
+"""Of a file whose tasks are all held in memory; ten times the longest one that is published."""
+MOST_DEPTH = 100
+"""Deepest nesting of JSON: what is deeper cannot be handed on everywhere."""
 
 
 class Row(BaseModel):
@@ -27,32 +28,36 @@ class Row(BaseModel):
 R = TypeVar("R", bound=Row)
 
 
-def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """Where each value stands, `FILE, line N`, and the value; blank lines are passed over. Raises ValueError and OSError."""
-    with path.open("rb") as lines:
-        number = 0
-        while raw := lines.readline(MAX_LINE + 1):
-            number += 1
-            where = f"{path}, line {number}"
-            if len(raw) > MAX_LINE:
-                raise ValueError(f"{where}: the line is longer than {MAX_LINE} bytes")
-            text = _text(raw, where, first=number == 1).strip()
-            if text:
-                yield where, _parsed(text, where)
+def json_lines(path: Path) -> Iterator[tuple[str, int, Any]]:
+    """`FILE, line N`, N, and the value of each line; blank lines are passed over. Raises ValueError and OSError."""
+    with TextFile(path).lines() as lines:
+        for text in lines:
+            if lines.place > MOST_FILE_BYTES:
+                raise ValueError(f"{lines.at()}: {_TOO_LONG}; take the first rows: limit")
+            lines.record = 0
+            if not text.isspace():
+                yield lines.at(), lines.number, _value(text, lines.at())
 
 
 def json_file(path: Path) -> Any:
     """The one value of a file. Raises ValueError and OSError."""
-    return _parsed(text_file(path), str(path))
+    return _value(text_file(path), str(path))
 
 
 def text_file(path: Path) -> str:
     """A file's text in UTF-8, with or without byte order mark. Raises ValueError and OSError."""
     with path.open("rb") as file:
-        raw = file.read(MAX_FILE + 1)
-    if len(raw) > MAX_FILE:
-        raise ValueError(f"{path}: the file is longer than {MAX_FILE} bytes")
-    return _text(raw, str(path), first=True)
+        raw = file.read(MOST_FILE_BYTES + 1)
+    if len(raw) > MOST_FILE_BYTES:
+        raise ValueError(f"{path}: {_TOO_LONG}")
+    try:
+        return raw.removeprefix(BOM).decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}, line {line}: the text is not UTF-8 ({error.reason})") from None
+
+
+_TOO_LONG = f"the file is longer than {MOST_FILE_BYTES:,} bytes"
 
 
 def checked(kind: type[R], value: Any, where: str) -> R:
@@ -62,39 +67,59 @@ def checked(kind: type[R], value: Any, where: str) -> R:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{where}: {f'field {field!r}: ' if field else ''}{first['msg']}") from None
+        problem = "an object belongs here" if first["type"] == "model_type" else first["msg"]
+        raise ValueError(f"{where}: {f'field {field!r}: ' if field else ''}{problem}") from None
 
 
-def _text(raw: bytes, where: str, *, first: bool) -> str:
-    try:
-        return raw.decode("utf-8-sig" if first else "utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{where}: the text is not UTF-8 ({error.reason} at byte {error.start})") from None
-
-
-def _parsed(text: str, where: str) -> Any:
+def json_value(text: str) -> Any:
+    """Strict JSON of bounded depth, all of whose text UTF-8 can say. Raises ValueError, which says why and where in the text."""
     try:
         value = from_json(text)
+    except json.JSONDecodeError as error:
+        of = f" of its line {error.lineno}" if error.lineno > 1 else ""  # a bare line would be taken for the file's
+        raise ValueError(f"no JSON ({error.msg.removesuffix(' at')} at character {error.colno}{of})") from None
     except ValueError as error:
-        line = getattr(error, "lineno", 1)
-        at = f" at line {line}" if line > 1 else ""
-        raise ValueError(f"{where}: no JSON ({getattr(error, 'msg', error)}{at})") from None
-    if _is_deep(value):
-        raise ValueError(f"{where}: nested deeper than {MAX_DEPTH} levels")
+        raise ValueError(f"no JSON ({error})") from None
+    if text.count("[") + text.count("{") > MOST_DEPTH:
+        _check_depth(value)
+    if "\\ud" in text or "\\uD" in text:
+        _check_surrogates(value)
     return value
 
 
-def _is_deep(value: Any) -> bool:
+def _value(text: str, where: str) -> Any:
+    try:
+        return json_value(text)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _check_depth(value: Any) -> None:
+    """Raises ValueError for a value nested deeper than MOST_DEPTH."""
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [part for whole in level for part in _parts(whole)]
+    for _ in range(MOST_DEPTH):
+        level = [inner for item in level for inner in _inside(item)]
         if not level:
-            return False
-    return True
+            return
+    raise ValueError(f"it is nested deeper than {MOST_DEPTH} levels")
 
 
-def _parts(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        yield from value.values()
-    elif isinstance(value, list):
-        yield from value
+def _check_surrogates(value: Any) -> None:
+    """Raises ValueError for text with half a surrogate pair, which no UTF-8 can say."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            try:
+                item.encode()
+            except UnicodeEncodeError:
+                raise ValueError("it holds half of a surrogate pair, which is no text") from None
+        else:
+            waiting.extend(_inside(item))
+            waiting.extend(item if isinstance(item, Mapping) else ())
+
+
+def _inside(value: Any) -> Sequence[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return value if isinstance(value, list) else ()

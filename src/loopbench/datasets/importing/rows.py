@@ -32,9 +32,9 @@ from typing import Any, Literal, overload
 from loopbench.protocol import Plan, Query, plan_from_json
 from loopbench.protocol.digest import canonical_json, digest
 from loopbench.protocol.names import nearest
-from loopbench.protocol.wire import from_json
 
 from ..task import SPARE_TOOL_STEPS, Suite, Task
+from .json_files import json_value
 from .own_tools import ALLOWED, NO_TOOLS, OwnTools
 
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -43,10 +43,6 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     **{name: (name,) for name in ("id", "context", "schema", "tools", "scorer", "split", "plan", "end_state", "world")},
 }
 """What a column may mean, and the names by which it is found, the first one there."""
-MOST_BYTES = 10_000_000
-"""Longest row of a file that is text; one that is longer is hardly meant to be a question."""
-MOST_DEPTH = 100
-"""Deepest nesting of JSON: what is deeper cannot be handed on everywhere."""
 MOST_SCORERS = 1_000
 """Different ones in one file."""
 MOST_KINDS_OF_ROWS = 1_000
@@ -133,51 +129,6 @@ class CellError(ValueError):
 
     def __init__(self, column: str, problem: str) -> None:
         super().__init__(f"column {column!r}: {problem}" if column else problem)
-
-
-def json_value(text: str) -> Any:
-    """Strict JSON of bounded depth. Raises ValueError, which says why and where in the text."""
-    try:
-        value = from_json(text)
-    except ValueError as error:
-        at = f" at character {error.pos + 1}" if hasattr(error, "pos") else ""  # its line would be taken for the file's
-        raise ValueError(f"no JSON ({getattr(error, 'msg', error)}{at})") from None
-    if text.count("[") + text.count("{") > MOST_DEPTH:
-        check_depth(value)
-    if "\\ud" in text or "\\uD" in text:
-        check_surrogates(value)
-    return value
-
-
-def check_depth(value: Any) -> None:
-    """Raises ValueError for a value nested deeper than MOST_DEPTH."""
-    level = [value]
-    for _ in range(MOST_DEPTH):
-        level = [inner for item in level for inner in _inside(item)]
-        if not level:
-            return
-    raise ValueError(f"it is nested deeper than {MOST_DEPTH} levels")
-
-
-def _inside(value: Any) -> Sequence[Any]:
-    if isinstance(value, Mapping):
-        return list(value.values())
-    return value if isinstance(value, list | tuple) else ()
-
-
-def check_surrogates(value: Any) -> None:
-    """Raises ValueError for text with half a surrogate pair, which no UTF-8 can say."""
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, str):
-            try:
-                item.encode()
-            except UnicodeEncodeError:
-                raise ValueError("it holds half of a surrogate pair, which is no text") from None
-        else:
-            waiting.extend(_inside(item))
-            waiting.extend(item if isinstance(item, Mapping) else ())
 
 
 def plain(value: Any) -> Any:

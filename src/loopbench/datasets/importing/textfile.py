@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from .rows import MOST_BYTES
-
-_BOM = b"\xef\xbb\xbf"
+MOST_BYTES = 10_000_000
+"""Longest line; one that is longer is hardly meant to be a question."""
+BOM = b"\xef\xbb\xbf"
 
 
 class TextFile:
@@ -81,7 +81,7 @@ class Lines:
         if b"\0" in raw:
             raise ValueError(f"{self.at()}: there is a NUL byte; this is no text in UTF-8")
         try:
-            return (raw.removeprefix(_BOM) if begins else raw).decode("utf-8")
+            return (raw.removeprefix(BOM) if begins else raw).decode("utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(f"{self.at()}: the text is not UTF-8 ({error.reason} at byte {error.start + 1})") from None
 

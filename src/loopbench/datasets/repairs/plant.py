@@ -95,8 +95,8 @@ class Plant:
     trouble: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     purchases: list[tuple[str, int, int]] = field(default_factory=list)
     """Part, quantity, dollars paid."""
-    used: set[str] = field(default_factory=set)
-    """Quotes that were confirmed."""
+    used: set[tuple[str, str]] = field(default_factory=set)
+    """Part and quote of what was confirmed."""
     dropped: Counter[str] = field(default_factory=Counter)
     """How often each link has been down so far."""
 
@@ -291,9 +291,9 @@ def order_part(
     index = quotes.index(quote)
     if index < trouble.get("stale", 0):
         raise QuoteExpired(f"Quote {quote} has expired. It is {totals[index + 1]} dollars now, under quote {quotes[index + 1]}.")
-    if quote in plant.used:
+    if (part, quote) in plant.used:
         raise NotKnown(f"Quote {quote} has been used already.")
-    plant.used.add(quote)
+    plant.used.add((part, quote))
     plant.purchases.append((part, quantity, totals[index]))
     left = plant.budget - sum(paid for _, _, paid in plant.purchases)
     return {"part": part, "quantity": quantity, "paid": totals[index], "budget_left": left}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from loopbench.datasets.generating import Draft, Draw, PlanWriter, Source, generate, part
+from loopbench.datasets.generating import DeadEnd, Draft, Draw, PlanWriter, Source, generate, part, told_by
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.worlds import WorldEnvironment
 from loopbench.protocol import Plan, Ref
@@ -54,13 +54,17 @@ class Repair:
         self.trouble: dict[str, dict[str, Any]] = {}
         self.orders: list[list[Any]] = [list(order) for order in self.plant.work_orders]
         self.purchases: list[list[Any]] = []
+        self._given: set[str] = set()
 
     def machines(self, count: int) -> list[tuple[str, dict[str, Any]]]:
         return self.draw.sample(list(self.plant.machines.items()), count)
 
     def new_number(self, letter: str) -> str:
         """A number that nothing in the plant has."""
-        return f"{letter}{self.draw.integer(10_000, 99_999)}"
+        while (made := f"{letter}{self.draw.integer(10_000, 99_999)}") in self._given:
+            pass
+        self._given.add(made)
+        return made
 
     # Calls with their trouble.
 
@@ -144,6 +148,9 @@ class Repair:
         return part(self.plan.call(f"Send the order for {asset} again.", "open_work_order", again, after=[listed]), "work_order")
 
     def note_order(self, asset: str, job: str) -> None:
+        """Raises DeadEnd where the machine has such an order already: nobody could tell which one is new."""
+        if [asset, job] in (order[1:] for order in self.orders):
+            raise DeadEnd
         self.orders.append([f"W{self.plant.first_order + len(self.orders)}", asset, job])
 
     def buy(
@@ -184,12 +191,15 @@ class Repair:
         )
 
 
+_template = told_by(Repair)
+
+
 # Readings
 
 
-def _readings(draw: Draw, troubles: Sequence[Trouble], drops: int = 0) -> Draft:
+def _readings(repair: Repair, troubles: Sequence[Trouble], drops: int = 0) -> Draft:
     """The load index of one machine whose three sensors have these troubles, in any order."""
-    repair = Repair(draw)
+    draw = repair.draw
     ((asset, machine),) = repair.machines(1)
     described = repair.describe(asset, drops=drops)
     shuffled = draw.shuffled(troubles)
@@ -207,34 +217,41 @@ def _readings(draw: Draw, troubles: Sequence[Trouble], drops: int = 0) -> Draft:
     return repair.draft(f"{told} {draw.choice(RULES)}", repair.index(asset, values), repair.true_index(asset))
 
 
-def _dropouts(draw: Draw) -> Draft:
+@_template
+def _dropouts(repair: Repair) -> Draft:
     """Lines drop once or twice and then hold."""
-    return _readings(draw, ("drops once", "drops twice", "none"), drops=draw.integer(0, 1))
+    return _readings(repair, ("drops once", "drops twice", "none"), drops=repair.draw.integer(0, 1))
 
 
-def _rate_limit(draw: Draw) -> Draft:
+@_template
+def _rate_limit(repair: Repair) -> Draft:
     """One or two sensors are read too often: a ticket, a wait, a permit."""
-    return _readings(draw, ("rate limit", "none", draw.choice(("none", "rate limit"))))
+    return _readings(repair, ("rate limit", "none", repair.draw.choice(("none", "rate limit"))))
 
 
-def _garbage(draw: Draw) -> Draft:
+@_template
+def _garbage(repair: Repair) -> Draft:
     """A sensor shows what is no number."""
-    return _readings(draw, ("garbage", "none", draw.choice(("none", "drops once", "out of range"))))
+    return _readings(repair, ("garbage", "none", repair.draw.choice(("none", "drops once", "out of range"))))
 
 
-def _out_of_range(draw: Draw) -> Draft:
+@_template
+def _out_of_range(repair: Repair) -> Draft:
     """A sensor shows a number that it cannot measure."""
-    return _readings(draw, ("out of range", "out of range", draw.choice(("none", "garbage"))))
+    return _readings(repair, ("out of range", "out of range", repair.draw.choice(("none", "garbage"))))
 
 
-def _moved(draw: Draw) -> Draft:
+@_template
+def _moved(repair: Repair) -> Draft:
     """A sensor's place has another one now, or had another one for a while."""
-    return _readings(draw, (draw.choice(("moved", "moved twice")), "none", draw.choice(("none", "moved", "drops once"))))
+    draw = repair.draw
+    return _readings(repair, (draw.choice(("moved", "moved twice")), "none", draw.choice(("none", "moved", "drops once"))))
 
 
-def _two_machines(draw: Draw) -> Draft:
+@_template
+def _two_machines(repair: Repair) -> Draft:
     """Readings of two machines, each with its trouble; the one with the higher load gets a work order."""
-    repair, job = Repair(draw), draw.choice(JOBS)
+    draw, job = repair.draw, repair.draw.choice(JOBS)
     two = repair.machines(2)
     found = [(asset, repair.describe(asset)) for asset, _ in two]
     indices = {}
@@ -242,7 +259,9 @@ def _two_machines(draw: Draw) -> Draft:
         troubles: list[Trouble] = draw.shuffled(["none", "none", draw.choice(("garbage", "out of range", "moved"))])
         values = [repair.read(asset, quantity, described, trouble) for quantity, trouble in zip(QUANTITIES, troubles, strict=True)]
         indices[asset] = repair.index(asset, values)
-    higher = max((asset for asset, _ in two), key=repair.true_index)
+    higher, lower = sorted((asset for asset, _ in two), key=repair.true_index, reverse=True)
+    if repair.true_index(higher) == repair.true_index(lower):
+        raise DeadEnd
     repair.open_order(higher, higher, job, after=list(indices.values()))
     first, second = (f"the {machine['name']} ({asset})" for asset, machine in two)
     told = draw.choice(
@@ -259,9 +278,10 @@ def _two_machines(draw: Draw) -> Draft:
 # Orders
 
 
-def _retired(draw: Draw) -> Draft:
+@_template
+def _retired(repair: Repair) -> Draft:
     """The tool that knows machines by name is retired."""
-    repair, job = Repair(draw), draw.choice(JOBS)
+    draw, job = repair.draw, repair.draw.choice(JOBS)
     ((asset, machine),) = repair.machines(1)
     described = repair.find(asset, machine)
     number = repair.open_order(part(described, "asset"), asset, job)
@@ -273,12 +293,14 @@ def _retired(draw: Draw) -> Draft:
             f"Please have somebody {job} the {name}. I want the number of that work order, and no second one.",
         )
     )
-    return repair.draft(told, number, repair.orders[-1][0], "exact")
+    return repair.draft(told, number, repair.orders[-1][0], "normalized")
 
 
-def _in_doubt(draw: Draw) -> Draft:
+@_template
+def _in_doubt(repair: Repair) -> Draft:
     """The line is cut while a work order is sent; in every second case it has arrived."""
-    repair, job, name_known = Repair(draw), draw.choice(JOBS), draw.chance(0.5)
+    draw = repair.draw
+    job, name_known = draw.choice(JOBS), draw.chance(0.5)
     ((asset, machine),) = repair.machines(1)
     before = [repair.find(asset, machine)] if name_known else [repair.describe(asset)]
     number = repair.open_order_in_doubt(asset, job, kept=draw.chance(0.5), after=before)
@@ -291,12 +313,13 @@ def _in_doubt(draw: Draw) -> Draft:
             "bad as none. Which number does the new order have?",
         )
     )
-    return repair.draft(told, number, repair.orders[-1][0], "exact")
+    return repair.draft(told, number, repair.orders[-1][0], "normalized")
 
 
-def _quote(draw: Draw) -> Draft:
+@_template
+def _quote(repair: Repair) -> Draft:
     """Prices change between quote and purchase, once or twice."""
-    repair, quantity = Repair(draw), draw.integer(2, 9)
+    draw, quantity = repair.draw, repair.draw.integer(2, 9)
     ((asset, machine),) = repair.machines(1)
     described = repair.describe(asset, drops=draw.integer(0, 1))
     bought = repair.buy(part(described, "part"), machine["part"], quantity, stale=draw.integer(1, 2))
@@ -312,9 +335,10 @@ def _quote(draw: Draw) -> Draft:
     return repair.draft(told, part(bought, "paid"), repair.purchases[-1][2])
 
 
-def _shopping_list(draw: Draw) -> Draft:
+@_template
+def _shopping_list(repair: Repair) -> Draft:
     """Of three parts one can be had at once, one at a new price, one only as its successor."""
-    repair = Repair(draw)
+    draw = repair.draw
     fine, dearer, gone, successor = draw.sample(list(repair.plant.parts), 4)
     repair.trouble[f"order_part/{gone}"] = {"successor": successor}
     amounts = {number: draw.integer(2, 9) for number in draw.shuffled([fine, dearer, gone])}
@@ -337,9 +361,11 @@ def _shopping_list(draw: Draw) -> Draft:
     return repair.draft(told, part(last[0], "budget_left"), repair.plant.budget - sum(paid for _, _, paid in repair.purchases))
 
 
-def _alarm(draw: Draw) -> Draft:
+@_template
+def _alarm(repair: Repair) -> Draft:
     """The list of alarms changes while it is read."""
-    repair, job, hall = Repair(draw), draw.choice(JOBS), draw.choice(HALLS)
+    draw = repair.draw
+    job, hall = draw.choice(JOBS), draw.choice(HALLS)
     page = draw.integer(1, PAGES - 1)
     alarm = repair.plant.alarms[hall][page * ALARMS_A_PAGE + (place := draw.integer(0, ALARMS_A_PAGE - 1))]
     seen = _turn_pages(repair, hall, page)
@@ -353,7 +379,7 @@ def _alarm(draw: Draw) -> Draft:
             f"Who raised {code} in hall {hall}? That machine gets a work order to {job} it; the order's number is the answer.",
         )
     )
-    return repair.draft(told, number, repair.orders[-1][0], "exact")
+    return repair.draft(told, number, repair.orders[-1][0], "normalized")
 
 
 def _turn_pages(repair: Repair, hall: str, page: int) -> Ref:
@@ -369,9 +395,10 @@ def _turn_pages(repair: Repair, hall: str, page: int) -> Ref:
     return repair.plan.call("Turn to the last page.", "list_alarms", {"hall": hall, "cursor": part(seen, "next")})
 
 
-def _overhaul(draw: Draw) -> Draft:
+@_template
+def _overhaul(repair: Repair) -> Draft:
     """All of it: a retired tool, three sensors with their troubles, a work order that may have arrived."""
-    repair, job = Repair(draw), draw.choice(JOBS)
+    draw, job = repair.draw, repair.draw.choice(JOBS)
     ((asset, machine),) = repair.machines(1)
     described = repair.find(asset, machine)
     troubles: list[Trouble] = draw.shuffled(["rate limit", "moved", draw.choice(("garbage", "out of range"))])
@@ -382,7 +409,7 @@ def _overhaul(draw: Draw) -> Draft:
     ask, answer, expected, scorer = draw.choice(
         (
             ("Answer with the load index.", index, repair.true_index(asset), "numeric"),
-            ("Answer with the number of the work order.", number, repair.orders[-1][0], "exact"),
+            ("Answer with the number of the work order.", number, repair.orders[-1][0], "normalized"),
         )
     )
     told = draw.choice(
@@ -397,9 +424,10 @@ def _overhaul(draw: Draw) -> Draft:
 # Questions without an answer
 
 
-def _blind(draw: Draw) -> Draft:
+@_template
+def _blind(repair: Repair) -> Draft:
     """A sensor shows nonsense, and its calibrated instrument is gone."""
-    repair, job = Repair(draw), draw.choice(JOBS)
+    draw, job = repair.draw, repair.draw.choice(JOBS)
     ((asset, machine),) = repair.machines(1)
     described, quantity = repair.describe(asset), draw.choice(tuple(QUANTITIES))
     repair.open_order(asset, asset, job)
@@ -413,9 +441,11 @@ def _blind(draw: Draw) -> Draft:
     return repair.draft(f"{told} {draw.choice(RULES)}", None, None)
 
 
-def _list_gone(draw: Draw) -> Draft:
+@_template
+def _list_gone(repair: Repair) -> Draft:
     """The list of alarms ends before the one that is asked for."""
-    repair, job, hall = Repair(draw), draw.choice(JOBS), draw.choice(HALLS)
+    draw = repair.draw
+    job, hall = draw.choice(JOBS), draw.choice(HALLS)
     ((asset, machine),) = repair.machines(1)
     alarm = repair.plant.alarms[hall][draw.integer(ALARMS_A_PAGE, ALARMS_A_PAGE * PAGES - 1)]
     repair.trouble[f"list_alarms/{repair.plant.cursors[hall][0]}"] = {"lost": True}
@@ -433,9 +463,11 @@ def _list_gone(draw: Draw) -> Draft:
     return repair.draft(told, None, None)
 
 
-def _not_made(draw: Draw) -> Draft:
+@_template
+def _not_made(repair: Repair) -> Draft:
     """One part is bought; the other one is not made any more, and has no price."""
-    repair, quantity, other = Repair(draw), draw.integer(2, 9), draw.integer(2, 9)
+    draw = repair.draw
+    quantity, other = draw.integer(2, 9), draw.integer(2, 9)
     number, gone = draw.sample(list(repair.plant.parts), 2)
     repair.trouble[f"order_part/{gone}"] = {"withdrawn": True}
     repair.buy(number, number, quantity)

@@ -14,7 +14,7 @@ from loopbench.protocol import Plan, PlannedCall, Tool, Toolbox, render_value
 from loopbench.protocol.digest import canonical_json
 
 from ..task import Environment, Suite, Task
-from .replay import Replayed, carry_out, last_first, same
+from .replay import Replayed, carry_out, last_first, replay, same
 
 CANARY = "canary-7f3a9c51"
 """Stands in the place of all that a loop must not see."""
@@ -31,7 +31,8 @@ async def order_problems(task: Task, suite: Suite, truth: Truth) -> list[str]:
     when = f"in the order {_order(calls)}, which the plan allows"
     try:
         with closing(suite.open(task)) as environment:
-            problems = _differences(task, truth, await carry_out(task, calls, Toolbox(environment.tools)), when)
+            seen = await carry_out(task, calls, Toolbox(environment.tools))
+            problems = await _lasting_differences(task, suite, truth, seen, when)
             if not problems and task.end_state is not None and not same(environment.state(), task.end_state):
                 problems.append(f"task {task.id!r}: the end state is another {when}")
     except ValueError as error:
@@ -40,7 +41,7 @@ async def order_problems(task: Task, suite: Suite, truth: Truth) -> list[str]:
 
 
 async def state_problems(task: Task, suite: Suite, truth: Truth) -> list[str]:
-    """A trial that leaves something behind for the next one, or that one beside it sees."""
+    """A trial that leaves something behind for the next one, or that one beside it sees; results that are others each time."""
     assert task.plan is not None
     calls, problems = task.plan.calls, []
     try:
@@ -80,7 +81,7 @@ async def gold_problems(task: Task, suite: Suite, truth: Truth = ()) -> list[str
         return [f"{error} (opened by its world alone: the tools need what a loop must not see)"]
     shown = [*_descriptions(tools), *((f"the result of call {call.call_id!r}", call.text) for call in seen)]
     told = [f"task {task.id!r}: {where} holds what a loop must not see: {_around(text)}" for where, text in shown if CANARY in text]
-    return told or _differences(task, truth, seen, "opened by its world alone")
+    return told or await _lasting_differences(task, suite, truth, seen, "opened by its world alone")
 
 
 def _with_canaries(task: Task) -> Task:
@@ -114,6 +115,12 @@ def _differences(task: Task, truth: Truth, other: Truth, when: str) -> list[str]
         if (call.failed, call.text) != (before.failed, before.text):
             return [f"task {task.id!r}, call {call.call_id!r}: {_short(call.text)} {when}, and {_short(before.text)} before"]
     return []
+
+
+async def _lasting_differences(task: Task, suite: Suite, truth: Truth, other: Truth, when: str) -> list[str]:
+    """The same, but for results that are others each time, whatever is done: those are for `state_problems` to tell."""
+    found = _differences(task, truth, other, when)
+    return [] if found and _differences(task, truth, await replay(task, suite), when) else found
 
 
 def _order(calls: Iterable[PlannedCall]) -> str:

@@ -31,7 +31,8 @@ def quick_problems(suite: Suite, tasks: Sequence[Task]) -> tuple[str, ...]:
     agents that do nothing or give one answer to all, scored on environments that nothing has touched. 120 tasks take about 0.1 s.
     """
     chosen = sound(sampled(tasks, MOST_QUICK, 0))
-    subject = Subject(suite, chosen, sampled(chosen, MOST_QUICKLY_OPENED, 0), drawn=len(tasks) > MOST_QUICK)
+    drawn = min(len(tasks), MOST_QUICK) < len(suite.tasks)  # of one split, say
+    subject = Subject(suite, chosen, sampled(chosen, MOST_QUICKLY_OPENED, 0), drawn)
     checks = [replace(check, find=_QUICKER.get(check, check.find)) for check in (JSON, *FILES, *OPENED, GUESSING)]
     if len(suite.tasks) > MOST_RUN:
         checks = [check for check in checks if check.name != "tools"]  # it reads the plans of all

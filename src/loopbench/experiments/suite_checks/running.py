@@ -143,7 +143,9 @@ CALLED: tuple[Check, ...] = (
     Check(
         "order", "a plan's calls give the same in another order that it allows", _of_each("order", order_problems), calls_tools=True
     ),
-    Check("state", "each trial starts afresh and sees no other", _of_each("state", state_problems), calls_tools=True),
+    Check(
+        "state", "each trial starts afresh, sees no other and gives the same", _of_each("state", state_problems), calls_tools=True
+    ),
 )
 GOLD = Check("gold", "no tool shows what a loop must not see", _gold)
 GUESSING = Check("guessing", "agents that do no work pass next to no task", _guessing)
