@@ -52,6 +52,22 @@ def test_it_answers_until_it_is_told_to_end(end):
     assert errors.splitlines() == ["serving arithmetic, 3 tasks; Ctrl-C ends", "closed"]
 
 
+def test_what_tools_of_the_users_own_print_does_not_come_before_the_address(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loud_tools.py").write_text('print("hello")\n\n\ndef price(item: str) -> float:\n    return 1.5\n')
+    call = {"id": "c1", "tool": "price", "arguments": {"item": "lamp"}, "goal": "Look up the lamp."}
+    task = {
+        "id": "a",
+        "query": {"text": "What does it cost?"},
+        "expected": 1.5,
+        "plan": {"calls": [call], "answer": {"$ref": "c1"}},
+    }
+    (tmp_path / "q.jsonl").write_text(json.dumps(task))
+    with served("--suite", "jsonl", "--data", "q.jsonl", "--tools", "loud_tools") as (_, base, example):
+        assert base.startswith("http://127.0.0.1:")
+        assert base in example
+
+
 def failed(monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> str:
     """What the command says that ends with exit code 2, in one line."""
     monkeypatch.setattr(sys, "argv", ["loopbench", "serve", *arguments])

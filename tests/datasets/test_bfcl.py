@@ -338,6 +338,25 @@ def test_allowed_values_in_a_plan(tmp_path: Path) -> None:
 # Rows that cannot be used
 
 
+def test_an_int_does_for_a_float_and_not_the_reverse(tmp_path: Path) -> None:
+    question = row("simple_0", function("f", count="integer", sizes={"type": "array", "items": {"type": "float"}}))
+    suite, task = only(tmp_path, question, {"id": "simple_0", "ground_truth": [{"f": {"count": [5], "sizes": [[1.0, 2.5]]}}]})
+    assert accuracy(suite, task, ("f", {"count": 5, "sizes": [1, 2.5]})) == 1
+    assert accuracy(suite, task, ("f", {"count": 5.0, "sizes": [1.0, 2.5]})) == 0
+    assert accuracy(suite, task, ("f", {"count": True, "sizes": [1.0, 2.5]})) == 0
+
+
+def test_a_file_that_would_fill_the_memory_is_refused_unless_only_its_first_rows_are_taken(tmp_path: Path) -> None:
+    path = write(tmp_path, [PARALLEL], [PARALLEL_RIGHT])
+    with path.open("ab") as file:
+        for _ in range(6):
+            file.write(b"\n" + b" " * 9_999_998)
+    said = f"{path}, line 6: the file is longer than 50,000,000 bytes; take the first rows"
+    with pytest.raises(ValueError, match=re.escape(said)):
+        bfcl.load(data=path)
+    assert len(bfcl.load(data=path, limit=1).tasks) == 1
+
+
 @pytest.mark.parametrize(
     ("question", "calls", "reason"),
     [
@@ -395,8 +414,9 @@ def test_a_folder_is_read_as_far_as_it_is_supported(tmp_path: Path) -> None:
         ("{", "line 2: no JSON"),
         ("[" * 100_000, "line 2: no JSON"),
         ('{"id": NaN}', "line 2: no JSON (NaN is not JSON)"),
-        ("[" * 70 + "]" * 70, "line 2: nested deeper than 64 levels"),
-        ("[1]", "line 2: Input should be a valid dictionary"),
+        ("[" * 110 + "]" * 110, "line 2: it is nested deeper than 100 levels"),
+        (r'{"id": "\ud800"}', "line 2: it holds half of a surrogate pair"),
+        ("[1]", "line 2: an object belongs here"),
         (row("live_simple_0-0-0"), "line 2: row 'live_simple_0-0-0' is of no category that is supported; supported are"),
         ({"id": "multi_turn_base_0"}, "line 2: row 'multi_turn_base_0' is of no category that is supported"),
         (row("simple_java_0"), "line 2: row 'simple_java_0' is of no category"),

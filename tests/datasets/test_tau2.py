@@ -381,14 +381,19 @@ def test_any_json_in_any_field_is_a_suite_or_a_value_error_of_one_line(tmp_path_
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"tasks__json": "[\n{"}, "tasks.json: no JSON (Expecting property name enclosed in double quotes at line 2)"),
+        ({"tasks__json": "[\n{"}, "tasks.json: no JSON (Expecting property name enclosed in double quotes at character 2 of its"),
         ({"tasks__json": "[NaN]"}, "tasks.json: no JSON (NaN is not JSON)"),
         ({"tasks__json": ""}, "tasks.json: no JSON"),
         ({"tasks__json": {}}, "tasks.json: dict where a list of tasks belongs"),
         ({"tasks__json": []}, "tasks.json: no task"),
         ({"tasks__json": [row("a", CREATE), row("a", CREATE)]}, "tasks.json, task 2 ('a'): the id stands twice, first at task 1"),
-        ({"tasks__json": [7]}, "tasks.json, task 1: Input should be a valid dictionary"),
+        ({"tasks__json": [7]}, "tasks.json, task 1: an object belongs here"),
         ({"tasks__json": [{"ticket": "x"}]}, "tasks.json, task 1: field 'id': Field required"),
+        (
+            {"tasks__json": [row("a\x1b[2J\n", CREATE)]},
+            r"tasks.json, task 1 ('a\x1b[2J\n'): field 'id': an id is one line of printable characters",
+        ),
+        ({"tasks__json": [row("a" * 201, CREATE)]}, "field 'id': String should have at most 200 characters"),
         (
             {"tasks__json": [row("a", {"action_id": "x", "arguments": {}})]},
             "tasks.json, task 1 ('a'): field 'evaluation_criteria.actions.0.name': Field required",
@@ -416,8 +421,8 @@ def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path, files: Any, message
 
 def test_text_in_another_encoding_is_named(tmp_path: Path) -> None:
     write(tmp_path, [row("a", CREATE)])
-    (tmp_path / "policy.md").write_bytes(b"caf\xe9")
-    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'policy.md'}: the text is not UTF-8")):
+    (tmp_path / "policy.md").write_bytes(b"a\ncaf\xe9")
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'policy.md'}, line 2: the text is not UTF-8")):
         tau2.load(data=tmp_path)
 
 

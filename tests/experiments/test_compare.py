@@ -16,36 +16,8 @@ from loopbench.experiments.journal import RunError
 from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import is_abstention
 
-BLIND = '''
-from dataclasses import dataclass
-from loopbench.loops.bare import CODEC, INSTRUCTIONS, system_text
-from loopbench.protocol import Act, Answer, Message, Outcome, Request, Role, StopReason, WireError
-
-@dataclass(frozen=True)
-class Blind:
-    """Calls tools, and never shows the model what came of it."""
-    max_steps: int = 10
-    name = "blind"
-    stops = frozenset({StopReason.FINISHED, StopReason.MAX_STEPS})
-
-    def with_step_limit(self, tool_steps):
-        return Blind(tool_steps + 1)
-
-    async def run(self, query, tools, model, observer=None):
-        messages = [Message("system", system_text(INSTRUCTIONS, tools)), Message("user", query.full_text)]
-        for step in range(self.max_steps):
-            reply = await model.complete(Request(tuple(messages), role=Role.DECIDE, codec=CODEC))
-            try:
-                move = CODEC.parse(reply)
-            except WireError:
-                continue
-            if isinstance(move, Answer):
-                return Outcome(str(move.value), StopReason.FINISHED, step)
-            if isinstance(move, Act):
-                await tools.call(move.calls[0])
-            messages.append(Message("user", f"Done. This was step {step}."))
-        return Outcome(None, StopReason.MAX_STEPS, self.max_steps)
-'''
+BLIND = "loopbench.experiments.baselines:Blind"
+"""Named as code of one's own is."""
 
 
 class Silent:
@@ -54,11 +26,8 @@ class Silent:
 
 
 def made(folder: Path, **config: Any) -> Results:
-    (folder / "own_blind.py").write_text(BLIND)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(folder)
-        experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **config))
-        assert run(experiment, Silent()) == ""
+    experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **config))
+    assert run(experiment, Silent()) == ""
     return results(experiment.folder)
 
 
@@ -72,7 +41,7 @@ def wind(tmp_path_factory) -> Results:
 @pytest.fixture(scope="module")
 def breeze(tmp_path_factory) -> Results:
     """Three loops over a few tasks under two profiles."""
-    loops = ("bare", "bare(check_types=true)", "own_blind:Blind")
+    loops = ("bare", "bare(check_types=true)", BLIND)
     return made(tmp_path_factory.mktemp("breeze"), loops=loops, profiles=("clean", "flaky-tools"), suite="arithmetic(size=12)")
 
 
@@ -84,7 +53,7 @@ def of(found: Results, arm: str) -> list[Record]:
 
 
 def test_a_loop_that_shows_no_observations_solves_what_needs_none(tmp_path, arithmetic_suite: Suite):
-    found = made(tmp_path, loops=("own_blind:Blind",))
+    found = made(tmp_path, loops=(BLIND,))
     without_answer = {task.id for task in arithmetic_suite.tasks if task.expected is None}
     right = [record for record in found.records if record.accuracy]
     assert len(without_answer) <= 0.1 * len(arithmetic_suite.tasks)
@@ -208,8 +177,8 @@ def copy(breeze, tmp_path: Path) -> Any:
 def test_reading_a_run_imports_no_code_that_it_names(breeze, copy, tmp_path, monkeypatch):
     (tmp_path / "own_evil.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    text = json.dumps(breeze.manifest).replace("own_blind:Blind", "own_evil:Blind").replace('"arithmetic"', '"own_evil:suite"')
-    records = (breeze.folder / "trials.jsonl").read_text().replace("own_blind:Blind", "own_evil:Blind")
+    text = json.dumps(breeze.manifest).replace(BLIND, "own_evil:Blind").replace('"arithmetic"', '"own_evil:suite"')
+    records = (breeze.folder / "trials.jsonl").read_text().replace(BLIND, "own_evil:Blind")
     folder = copy(json.loads(text))
     (folder / "trials.jsonl").write_text(records)
     assert len(results(folder).to_json()["arms"]) == 6

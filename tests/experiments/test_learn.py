@@ -188,8 +188,8 @@ def test_a_check_proves_plans_even_where_tools_do_not_say_what_they_give(tmp_pat
     assert [calls_of(task, again) for task in again.tasks] == [calls_of(task, suite) for task in suite.tasks]
 
 
-@settings(slow, max_examples=5)
-@given(planned=st.lists(plans(HONEST_NAMES), min_size=1, max_size=4), any_order=st.booleans())
+@settings(slow, max_examples=3)
+@given(planned=st.lists(plans(HONEST_NAMES), min_size=1, max_size=3), any_order=st.booleans())
 def test_all_designs_solve_a_learned_suite_under_clean(tmp_path_factory, planned, any_order):
     folder, suite = tmp_path_factory.mktemp("law"), suite_of(planned)
     again = replanned(suite, learned(ran(folder, suite, ("react_extract",)), suite, any_order=any_order))
@@ -693,10 +693,10 @@ def test_a_reference_that_a_replay_refutes_becomes_a_literal_and_is_listed(tmp_p
 
 def test_what_a_fault_spoiled_is_never_learned(tmp_path):
     """Runs under faults in tools teach the plans that clean ones do, of the tasks that they solve."""
-    suite = make_suite(parse_spec("arithmetic(size=24)"))
+    suite = make_suite(parse_spec("arithmetic(size=16)"))
     folder = ran(tmp_path, suite, DESIGNS, profiles=("flaky-tools",), repeats=2)
     found = learned(folder, suite, check=True)
-    assert len(found.lessons) >= 20
+    assert len(found.lessons) >= 13
     assert check_suite(replanned(suite, found)) == []
     assert all("spoiled" in why or "not solved" in why for why in found.left.values())
 

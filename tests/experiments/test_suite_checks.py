@@ -436,6 +436,19 @@ BROKEN_TOOLS: dict[str, tuple[Suite, str, str]] = {
         "the description of tool 'price' holds what a loop must not",
     ),
     "the answer in a result": (shop(open=telling_results), "gold", "the result of call 'c1' holds what a loop must not see"),
+    "the answer in the middle of the question": (
+        changed(lambda task: replace(task, query=Query(f"{task.query.text} It is {task.expected}, within 3 days.")), 0, 4, 8),
+        "gold",
+        "3 of 24 tasks show their answer, a number, in the question, context or",
+    ),
+    "the answer in a description, from the world": (
+        replace(
+            changed(lambda task: replace(task, world={**task.world, "due": task.expected})),
+            open=told(lambda task: f"{task.world['due']:,}").open,
+        ),
+        "gold",
+        "24 of 24 tasks show their answer, a number, in the question, context or",
+    ),
     "an environment made of labels": (shop(open=picky), "gold", "it cannot be opened by its world alone (KeyError"),
     "calls at random": (
         shop(
@@ -506,6 +519,24 @@ def with_two_orders(task: Task) -> Task:
             changed(lambda task: replace(task, quarantined="the price is unclear"), 3, 4),
             "set aside",
             "2 × quarantined: the price is unclear",
+        ),
+        (
+            changed(
+                lambda task: replace(
+                    task,
+                    expected=min(task.world["prices"]),
+                    scorer="exact",
+                    plan=None,
+                    no_plan="a choice",
+                    end_state=None,
+                    query=Query(f"{task.query.text} Which comes first: {', '.join(task.world['prices'])}?"),
+                ),
+                0,
+                4,
+                8,
+            ),
+            "gold",
+            "3 of 24 tasks show their answer, a text, in",
         ),
         (
             changed(lambda task: replace(task, plan=None, no_plan="nobody knows"), 3),

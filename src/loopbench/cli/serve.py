@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .own_prints import own_prints_aside
+
 if TYPE_CHECKING:
     from loopbench.datasets.task import Suite
     from loopbench.models.server import Server
@@ -38,7 +40,8 @@ def serve(
     from loopbench.models.profiles import load_profile
     from loopbench.models.server import Server
 
-    found = _first(make_suite(parse_spec(suite), data, tools), tasks)
+    with own_prints_aside():
+        found = _first(make_suite(parse_spec(suite), data, tools), tasks)
     trials = SuiteTrials(found, load_profile(profile), seed, real_time=real_time)
     try:
         asyncio.run(_until_told(Server(trials, host, port, more=trials.more), found))

@@ -60,6 +60,11 @@ _TYPES = {
 MAX_NAME = 64
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 """What providers' protocols do not take in a function's name; dots above all."""
+_Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int),
+)
+"""JSON schema, but 5.0 is no integer: BFCL goes by Python's types, where an int does for a float and not the reverse."""
 
 
 class _Message(Row):
@@ -141,7 +146,7 @@ class _Function:
 
     def problem(self, arguments: Mapping[str, Any]) -> str:
         """What is wrong with a call's arguments; empty where nothing is."""
-        return "; ".join(map(_complaint, jsonschema.Draft202012Validator(self.schema).iter_errors(arguments)))
+        return "; ".join(map(_complaint, _Validator(self.schema).iter_errors(arguments)))
 
 
 def _complaint(error: jsonschema.ValidationError) -> str:
@@ -251,7 +256,7 @@ def _arguments(allowed: Mapping[str, Any], function: _Function, where: str) -> d
         if options[0] == "" and name not in required:
             continue
         values = [_value(option, known[name]) for option in options if option != ""] or [""]
-        valid = list(filter(jsonschema.Draft202012Validator(known[name]).is_valid, values))
+        valid = list(filter(_Validator(known[name]).is_valid, values))
         if not valid:
             raise Contradiction(f"{where}: no allowed value of {name!r} has its type")
         made[name] = valid[0]

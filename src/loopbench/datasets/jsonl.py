@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .importing.own_tools import OwnTools
 from .importing.json_files import json_value
+from .importing.own_tools import OwnTools
 from .importing.rows import Cells, Columns, Table, suite_of
 from .importing.textfile import TextFile
 from .task import Suite

@@ -92,14 +92,15 @@ def _check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> 
     """Raises ValueError where the scripted model is to answer, and tasks that nobody said to skip have no plan for it."""
     if config.skip_unplanned or "scripted" not in config.models:
         return
-    if isinstance(tasks, Rows) and tasks.facts is not None and not tasks.facts.unplanned:
+    known = tasks.facts.unplanned if isinstance(tasks, Rows) and tasks.facts is not None else None
+    if known == 0:
         return  # tasks that stand in a file are not read again for it
-    count, why = 0, ""
-    for task in tasks:
-        if task.plan is None and not task.quarantined:
-            count, why = count + 1, why or f"{task.id}: {task.no_plan or 'the suite gives none'}"
-    if not count:
+    unplanned = (task for task in tasks if task.plan is None and not task.quarantined)
+    first = next(unplanned, None)
+    if first is None:
         return
+    count = 1 + sum(1 for _ in unplanned) if known is None else known
+    why = f"{first.id}: {first.no_plan or 'the suite gives none'}"
     rest = (
         "--skip-unplanned leaves them out"
         if count < len(tasks)

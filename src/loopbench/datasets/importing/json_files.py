@@ -67,7 +67,7 @@ def checked(kind: type[R], value: Any, where: str) -> R:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"]))
-        problem = "an object belongs here" if first["type"] == "model_type" else first["msg"]
+        problem = "an object belongs here" if first["type"] == "model_type" else first["msg"].removeprefix("Value error, ")
         raise ValueError(f"{where}: {f'field {field!r}: ' if field else ''}{problem}") from None
 
 

@@ -229,8 +229,8 @@ class Reading:
                 raise ValueError(f"no column {name!r}; {_listed(columns)}")
 
     def _no_question(self, columns: tuple[str, ...]) -> str:
-        if self.columns.question:
-            return f"no column {self.columns.question!r} for the question; {_listed(columns)}"
+        if named := self.columns.named("question"):
+            return f"no column {named!r} for the question; {_listed(columns)}"
         looks = f"no column for the question ({', '.join(NAMES['question'])}); {_listed(columns)}"
         other = next((mark for mark in (";", "\t", "|") if len(columns) == 1 and mark in columns[0]), None)
         if other is not None and self.importer == "csv":

@@ -11,11 +11,13 @@ import json
 import math
 import re
 import sqlite3
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+from .statement import Statement
 
 MAX_STEPS = 1_000_000
 """Instructions of SQLite's virtual machine for one query: tens of milliseconds, ten times what an honest query needs here."""
@@ -23,9 +25,10 @@ MAX_ROWS = 50
 MAX_BYTES = 6_000
 """Of one result's rows, as JSON."""
 MAX_QUERY_CHARS = 4_000
-MAX_VALUE_BYTES = 1_000
-MAX_COPIES = 200
-"""How many times the parts of a query may be copied into one another; see `_copies`."""
+MAX_VALUE_BYTES = 600
+"""Of one value, and of one row while SQLite works on it."""
+MAX_WEIGHT = 50_000
+"""What a query may come to before it is run; see `Statement.weight`."""
 
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: MAX_VALUE_BYTES,
@@ -47,7 +50,9 @@ _FUNCTIONS = frozenset(
 )
 """Deterministic ones whose work does not grow with the square of their arguments."""
 _DEAR = frozenset({"like", "group_concat"})
-"""Functions of which one step may be long: a query that uses one gets a tenth of the steps."""
+"""Functions of which one step may be long: a tenth of the steps, and a fiftieth where LIKE may meet long texts."""
+_LONG = 100
+"""Characters of a text that is long: each step takes time by the length of what it works on."""
 _STEP = 1_000
 """Steps between two looks at the count."""
 
@@ -87,13 +92,15 @@ class ReadOnlyDatabase:
         self._connection.deserialize(image)
         self._connection.execute("PRAGMA query_only = ON")
         self._connection.text_factory = _text
+        self._tables = frozenset(table.lower() for table in tables)
+        self._columns = frozenset(column for table in tables for column in self._columns_of(table))
         for limit, value in _LIMITS.items():
             self._connection.setlimit(limit, value)
-        self._readable = {table.lower() for table in tables} | {"sqlite_master", "sqlite_schema"}
+        self._readable = self._tables | {"sqlite_master", "sqlite_schema"}
         self._defined: frozenset[str] = frozenset()
         """Names of the running query's WITH clauses."""
         self._refused = ""
-        self._steps = self._steps_left = MAX_STEPS
+        self._allow(set())
         self._connection.set_authorizer(self._authorize)
         self._connection.set_progress_handler(self._progress, _STEP)
 
@@ -102,9 +109,10 @@ class ReadOnlyDatabase:
 
     def select(self, query: str, parameters: Sequence[Any] = ()) -> Selection:
         """Run one SELECT; `parameters` fill its question marks. Raises QueryRefused, QueryFailed or QueryTooCostly."""
-        self._defined = _checked(query)
-        self._refused = ""
-        self._steps = self._steps_left = MAX_STEPS
+        known = _examined(query, self._tables, self._columns)
+        is_long = known.is_long or any(isinstance(given, str) and len(given) > _LONG for given in parameters)
+        self._defined, self._refused = known.defined, ""
+        self._allow({"long"} if is_long else set())
         try:
             with closing(self._connection.execute(query, tuple(parameters))) as cursor:
                 return _capped([str(item[0]) for item in cursor.description], cursor)
@@ -125,7 +133,7 @@ class ReadOnlyDatabase:
             name = (second or "").lower()
             if name in _FUNCTIONS:
                 if name in _DEAR:
-                    self._steps = self._steps_left = MAX_STEPS // 10
+                    self._allow(self._dear | {name})
                 return sqlite3.SQLITE_OK
             self._refused = f"The function {name[:40]!r} is not available here; there are {', '.join(sorted(_FUNCTIONS))}."
         elif action == sqlite3.SQLITE_RECURSIVE:
@@ -133,6 +141,16 @@ class ReadOnlyDatabase:
         else:
             self._refused = _READ_ONLY
         return sqlite3.SQLITE_DENY
+
+    def _columns_of(self, table: str) -> list[str]:
+        with closing(self._connection.execute(f"SELECT * FROM {table} LIMIT 0")) as cursor:  # noqa: S608 - a table of our own
+            return [item[0].lower() for item in cursor.description]
+
+    def _allow(self, dear: set[str]) -> None:
+        """`dear`: what makes the query's steps long."""
+        self._dear = dear
+        is_like, is_long = "like" in dear, bool(dear - {"like"})
+        self._steps = self._steps_left = MAX_STEPS // (50 if is_like and is_long else 10 if dear else 1)
 
     def _progress(self) -> int:
         self._steps_left -= _STEP
@@ -175,58 +193,30 @@ def _plain(value: Any) -> Any:
 # Before SQLite sees it
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_TOKEN = re.compile(
-    r"""(?P<skip> \s+ | --[^\n]* | /\*.*?(?:\*/|\Z) )
-      | (?P<name> '(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | \[[^\]]*\] | [A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]* )
-      | (?P<named> [:@$][\w$]+ )
-      | (?P<other> . )""",
-    re.VERBOSE | re.DOTALL,
-)
 
 
-def _checked(query: str) -> frozenset[str]:
-    """Refuses what SQLite itself cannot be told to refuse; gives the names of the query's WITH clauses."""
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of a query before it runs."""
+
+    defined: frozenset[str]
+    """Names of its WITH clauses."""
+    is_long: bool
+    """Whether texts in it may be long."""
+
+
+@lru_cache(maxsize=256)  # plans ask the same over and over, with other parameters
+def _examined(query: str, tables: frozenset[str], columns: frozenset[str]) -> _Known:
+    """Refuses what SQLite itself cannot be told to refuse."""
     if len(query) > MAX_QUERY_CHARS:
         raise QueryRefused(f"The query has {len(query)} characters; at most {MAX_QUERY_CHARS} are allowed.")
     if "\0" in query or _SURROGATE.search(query):
         raise QueryRefused("The query holds characters that are no text.")
-    tokens = [(match.lastgroup, match[0]) for match in _TOKEN.finditer(query) if match.lastgroup != "skip"]
-    if not tokens or tokens[0][1].lower() not in ("select", "with", "values"):
+    statement = Statement.of(query)
+    if statement.first not in ("select", "with", "values"):
         raise QueryRefused(_READ_ONLY)
-    if any(group == "named" for group, _ in tokens):
+    if statement.has_named_parameters:
         raise QueryRefused("Write ? for each parameter, and give their values in order.")
-    names = [_name(text) if group == "name" else "" for group, text in tokens]
-    texts = [text.lower() for _, text in tokens]
-    defined = [name for place, name in enumerate(names) if name and _defines(texts, place)]
-    uses = Counter(name for name, behind in zip(names, [*texts[1:], ""], strict=True) if name and behind != ".")
-    if _copies(defined, uses) > MAX_COPIES:
-        raise QueryTooCostly("The query uses its WITH clauses too often in one another.")
-    return frozenset(defined)
-
-
-def _copies(defined: Sequence[str], uses: Mapping[str, int]) -> int:
-    """An upper bound on how many times a WITH clause is copied: each use of one is a copy of it and of all those in it.
-
-    Twenty clauses that use the one before them twice make a million, before SQLite calls authorizer or progress handler at all.
-    """
-    return math.prod(max(1, uses[name] - 1) for name in defined)
-
-
-def _name(text: str) -> str:
-    quote = text[0]
-    if quote in "'\"`":
-        return text[1:-1].replace(quote * 2, quote).lower()
-    return text[1:-1].lower() if quote == "[" else text.lower()
-
-
-def _defines(texts: Sequence[str], place: int) -> bool:
-    """Whether a WITH clause of the name at this place begins here: NAME [(columns)] AS [[NOT] MATERIALIZED] (."""
-    at = place + 1
-    if at < len(texts) and texts[at] == "(":
-        while at < len(texts) and texts[at] != ")":
-            at += 1
-        at += 1
-    if at >= len(texts) or texts[at] != "as":
-        return False
-    rest = [text for text in texts[at + 1 : at + 4] if text not in ("not", "materialized")]
-    return bool(rest) and rest[0] == "("
+    if statement.weight(tables, columns) > MAX_WEIGHT:
+        raise QueryTooCostly("The query uses names that it gives itself too often in one another; nest and repeat less.")
+    return _Known(statement.defined, statement.may_be_long(_LONG))

@@ -9,11 +9,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool
+from pydantic import AfterValidator, Field, StrictBool
 
 from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError, plan_to_json
 
 from ..importing.json_files import Row, checked, json_file, text_file
+from ..importing.rows import MOST_ID_CHARS
 from ..task import Suite, Task
 from . import mock
 
@@ -73,8 +74,14 @@ class _Criteria(Row):
         return sorted(name for name in set(self.reward_basis) if there.get(name))
 
 
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("an id is one line of printable characters")
+    return text
+
+
 class _TaskRow(Row):
-    id: Annotated[str, Field(min_length=1)]
+    id: Annotated[str, Field(min_length=1, max_length=MOST_ID_CHARS), AfterValidator(_printable)]
     ticket: str | None = None
     initial_state: _InitialState | None = None
     evaluation_criteria: _Criteria | None = None

@@ -6,8 +6,9 @@ finds. Quarantined tasks are for the caller to leave out.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,10 @@ MOST_SCHEMAS = 60
 """Different answer schemas that are held against the draft's own schema, at 12 ms each."""
 MOST_COMPARED = 20_000
 """Tasks that are searched for near copies; of more than that every second, third, … one."""
+MOST_TOLD = 0.10
+"""Largest share of tasks whose answer may stand in what is shown before any call: numbers meet by chance, choices by intent."""
+FEWEST_TOLD = 3
+"""Fewer tasks than this are no share."""
 FEWEST_WORDINGS = 0.5
 """Smallest share of wordings, numbers aside, to tasks: below it the suite is smaller than its size says; told, and no failure."""
 
@@ -214,6 +219,32 @@ def _passed_by_lookup(chances: Mapping[str, float], tasks: int, most: float, whe
             f"{_some(found)}",
             fails,
         )
+
+
+def told_problems(tasks: Sequence[Task], shown: Callable[[Task], str]) -> Iterator[Problem]:
+    """Answers that stand in what a loop sees before it calls a tool: numbers, which is a failure, and texts, as a choice's do.
+
+    `shown`: that text of a task. Whole numbers below 10 and texts of one or two characters say nothing.
+    """
+    for kind, fails in (("number", True), ("text", False)):
+        told = [task.id for task in tasks if _stands_in(task.expected, kind, shown(task))]
+        if len(told) >= FEWEST_TOLD and len(told) > MOST_TOLD * len(tasks):
+            share = (
+                f"{len(told)} of {len(tasks)} tasks show their answer, a {kind}, in the question, context or tools' descriptions"
+            )
+            yield Problem(f"{share}: {_some(told)}", fails)
+
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def _stands_in(answer: Any, kind: str, text: str) -> bool:
+    if kind == "text":
+        whole = isinstance(answer, str) and len(answer) > 2 and re.escape(answer.casefold())
+        return bool(whole and re.search(rf"(?<!\w){whole}(?!\w)", text.casefold()))
+    if isinstance(answer, bool) or not isinstance(answer, int | float) or (abs(answer) < 10 and answer == int(answer)):
+        return False
+    return any(float(number) == abs(answer) for number in _NUMBER.findall(text.replace(",", "")))
 
 
 def set_aside(tasks: Iterable[Task]) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import Replayed, replay
-from loopbench.datasets.validity.checks import Problem
+from loopbench.datasets.validity.checks import Problem, told_problems
 from loopbench.datasets.validity.isolation import gold_problems, order_problems, state_problems
 from loopbench.metrics.record import Record
 from loopbench.models.receipts import call_digest
@@ -101,10 +101,20 @@ async def _checked(check: TaskCheck, task: Task, subject: Subject, truth: Sequen
 
 async def _gold(subject: Subject) -> list[Problem]:
     """Results are looked at where tools may be called, names and descriptions in any case."""
-    problems = []
+    problems: list[Problem] = []
+    shown: dict[str, str] = {}
     for task in subject.each("gold", subject.sample):
-        problems += await _checked(gold_problems, task, subject, subject.truths.get(task.id, ()))
-    return problems
+        found = await _checked(gold_problems, task, subject, subject.truths.get(task.id, ()))
+        problems += found
+        if not found:
+            shown[task.id] = _shown(task, subject)
+    sound = [task for task in subject.sample if task.id in shown]
+    return [*problems, *told_problems(sound, lambda task: shown[task.id])]
+
+
+def _shown(task: Task, subject: Subject) -> str:
+    """What a loop sees before it calls a tool."""
+    return " ".join([task.query.full_text, *(f"{tool.name} {tool.description}" for tool in subject.specs_of(task))])
 
 
 async def _guessing(subject: Subject) -> list[Problem]:
