@@ -25,7 +25,7 @@ from loopbench.datasets import arithmetic, jsonl, parquet
 from loopbench.datasets.csv import load as load_csv
 from loopbench.datasets.importing.frame import suite_from_frame
 from loopbench.datasets.importing.own_tools import OwnTools, own_tools
-from loopbench.datasets.importing.rows import read_value
+from loopbench.datasets.importing.rows import Rows, read_value
 from loopbench.datasets.task import Suite, Task
 from loopbench.experiments.registry import make_suite, parse_spec
 from loopbench.protocol import Plan, PlannedCall, Query, Ref
@@ -511,6 +511,9 @@ def test_memory_is_flat_whatever_the_size_of_the_file(tmp_path, form):
     try:
         again = make_suite(parse_spec(form), tmp_path / f"t.{form}")
         assert again.digest != suite.digest  # topic was a label
+        assert isinstance(again.tasks, Rows)
+        odd = again.tasks.where(lambda task: task.expected % 2 == 1)
+        assert [odd[0].expected, odd[-1].expected, len(odd), odd[1:3][1].expected, len(odd[:0])] == [1, 499, 250, 5, 0]
         assert sum(1 for _ in again.tasks) == 500
         assert tracemalloc.get_traced_memory()[1] < 8_000_000
     finally:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from loopbench.datasets.tables.sandbox import (
     ReadOnlyDatabase,
     Selection,
 )
+from loopbench.datasets.tables.statement import RESERVED, Statement
 from loopbench.datasets.tables.stories import ANSWER_FORMAT
 from loopbench.datasets.tables.tools import Desk, UnknownDatabase, UnknownTable
 from loopbench.datasets.task import Suite
@@ -37,6 +40,36 @@ DOUBLING = "WITH a0 AS (SELECT 1)" + "".join(f", a{i} AS (SELECT 1 FROM a{i - 1}
 TWENTYFOLD = (
     f'WITH "a" AS (SELECT 1), [b] (x) AS NOT MATERIALIZED (SELECT 1 FROM {", ".join(["A x"] * 20)}),'
     f" `c` AS (SELECT 1 FROM {', '.join(['b'] * 20)}) SELECT * FROM c"
+)
+
+
+def chain(level: str, length: int = 30, names: str = "a{}") -> str:
+    """WITH clauses, each over the one before, `LAST`: a text of 1 KB that SQLite would unfold for hours, and ask nobody."""
+    first = f"WITH {names.format(0)} AS (SELECT kwh x, kwh row FROM readings)"
+    clauses = [f"{names.format(at)} AS ({level.replace('LAST', names.format(at - 1))})" for at in range(1, length)]
+    return f"{', '.join([first, *clauses])} SELECT 1 FROM {names.format(length - 1)}"
+
+
+UNFOLDING = (
+    chain("SELECT x+x AS x FROM LAST"),
+    chain("SELECT x+x x FROM LAST"),
+    chain('SELECT [x]+"X" x /* twice */ FROM `LAST`'),
+    chain("SELECT row+row row FROM LAST"),
+    chain("SELECT row+row AS row FROM LAST"),
+    chain("SELECT x+x kwh FROM (SELECT kwh+kwh x FROM LAST)"),
+    chain('SELECT x+"x:1"+"x:2" x FROM (SELECT *, *, * FROM LAST)'),
+    chain("SELECT x FROM LAST WHERE EXISTS (SELECT x FROM LAST)"),
+    chain("SELECT 1 FROM meters, LAST", names="\ufeffa{}").replace("meters", "a0"),
+    "WITH a(kwh) AS (SELECT kwh FROM readings)"
+    + "".join(
+        f", {'abcdefghijklmnopqrstuvwxyz'[at]}(kwh) AS (SELECT kwh+kwh FROM {'abcdefghijklmnopqrstuvwxyz'[at - 1]})"
+        for at in range(1, 26)
+    )
+    + " SELECT kwh FROM z",
+    "WITH \xa0 AS (SELECT 1)"
+    + "".join(f", {chr(160) * (at + 1)} AS (SELECT 1 FROM {chr(160) * at}, {chr(160) * at} b)" for at in range(1, 30))
+    + f" SELECT 1 FROM {chr(160) * 30}",
+    "SELECT " + "(SELECT " * 7 + "1" + " x WHERE x+x+x+x)" * 7,
 )
 
 
@@ -141,7 +174,9 @@ def test_any_text_reads_or_is_refused(energy: ReadOnlyDatabase, text: str) -> No
         ("QueryFailed", "SELECT " + "(" * 300 + "1" + ")" * 300),
         ("QueryFailed", "SELECT 1" + " UNION SELECT 1" * 40),
         ("QueryTooCostly", "SELECT count(*) FROM readings a, readings b, readings c"),
-        ("QueryTooCostly", f"SELECT DISTINCT a.kwh || '-' || b.reading_id || '{LONG}' FROM readings a, readings b ORDER BY 1"),
+        ("QueryTooCostly", "SELECT DISTINCT a.kwh || '-' || b.reading_id || b.month FROM readings a, readings b ORDER BY 1"),
+        ("QueryTooCostly", f"SELECT count(DISTINCT '{LONG[:500]}' || a.kwh COLLATE nocase) FROM readings a, readings b"),
+        ("QueryTooCostly", f"SELECT count(*) FROM readings a, readings b WHERE '{LONG[:500]}' || b.kwh LIKE '%aaaaaaaaaaab'"),
         ("QueryTooCostly", "SELECT count(*) FROM readings a, readings b WHERE a.month || b.month LIKE '%1_1_1_1_2'"),
         ("QueryTooCostly", "SELECT count(*) FROM (SELECT * FROM readings) JOIN readings ON 1"),
         ("QueryTooCostly", DOUBLING),
@@ -156,6 +191,53 @@ def test_what_is_not_reading_or_too_much_is_refused(energy: ReadOnlyDatabase, er
     assert unchanged(energy)
 
 
+@pytest.mark.parametrize("query", UNFOLDING)
+def test_what_would_unfold_without_end_never_reaches_sqlite(energy: ReadOnlyDatabase, query: str) -> None:
+    assert len(query) < 2_500
+    assert "names that it gives itself too often" in str(outcome(energy, query))
+
+
+@pytest.mark.parametrize("word", sorted(RESERVED))
+def test_reserved_words_are_no_names(word: str) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(sqlite3.OperationalError):
+        connection.execute(f"WITH {word} AS (SELECT 1 AS x) SELECT x FROM {word}")
+
+
+def test_texts_that_may_be_long_get_fewer_steps(energy: ReadOnlyDatabase) -> None:
+    told = {
+        steps: f"SELECT count(*) FROM readings a, readings b, readings c WHERE {test} < 0"
+        for steps, test in (
+            (1_000_000, "a.kwh"),
+            (100_000, "a.kwh || b.kwh"),
+            (100_000, "a.month LIKE b.month"),
+            (20_000, "a.kwh || b.kwh LIKE c.month"),
+        )
+    }
+    for steps, query in told.items():
+        assert f"after {steps} steps" in str(outcome(energy, query))
+    assert "after 100000 steps" in str(outcome(energy, told[1_000_000] + " AND b.month <> ?", ["x" * 101]))
+
+
+names = st.sampled_from(["x", '"x"', "row", "desc", "kwh", "town", "[a b]", "'s'"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(names, names, st.integers(1, 3), st.booleans(), st.booleans()), max_size=5))
+def test_a_query_unfolds_to_no_more_than_its_weight(levels: list[tuple[str, str, int, bool, bool]]) -> None:
+    clauses, columns = ["SELECT kwh, kwh AS x FROM readings"], ["kwh", "x"]
+    for place, (one, other, uses, is_marked, is_starred) in enumerate(levels):
+        source = f"SELECT *, * FROM a{place}" if is_starred else f"SELECT * FROM a{place}"
+        told = [" + ".join([columns[-1], *[columns[0]] * uses]), " + ".join([columns[0], *[columns[-1]] * uses])]
+        marked = " AS " if is_marked else " "
+        clauses.append(f"SELECT {told[0]}{marked}{one}, {told[1]}{marked}{other} FROM ({source})")
+        columns = [one.replace("'", '"'), other.replace("'", '"')]
+    query = f"WITH {', '.join(f'a{place} AS ({clause})' for place, clause in enumerate(clauses))} SELECT * FROM a{len(levels)}"
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE readings (kwh INTEGER, town TEXT)")
+        program = len(connection.execute(f"EXPLAIN {query}").fetchall())
+    assert program < 20 + 2 * Statement.of(query).weight({"readings"}, {"kwh", "town"})
+
+
 @pytest.mark.parametrize(
     ("query", "rows"),
     [
@@ -165,6 +247,18 @@ def test_what_is_not_reading_or_too_much_is_refused(energy: ReadOnlyDatabase, er
         ("VALUES (1, 'x'), (NULL, 2.5)", [[1, "x"], [None, 2.5]]),
         ("SELECT name FROM sqlite_master ORDER BY name", [["meters"], ["readings"], ["tariffs"]]),
         ("SELECT 9e999, -9e999, x'0102', CAST(x'ff' AS TEXT)", [["inf", "-inf", "<2 bytes>", "\ufffd"]]),
+        (
+            "WITH t AS (SELECT m.town AS town, SUM(r.kwh) AS kwh FROM readings r JOIN meters m ON m.meter_id = r.meter_id"
+            " WHERE r.month BETWEEN '2021-01' AND '2022-06' GROUP BY m.town), top AS (SELECT town, kwh, RANK() OVER (ORDER BY kwh"
+            " DESC) AS place FROM t WHERE kwh > (SELECT AVG(kwh) FROM t)), low AS (SELECT town, kwh FROM t WHERE kwh < (SELECT"
+            " AVG(kwh) FROM t)) SELECT (SELECT COUNT(*) FROM top) + (SELECT COUNT(*) FROM low) - (SELECT COUNT(*) FROM t)",
+            [[0]],
+        ),
+        (
+            "SELECT 'a' AS kind, COUNT(*) AS n FROM meters WHERE town = 'Arvik' UNION ALL SELECT 'b', COUNT(*) FROM meters WHERE"
+            " town <> 'Arvik' UNION ALL SELECT 'c', COUNT(*) FROM meters WHERE town = town ORDER BY kind DESC, n LIMIT 1",
+            [["c", 80]],
+        ),
         ("SELECT meter_id, row_number() OVER (ORDER BY meter_id DESC) FROM meters ORDER BY meter_id LIMIT 1", [[1, 80]]),
     ],
 )

@@ -180,7 +180,12 @@ def _split(suite: Suite, name: str | None) -> Sequence[Task]:
     """The tasks of one split, of all where none is named. Raises ValueError where there are none."""
     if name is None:
         return suite.tasks
-    found = tuple(task for task in suite.tasks if task.labels.get("split") == name)
+
+    def is_in(task: Task) -> bool:
+        return task.labels.get("split") == name
+
+    # tasks that stand in a file stay there
+    found = suite.tasks.where(is_in) if isinstance(suite.tasks, Rows) else tuple(filter(is_in, suite.tasks))
     if not found:
         known = {str(task.labels["split"]) for task in suite.tasks if "split" in task.labels}
         raise ValueError(f"suite {suite.name} has no task of split {name!r}; {nearest(name, sorted(known))}")

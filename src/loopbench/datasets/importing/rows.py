@@ -24,7 +24,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, overload
@@ -507,10 +507,15 @@ class Facts:
 class Rows(Sequence[Task]):
     """The tasks of a table; a slice is another such sequence."""
 
-    def __init__(self, reading: Reading, facts: Facts, span: range | None = None) -> None:
+    def __init__(self, reading: Reading, facts: Facts, span: range | array[int] | None = None) -> None:
+        """`span`: which of the rows, 0-based; all where left out."""
         self._reading = reading
         self._all = facts
-        self._span = range(len(facts.places)) if span is None else span
+        self._span: range | array[int] = range(len(facts.places)) if span is None else span
+
+    def where(self, keep: Callable[[Task], bool]) -> Rows:
+        """Those that are to be kept; each is read once to find out."""
+        return Rows(self._reading, self._all, array("Q", (at for at, task in zip(self._span, self, strict=True) if keep(task))))
 
     @property
     def facts(self) -> Facts | None:

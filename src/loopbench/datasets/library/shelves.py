@@ -16,6 +16,8 @@ from .collection import Collection, Document, Kind, collection
 
 MOST_TERMS = 24
 """Words and phrases of a query that count; further ones are left out."""
+MOST_CHARS = 1_000
+"""Of a query: how long a phrase of frequent words takes grows with the square of its length."""
 MOST_RESULTS = 20
 MOST_VALUES = 100
 PAGE_OF_LIST = 20
@@ -127,6 +129,8 @@ def search(shelves: Shelves, query: str, limit: int = 5, kind: Kind | None = Non
     """
     if not 1 <= limit <= MOST_RESULTS:
         raise BadQuery(f"limit is {limit}, and must lie between 1 and {MOST_RESULTS}.")
+    if len(query) > MOST_CHARS:
+        raise BadQuery(f"The query has {len(query)} characters; at most {MOST_CHARS} are allowed.")
     found = shelves.matches(query, limit, kind)
     return {"results": [{**_card(document), "snippet": _snippet(document, query)} for document in found]}
 
