@@ -6,7 +6,6 @@ SQLite puts a copy of an expression, or of a whole SELECT, wherever its name is 
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence, Set
@@ -33,6 +32,10 @@ _COMPOUNDS = frozenset({"union", "intersect", "except"})
 _OPERAND_WORDS = frozenset({"end", "isnull", "notnull", "null"})
 """Words after which an operand is complete."""
 
+_ENOUGH = 30
+"""So many things, each used three times, are more copies than any limit allows."""
+_IDENTIFIER = re.compile(r"[A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]*")
+"""Other names may come about by themselves: a column without a name is called by its text."""
 _TOKEN = re.compile(
     r"""(?P<skip> [ \t\n\f\r\ufeff]+ | --[^\n]* | /\*.*?(?:\*/|\Z) )
       | (?P<quoted> '(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | \[[^\]]*\] )
@@ -81,13 +84,17 @@ class Statement:
 
         `tables`, `columns`: what the database holds. Their copies have no parts of their own, unless the query gives them anew.
         """
-        selects = sum(token.text in ("select", "values") for token in self.tokens)
-        return len(self.tokens) * math.prod(_most_copies(uses, selects) for uses in self._uses(tables, columns).values())
-
-    def _uses(self, tables: Set[str], columns: Set[str]) -> Counter[str]:
-        """How often each name of the query's own is used."""
+        given = self._given()
         has_compounds = any(token.text in _COMPOUNDS for token in self.tokens)  # whose columns have the names of the first part's
-        plain = (tables if has_compounds else tables | columns) - self._given_anew()
+        selects = sum(token.text in ("select", "values") for token in self.tokens)
+        weight = float(len(self.tokens))
+        for name, uses in self._uses((tables if has_compounds else tables | columns) - given.keys()).items():
+            is_sure = _IDENTIFIER.fullmatch(name) and name not in _WORDS and not has_compounds
+            weight *= _most_copies(uses, given[name] if is_sure else selects)
+        return weight
+
+    def _uses(self, plain: Set[str]) -> Counter[str]:
+        """How often each name of the query's own is used, without `plain` ones."""
         places = [place for place, token in enumerate(self.tokens) if token.text not in plain and self._is_use(place, token)]
         uses = Counter(self.tokens[place].text for place in places)
         uses.subtract({self.tokens[place].text for place in places if self._may_define(self.tokens[place])})
@@ -120,14 +127,16 @@ class Statement:
             return token.text not in RESERVED
         return token.text[:1] in (")", "?") or token.text[:1].isdigit()
 
-    def _given_anew(self) -> Set[str]:
-        """Names that the query gives to something: after AS, behind an operand, or in the list of a WITH clause's columns."""
-        given = set(self.defined)
+    def _given(self) -> Counter[str]:
+        """How often the query gives a name to something: after AS, behind an operand, or as a WITH clause or a column of one."""
+        given: Counter[str] = Counter()
         for place, token in enumerate(self.tokens):
-            if token.is_name and (self._text(place - 1) == "as" or self._follows_operand(place)):
-                given.add(token.text)
-            if token.is_name and (end := _clause_end(self.tokens, place)):
-                given |= {inner.text for inner in self.tokens[place + 1 : end] if inner.is_name}
+            if not token.is_name:
+                continue
+            end = _clause_end(self.tokens, place)
+            if end or self._text(place - 1) == "as" or self._follows_operand(place):
+                given[token.text] += 1
+            given.update(inner.text for inner in self.tokens[place + 1 : end] if inner.is_name)
         return given
 
     def _follows_operand(self, place: int) -> bool:
@@ -147,9 +156,9 @@ def _token(group: str, text: str) -> _Token:
     return _Token((inner if text[0] == "[" else inner.replace(text[0] * 2, text[0])).lower(), True, text[0])
 
 
-def _most_copies(uses: int, selects: int) -> float:
-    """The largest product of so many uses, at most, of things that share a name, no more of them than there are SELECTs."""
-    return max([1.0, *((uses / share) ** share for share in range(1, min(selects, uses, 30) + 1))])
+def _most_copies(uses: int, things: int) -> float:
+    """The largest product of the uses of things that share a name, so many uses in all and, at most, so many things."""
+    return max([1.0, *((uses / share) ** share for share in range(1, min(max(1, things), uses, _ENOUGH) + 1))])
 
 
 def _clause_end(tokens: Sequence[_Token], place: int) -> int:
