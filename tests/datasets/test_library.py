@@ -166,6 +166,8 @@ def test_errors_say_what_is_wrong(shelves: Shelves) -> None:
         (BadQuery, "no word", lambda: desk.search(shelves, " ?! ")),
         (BadQuery, "between 1 and 20", lambda: desk.search(shelves, "ship", 21)),
         (BadQuery, "has 100002 characters; at most 1000", lambda: desk.search(shelves, f'"{"the " * 25_000}"')),  # took 13 s
+        (BadQuery, "beyond ±", lambda: desk.summarize_numbers(shelves, [1, float("nan")])),
+        (BadQuery, "beyond ±", lambda: desk.summarize_numbers(shelves, [10**400, 1.5])),
         (BadQuery, "must hold 1 to 100", lambda: desk.summarize_numbers(shelves, [])),
     ):
         with pytest.raises(error, match=words):

@@ -172,6 +172,9 @@ def test_what_is_not_there_is_said_in_one_sentence(archive: Archive) -> None:
     for numbers in ([], [1.0] * 201):
         with pytest.raises(ValueError, match="there must be 1 to 200"):
             archives.add_up(numbers)
+    for number in (math.inf, math.nan, 1e308):
+        with pytest.raises(OverflowError, match=r"beyond ±1e\+15"):
+            archives.add_up([number, number])
 
 
 def test_trials_share_nothing_that_a_call_could_change(snapshot: Suite) -> None:

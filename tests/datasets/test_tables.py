@@ -43,11 +43,10 @@ TWENTYFOLD = (
 )
 
 
-def chain(level: str, length: int = 30, names: str = "a{}") -> str:
-    """WITH clauses, each over the one before, `LAST`: a text of 1 KB that SQLite would unfold for hours, and ask nobody."""
-    first = f"WITH {names.format(0)} AS (SELECT kwh x, kwh row FROM readings)"
-    clauses = [f"{names.format(at)} AS ({level.replace('LAST', names.format(at - 1))})" for at in range(1, length)]
-    return f"{', '.join([first, *clauses])} SELECT 1 FROM {names.format(length - 1)}"
+def chain(level: str) -> str:
+    """30 WITH clauses, each over the one before, `LAST`: a text of 1 KB that SQLite would unfold for hours, and ask nobody."""
+    clauses = [f"a{at} AS ({level.replace('LAST', f'a{at - 1}')})" for at in range(1, 30)]
+    return f"WITH a0 AS (SELECT kwh x, kwh row FROM readings), {', '.join(clauses)} SELECT 1 FROM a29"
 
 
 UNFOLDING = (
@@ -59,7 +58,7 @@ UNFOLDING = (
     chain("SELECT x+x kwh FROM (SELECT kwh+kwh x FROM LAST)"),
     chain('SELECT x+"x:1"+"x:2" x FROM (SELECT *, *, * FROM LAST)'),
     chain("SELECT x FROM LAST WHERE EXISTS (SELECT x FROM LAST)"),
-    chain("SELECT 1 FROM meters, LAST", names="\ufeffa{}").replace("meters", "a0"),
+    chain("SELECT 1 FROM LAST, \ufeffLAST b"),
     "WITH a0(kwh) AS (SELECT kwh FROM readings)"
     + "".join(f", a{at}(kwh) AS (SELECT kwh+kwh FROM a{at - 1})" for at in range(1, 26))
     + " SELECT kwh FROM a25",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import date
@@ -262,8 +263,14 @@ def test_what_is_not_there_is_said_in_one_sentence(records: Records) -> None:
     ):
         with pytest.raises(error, match=said):
             call(records, *arguments)
-    with pytest.raises(ValueError, match="'today' is no date as YYYY-MM-DD"):
-        system.days_between("2024-02-29", "today")
+    for text in ("today", "20240229", "2024-W09-4", "2024-2-29"):
+        with pytest.raises(ValueError, match=f"'{text}' is no date as YYYY-MM-DD"):
+            system.days_between("2024-02-29", text)
+    for number in (math.inf, math.nan, 1e300):
+        with pytest.raises(OverflowError, match=r"is beyond ±1e\+15"):
+            system.sum_values([1.0, number])
+        with pytest.raises(OverflowError, match=r"is beyond ±1e\+15"):
+            system.convert_currency(records, number, "EUR", "EUR")
     with pytest.raises(ValueError, match="beyond the calendar"):
         system.add_days("2024-02-29", 10**9)
     for values in ([], [1.0] * 101):

@@ -15,7 +15,8 @@ from typing import Any, Self
 
 from loopbench.datasets.generating import Draw
 from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity.replay import MAX_UNANSWERABLE, carry_out, planned_answer
+from loopbench.datasets.validity import carry_out, planned_answer
+from loopbench.datasets.validity.checks import MAX_UNANSWERABLE
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import Interval, accuracy_interval
 from loopbench.models.faults import NOT_DETERMINED

@@ -10,6 +10,7 @@ import sqlite3
 from functools import cache
 from typing import Any
 
+from loopbench.datasets.calculator import LIMIT
 from loopbench.datasets.worlds import Toolset
 
 from .collection import Collection, Document, Kind, collection
@@ -212,6 +213,8 @@ def summarize_numbers(shelves: Shelves, values: list[int | float]) -> dict[str, 
     """Count, sum, smallest, largest, and range (largest - smallest) of 1 to 100 numbers."""
     if not 1 <= len(values) <= MOST_VALUES:
         raise BadQuery(f"values holds {len(values)} numbers, and must hold 1 to {MOST_VALUES}.")
+    if not all(abs(value) <= LIMIT for value in values):
+        raise BadQuery(f"values holds a number beyond ±{LIMIT:.0e}.")
     low, high = min(values), max(values)
     return {"count": len(values), "sum": sum(values), "smallest": low, "largest": high, "range": high - low}
 

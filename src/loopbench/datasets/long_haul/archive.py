@@ -238,14 +238,14 @@ def find_moved(archive: Archive, code: str) -> dict[str, str]:
 def redeem_ticket(archive: Archive, ticket: str) -> dict[str, Any]:
     """Redeem a ticket that stands on a card; gives the dollars paid for it."""
     if ticket not in archive.tickets:
-        raise ArchiveError(f"no ticket {ticket!r} was ever issued; tickets look like T-12345")
+        raise ArchiveError(f"no ticket {ticket[:40]!r} was ever issued; tickets look like T-12345")
     return {"ticket": ticket, "paid": archive.tickets[ticket]}
 
 
 def open_vault(archive: Archive, vault: str, seals: list[str]) -> dict[str, Any]:
     """Open a vault with exactly the seals that it wants, in any order; gives the number of crates in it."""
     if vault not in archive.vaults:
-        raise ArchiveError(f"there is no vault {vault!r}; vaults look like V-12")
+        raise ArchiveError(f"there is no vault {vault[:40]!r}; vaults look like V-12")
     wanted, crates = archive.vaults[vault]
     if frozenset(seals) != wanted:
         raise VaultShut(f"vault {vault} stays shut: these are not its seals")
@@ -256,6 +256,8 @@ def add_up(numbers: list[float]) -> int | float:
     """Add up to 200 numbers at once."""
     if not 1 <= len(numbers) <= MOST_NUMBERS:
         raise ValueError(f"{len(numbers)} numbers were given, and there must be 1 to {MOST_NUMBERS}")
+    if not all(abs(number) <= calculator.LIMIT for number in numbers):
+        raise OverflowError(f"a number is beyond ±{calculator.LIMIT:.0e}")
     total = math.fsum(numbers)
     return int(total) if total.is_integer() else total
 
@@ -263,7 +265,7 @@ def add_up(numbers: list[float]) -> int | float:
 def _checked(code: str) -> str:
     """Raises ValueError for what is no code."""
     if not _CODE.fullmatch(code):
-        raise ValueError(f"{code!r} is no card's code; codes look like KX-4821")
+        raise ValueError(f"{code[:40]!r} is no card's code; codes look like KX-4821")
     return code
 
 

@@ -241,12 +241,13 @@ def lease(desk: Desk) -> Filled:
     notice = desk.later("Find the first day on which notice may have its effect.", terms["from"], terms["notice_days"])
     asked = draw.choice(
         (
-            f"Summarize lease {reference}: its term in days, the deposit in money, and the earliest end, which is the first "
-            "day plus the days of notice.",
-            f"The tenants' association asks for a summary of the lease {reference}. The deposit is so many months' rent; the "
-            "earliest end is as many days after the first day as the notice takes.",
-            f"What was agreed in lease {reference}? Days from the first day to the last, deposit as an amount, and as earliest end "
-            "the day that follows the first one by the period of notice.",
+            f"Summarize lease {reference}: its term in days, counted from the first day to the last without the first, the deposit "
+            "in money, and the earliest end, which is the first day plus the days of notice.",
+            f"The tenants' association asks for a summary of the lease {reference}. The term in days is what lies between the two "
+            "dates, the last day counted and the first not; the deposit is so many months' rent; the earliest end is as many days "
+            "after the first day as the notice takes.",
+            f"What was agreed in lease {reference}? Days from the first day, itself not counted, to the last; deposit as an amount; "
+            "and as earliest end the day that follows the first one by the period of notice.",
         )
     )
     return asked, {

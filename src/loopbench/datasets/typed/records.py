@@ -60,7 +60,7 @@ def find_record(records: Records, kind: str, reference: str) -> dict[str, Any]:
     record = records.by_reference.get((kind, reference))
     if record is None:
         kinds = ", ".join(sorted({known for known, _ in records.by_reference}))
-        raise RecordNotFound(f"no {kind!r} has the reference {reference!r}; there are records of the kinds {kinds}")
+        raise RecordNotFound(f"no {kind[:40]!r} has the reference {reference[:40]!r}; there are records of the kinds {kinds}")
     return {"record": record.id, "sections": [*record.sections, *record.withdrawn]}
 
 
@@ -80,9 +80,9 @@ def fetch_draft(records: Records, record: str, section: str) -> dict[str, Any]:
 def look_up_code(records: Records, table: str, code: str) -> dict[str, str]:
     """What a code of a code table means."""
     if table not in records.tables:
-        raise RecordNotFound(f"no code table {table!r}; there are {', '.join(records.tables) or 'none'}")
+        raise RecordNotFound(f"no code table {table[:40]!r}; there are {', '.join(records.tables) or 'none'}")
     if code not in records.tables[table]:
-        raise RecordNotFound(f"the code table {table!r} has no {code!r}; it has {', '.join(records.tables[table])}")
+        raise RecordNotFound(f"the code table {table!r} has no {code[:40]!r}; it has {', '.join(records.tables[table])}")
     return {"code": code, "means": records.tables[table][code]}
 
 
@@ -90,8 +90,8 @@ def convert_currency(records: Records, amount: float, from_currency: str, to_cur
     """Convert an amount at the rate of the day, rounded to cents. Currencies are three letters, such as EUR."""
     unknown = [name for name in (from_currency, to_currency) if name not in records.rates]
     if unknown:
-        raise RecordNotFound(f"no rate for {unknown[0]!r}; there are rates for {', '.join(records.rates)}")
-    euros = Decimal(repr(float(amount))) * Decimal(records.rates[from_currency])
+        raise RecordNotFound(f"no rate for {unknown[0]!r}; there are rates for {', '.join(records.rates) or 'none'}")
+    euros = _decimal(amount) * Decimal(records.rates[from_currency])
     return _number((euros / Decimal(records.rates[to_currency])).quantize(Decimal("0.01"), ROUND_HALF_UP))
 
 
@@ -112,7 +112,7 @@ def sum_values(values: list[float]) -> calculator.Number:
     """The sum of up to 100 numbers."""
     if not 1 <= len(values) <= MOST_VALUES:
         raise ValueError(f"{len(values)} values were given, and there must be 1 to {MOST_VALUES}")
-    return _number(sum((Decimal(repr(float(value))) for value in values), Decimal()))
+    return _number(sum(map(_decimal, values), Decimal()))
 
 
 def altered(draw: Draw, section: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _altered(draw: Draw, value: Any) -> Any:
 def _record(records: Records, record: str) -> Record:
     found = records.by_id.get(record)
     if found is None:
-        raise RecordNotFound(f"no record {record!r}; ids look like R-12345, and find_record gives them")
+        raise RecordNotFound(f"no record {record[:40]!r}; ids look like R-12345, and find_record gives them")
     return found
 
 
@@ -148,9 +148,18 @@ def _section(record: Record, section: str) -> Mapping[str, Any]:
 
 def _date(text: str) -> date:
     try:
-        return date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no date as YYYY-MM-DD") from None
+        day = None
+    if day is None or day.isoformat() != text:  # other forms of ISO 8601 are read as well
+        raise ValueError(f"{text[:40]!r} is no date as YYYY-MM-DD")
+    return day
+
+
+def _decimal(value: float) -> Decimal:
+    if not abs(value) <= calculator.LIMIT:
+        raise OverflowError(f"{value:.12g} is beyond ±{calculator.LIMIT:.0e}")
+    return Decimal(repr(float(value)))
 
 
 def _number(value: Decimal) -> calculator.Number:

@@ -56,12 +56,12 @@ def parts_list(desk: Desk) -> Filled:
     kilograms = desk.units("Give the weight in kilograms.", total, ("g", "kg"), "0.001")
     asked = draw.choice(
         (
-            f"Write out parts list {reference} with the assembly that it contains. A part's grams are those of all its pieces; the "
-            "kilograms are those of everything, with the assembly as often as it is contained.",
+            f"Write out parts list {reference} with the assembly that it contains. A part's grams are those of all its pieces, of "
+            "one assembly where it is inside; the kilograms are those of everything, with the assembly as often as it is contained.",
             f"Purchasing needs the parts list {reference}, down to the parts of the assembly inside. For each part give the "
-            "grams of all pieces together, and for the whole unit the kilograms, counting the assembly as many times as it "
-            "is built in.",
-            f"What is unit {reference} made of? State pieces and their joint grams for each part, also for those of the assembly, "
+            "grams of all pieces together, within one assembly for those inside, and for the whole unit the kilograms, counting the "
+            "assembly as many times as it is built in.",
+            f"What is unit {reference} made of? State pieces and their joint grams for each part, also for those of one assembly, "
             "which is contained several times, and the kilograms in all.",
         )
     )
@@ -76,7 +76,7 @@ def parts_list(desk: Desk) -> Filled:
                 "code|reference": coded(head_of["contains"], r"AS-\d{4}"),
                 "times|how_often": whole(head_of["times"], 1),
                 "supplier|made_by": or_null(text(subunit["head"]["supplier"])),
-                "content": desk.group({"parts|pieces_inside": rows(inside, 1, 8), "grams_each|weight": number(one)}),
+                "content": desk.group({"parts|pieces_inside": rows(inside, 1, 8), "grams_each|grams_of_one": number(one)}),
             }
         ),
         "kilograms|total_kg": number(kilograms),

@@ -23,6 +23,8 @@ from loopbench.protocol.digest import digest
 from ..task import Task
 from .likeness import alike, wording
 
+MAX_UNANSWERABLE = 0.10
+"""Largest share of tasks without an answer: a loop that does nothing gets these right."""
 MOST_LOOKED_UP = 0.05
 """Largest share of tasks that a lookup may pass: it answers as a near copy of the question does that stands in another split."""
 MOST_COUNTED_TWICE = 0.05
@@ -46,6 +48,44 @@ class Problem:
     text: str
     fails: bool = True
     """False: to be told; nothing that a result must not be trusted for."""
+
+
+def plan_problems(task: Task) -> Iterator[Problem]:
+    """A plan that cannot be right as it stands, or none and no reason why."""
+    if (task.plan is None) == (not task.no_plan):
+        yield Problem(f"task {task.id!r}: a task has a plan, or a reason in `no_plan`, and not both")
+    if task.plan is None:
+        return
+    answer, expected = task.plan.answer, task.expected
+    if (answer is None) != (expected is None):
+        yield Problem(f"task {task.id!r}: the plan's answer is {answer!r}, expected is {expected!r}: None belongs to None")
+    if not task.plan.calls and expected is not None:
+        yield Problem(f"task {task.id!r}: the plan answers without any call: a loop that uses no tool would be right")
+
+
+def goal_problems(task: Task) -> Iterator[Problem]:
+    """A call is picked by finding its goal in a prompt, so no goal may stand in another one or in the question."""
+    if task.plan is None:
+        return
+    texts = {"the question": task.query.text, "the context": task.query.context} | {
+        f"the goal of call {call.id!r}": call.goal for call in task.plan.calls
+    }
+    for call in task.plan.calls:
+        own = f"the goal of call {call.id!r}"
+        if not call.goal.strip():
+            yield Problem(f"task {task.id!r}: {own} is empty")
+            continue
+        for name, text in texts.items():
+            if name != own and call.goal in text:
+                yield Problem(f"task {task.id!r}: {own}, {call.goal!r}, stands in {name} too")
+
+
+def unanswerable_problems(tasks: Sequence[Task]) -> Iterator[Problem]:
+    """Too many tasks without an answer. One task is no share, however few there are."""
+    unanswerable = sum(task.expected is None for task in tasks)
+    if unanswerable > max(1, MAX_UNANSWERABLE * len(tasks)):
+        share = f"doing nothing would score {unanswerable / len(tasks):.0%}, at most {MAX_UNANSWERABLE:.0%} is right"
+        yield Problem(f"{unanswerable} of {len(tasks)} tasks have no answer: {share}")
 
 
 def argument_problems(task: Task, tools: Iterable[ToolSpec]) -> Iterator[Problem]:

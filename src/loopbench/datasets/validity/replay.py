@@ -1,29 +1,18 @@
-"""Whether a suite can be trusted: the oracle that replays plans, and the checks that every suite has to pass.
-
-After the Agentic Benchmark Checklist (Zhu et al. 2025, arXiv:2507.02825): an oracle solves each task, and an agent that does
-nothing solves next to none.
-"""
+"""The oracle: it replays plans with the real tools, and gives the answers that follow from them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from loopbench.protocol import Plan, PlannedCall, Toolbox, ToolCall, resolve, run_sync
-from loopbench.protocol.digest import canonical_json
+from loopbench.protocol import Plan, PlannedCall, Toolbox, ToolCall, resolve
 
 from ..task import Suite, Task
 
-MAX_UNANSWERABLE = 0.10
-"""Largest share of tasks without an answer: a loop that does nothing gets these right."""
-
 MOST_TRIES = 5
 """A call whose failure may pass (`TransientError`) is made so often at most; a loop with patience gets through too."""
-
-Judge = Callable[[Task, Any], bool]
-"""Whether an answer is right for a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,31 +78,6 @@ def planned_answer(task: Task, replayed: tuple[Replayed, ...]) -> Any:
         raise ValueError(f"task {task.id!r}: the answer refers to a result that is not there ({error!r})") from error
 
 
-def agrees(task: Task, answer: Any) -> bool:
-    """The default judge: equal to the expected result, numbers to nine digits."""
-    return same(answer, task.expected)
-
-
-def check_suite(suite: Suite, judge: Judge = agrees) -> list[str]:
-    """What is wrong with a suite, one line each; empty where nothing is. Quarantined tasks are not looked at.
-
-    `judge` stands for the suite's scorer, where equality with `expected` is not what counts.
-    """
-    tasks = [task for task in suite.tasks if not task.quarantined]
-    problems = [problem for task in tasks for problem in _task_problems(task, judge)]
-    problems += run_sync(_replay_problems(tasks, suite, judge))
-    return problems + unanswerable_problems(tasks)
-
-
-def unanswerable_problems(tasks: Sequence[Task]) -> list[str]:
-    """Too many tasks without an answer."""
-    unanswerable = sum(task.expected is None for task in tasks)
-    if unanswerable <= MAX_UNANSWERABLE * len(tasks):
-        return []
-    share = f"doing nothing would score {unanswerable / len(tasks):.0%}, at most {MAX_UNANSWERABLE:.0%} is right"
-    return [f"{unanswerable} of {len(tasks)} tasks have no answer: {share}"]
-
-
 def _plan_of(task: Task) -> Plan:
     if task.plan is None:
         raise ValueError(f"task {task.id!r} has no plan: {task.no_plan or 'and no reason is given'}")
@@ -138,85 +102,6 @@ async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str,
     if not seen.ok and not call.fails:
         raise ValueError(f"task {task_id!r}, call {call.id!r}: {seen.error_type}: {seen.data}")
     return Replayed(call.id, call.tool, arguments, seen.data, seen.value, call.fails)
-
-
-async def _replay_problems(tasks: list[Task], suite: Suite, judge: Judge) -> list[str]:
-    problems: list[str] = []
-    for task in tasks:
-        if task.plan is None:
-            continue
-        try:
-            replayed = await replay(task, suite)
-            answer = planned_answer(task, replayed)
-        except ValueError as error:
-            problems.append(str(error))
-            continue
-        problems += _repeated_calls(task, replayed)
-        if not judge(task, answer):
-            problems.append(f"task {task.id!r}: the plan's answer is {answer!r}, expected is {task.expected!r}")
-    return problems
-
-
-def _repeated_calls(task: Task, replayed: tuple[Replayed, ...]) -> Iterator[str]:
-    """A call is recognised by its tool and arguments, so a plan may not make the same one twice."""
-    seen: dict[tuple[str, str], str] = {}
-    for result in replayed:
-        try:
-            key = (result.tool, canonical_json(_plain(result.arguments)))
-        except (TypeError, ValueError) as error:  # a reference to a result of which JSON can say only a part
-            yield f"task {task.id!r}, call {result.call_id!r}: the arguments are no JSON ({error})"
-            continue
-        if key in seen:
-            yield f"task {task.id!r}: calls {seen[key]!r} and {result.call_id!r} are the same: {result.tool} {key[1]}"
-        seen.setdefault(key, result.call_id)
-
-
-def _task_problems(task: Task, judge: Judge) -> Iterator[str]:
-    """What shows without running anything."""
-    if task.expected is not None and any(judge(task, nothing) for nothing in (None, "")):
-        yield f"task {task.id!r}: an empty answer counts as right"
-    yield from plan_problems(task)
-    yield from goal_problems(task)
-
-
-def plan_problems(task: Task) -> Iterator[str]:
-    """A plan that cannot be right as it stands, or none and no reason why."""
-    if (task.plan is None) == (not task.no_plan):
-        yield f"task {task.id!r}: a task has a plan, or a reason in `no_plan`, and not both"
-    if task.plan is None:
-        return
-    if (task.plan.answer is None) != (task.expected is None):
-        yield f"task {task.id!r}: the plan's answer is {task.plan.answer!r}, expected is {task.expected!r}: None belongs to None"
-    if not task.plan.calls and task.expected is not None:
-        yield f"task {task.id!r}: the plan answers without any call: a loop that uses no tool would be right"
-
-
-def goal_problems(task: Task) -> Iterator[str]:
-    """A call is picked by finding its goal in a prompt, so no goal may stand in another one or in the question."""
-    if task.plan is None:
-        return
-    texts = {"the question": task.query.text, "the context": task.query.context} | {
-        f"the goal of call {call.id!r}": call.goal for call in task.plan.calls
-    }
-    for call in task.plan.calls:
-        own = f"the goal of call {call.id!r}"
-        if not call.goal.strip():
-            yield f"task {task.id!r}: {own} is empty"
-            continue
-        for name, text in texts.items():
-            if name != own and call.goal in text:
-                yield f"task {task.id!r}: {own}, {call.goal!r}, stands in {name} too"
-
-
-def _plain(value: Any) -> Any:
-    """3.0 as 3, at any depth: equal numbers make equal calls."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
 
 
 def same(got: Any, expected: Any) -> bool:

@@ -4,8 +4,8 @@ After the Agentic Benchmark Checklist (Zhu et al. 2025, arXiv:2507.02825). Check
 environments or call tools look at a sample of them.
 """
 
-from .check import CHECKS, Checked, check_suite
+from .check import CHECKS, Checked, check_suite, task_problems
 from .quick import quick_problems
 from .subject import Check, Finding, Progress, sampled
 
-__all__ = ["CHECKS", "Check", "Checked", "Finding", "Progress", "check_suite", "quick_problems", "sampled"]
+__all__ = ["CHECKS", "Check", "Checked", "Finding", "Progress", "check_suite", "quick_problems", "sampled", "task_problems"]

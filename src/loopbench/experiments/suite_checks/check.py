@@ -23,6 +23,9 @@ MOST_KEPT = 20
 
 CHECKS: tuple[Check, ...] = (JSON, *FILES, *OPENED, *CALLED, GOLD, GUESSING, SET_ASIDE)
 
+_OF_TASKS = frozenset({"json", "plans", "goals", "schemas", "answers", "unanswerable", "arguments", "replay", "receipts"})
+"""Names of those that look at the tasks one by one, and replay their plans."""
+
 NEEDS_PERMISSION = "calls tools that may act on the real world; --run-tools lets it"
 
 
@@ -68,6 +71,17 @@ def check_suite(
     subject = Subject(suite, read, sample, len(read) < len(good), run_tools, seed, progress)
     found = run_sync(find_all(CHECKS, subject, heard))
     return Checked(suite, len(sample), run_tools, tuple(found), tuple(subject.baselines))
+
+
+def task_problems(suite: Suite) -> list[str]:
+    """What is wrong with a suite's tasks, one line each and at most 20 per check; empty where nothing is. For tests of a suite.
+
+    The checks that look at tasks one by one: files, planned arguments, replays by the task's scorer and end state, receipts. No
+    other agent than the oracle runs, and tasks are not compared. Tools are called. Quarantined tasks are not looked at.
+    """
+    tasks = sound(suite.tasks)
+    found = run_sync(find_all((check for check in CHECKS if check.name in _OF_TASKS), Subject(suite, tasks, tasks)))
+    return [problem for finding in found if finding.status == "failed" for problem in finding.problems]
 
 
 async def find_all(checks: Iterable[Check], subject: Subject, heard: Callable[[Finding], None] = _unheard) -> list[Finding]:

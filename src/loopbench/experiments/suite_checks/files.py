@@ -11,13 +11,15 @@ from loopbench.datasets.validity.checks import (
     Problem,
     argument_problems,
     copy_problems,
+    goal_problems,
     likeness_problems,
+    plan_problems,
     schema_problems,
     set_aside,
     split_problems,
     tool_problems,
+    unanswerable_problems,
 )
-from loopbench.datasets.validity.replay import goal_problems, plan_problems, unanswerable_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named, scores_of
 from loopbench.models.faults import NOT_DETERMINED
@@ -36,11 +38,11 @@ def _plain_json(subject: Subject) -> Iterator[Problem]:
 
 
 def _plans(subject: Subject) -> Iterator[Problem]:
-    return (Problem(text) for task in subject.tasks for text in plan_problems(task))
+    return (problem for task in subject.tasks for problem in plan_problems(task))
 
 
 def _goals(subject: Subject) -> Iterator[Problem]:
-    return (Problem(text) for task in subject.tasks for text in goal_problems(task))
+    return (problem for task in subject.tasks for problem in goal_problems(task))
 
 
 _COMPARING = frozenset({"exact", "normalized", "numeric", "set", "f1", "schema"})
@@ -69,12 +71,6 @@ def _answers(subject: Subject) -> Iterator[Problem]:
 def answer_score(task: Task, answer: Any) -> float:
     """What an answer gets by itself, whatever the state."""
     return scores_of(Judgement(dataclasses.replace(task, end_state=None), answer, "finished"))["accuracy"]
-
-
-def _unanswerable(subject: Subject) -> Iterator[Problem]:
-    """One task is no share, however few there are."""
-    if sum(task.expected is None for task in subject.tasks) > 1:
-        yield from map(Problem, unanswerable_problems(subject.tasks))
 
 
 def _splits(subject: Subject) -> Iterable[Problem]:
@@ -106,7 +102,7 @@ FILES: tuple[Check, ...] = (
     Check("goals", "the goal of a call stands neither in the question nor in another goal", _goals),
     SCHEMAS,
     Check("answers", "the expected answer is right by the task's scorer, an empty one is not", _answers),
-    Check("unanswerable", "at most one task in ten has no answer", _unanswerable),
+    Check("unanswerable", "at most one task in ten has no answer", lambda s: unanswerable_problems(s.tasks)),
     Check("splits", "no instance and no question stands in two splits", _splits),
     Check("copies", "no two tasks ask the same of the same world", lambda s: copy_problems(s.tasks)),
     Check(
