@@ -16,7 +16,8 @@ from loopbench.datasets.agriculture.region import MEASURES, STAGES, Region
 from loopbench.datasets.agriculture.season import DAYS, TOLERANCE, Season, draw_season
 from loopbench.datasets.generating import Draw
 from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import check_suite, replay
+from loopbench.datasets.validity import replay
+from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Observation, Toolbox, ToolCall, resolve, run_sync
@@ -43,11 +44,11 @@ def call(suite: Suite, tool: str, /, **arguments: Any) -> Observation:
 @settings(max_examples=10, deadline=None)
 @given(size=st.integers(1, 40), seed=st.integers(-(2**40), 2**40))
 def test_plans_give_the_expected_answers_for_any_size_and_seed(size: int, seed: int) -> None:
-    assert check_suite(agriculture.load(size=size, seed=seed)) == []
+    assert task_problems(agriculture.load(size=size, seed=seed)) == []
 
 
 def test_the_default_tasks_are_valid_and_each_combines_sources(suite: Suite) -> None:
-    assert check_suite(suite) == []
+    assert task_problems(suite) == []
     assert len({task.labels["template"] for task in suite.tasks}) == 15
     asked = {"field_info", "weather", "soil_sample", "crop_table", "market_price"}
     for task in suite.tasks:

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import Suite
-from loopbench.datasets.validity import check_suite, replay
+from loopbench.datasets.validity import replay
+from loopbench.experiments.suite_checks import task_problems
 from loopbench.protocol import Ref, refs, run_sync
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -35,8 +36,8 @@ def many() -> Suite:
 
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
-    assert check_suite(snapshot) == []
-    assert check_suite(many) == []
+    assert task_problems(snapshot) == []
+    assert task_problems(many) == []
 
 
 @settings(max_examples=30, deadline=None)
@@ -44,7 +45,7 @@ def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
 def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
     suite = arithmetic.load(size=size, seed=seed)
     assert len(suite.tasks) == size
-    assert check_suite(suite) == []
+    assert task_problems(suite) == []
 
 
 @settings(max_examples=20, deadline=None)

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from loopbench.datasets import bfcl
 from loopbench.datasets.bfcl import tool_names
 from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import check_suite, replay
+from loopbench.datasets.validity import replay
+from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Toolbox, ToolCall, run_sync
@@ -76,10 +77,6 @@ def planned(task: Task) -> list[tuple[str, Mapping[str, Any]]]:
     return [(call.tool, call.arguments) for call in task.plan.calls]
 
 
-def problems(suite: Suite) -> list[str]:
-    return check_suite(suite, judge=lambda task, answer: answer in (bfcl.MADE, bfcl.NOTHING_FITS))
-
-
 # Any row
 
 
@@ -129,7 +126,7 @@ def test_a_plan_is_right_and_any_change_of_it_is_wrong(tmp_path_factory: Any, dr
     if task.plan is None:
         assert "$ref" in task.no_plan
         return
-    assert problems(suite) == []
+    assert task_problems(suite) == []
     (call,) = planned(task)
     assert accuracy(suite, task, call) == 1.0
     assert accuracy(suite, task) == accuracy(suite, task, call, call) == 0.0
@@ -196,7 +193,7 @@ def test_any_json_in_any_field_is_a_suite_or_a_value_error_of_one_line(tmp_path_
         assert "\n" not in str(error)  # noqa: PT017
     else:
         assert len(suite.digest) == 64
-        assert problems(suite) == []
+        assert task_problems(suite) == []
 
 
 @settings(deadline=None, max_examples=25)
@@ -234,7 +231,7 @@ def test_a_row_becomes_a_task(tmp_path: Path) -> None:
     ]
     assert task.plan is not None
     assert not any(task.plan.dependencies.values())
-    assert problems(suite) == []
+    assert task_problems(suite) == []
     assert suite.max_tool_steps == 5
 
 
@@ -313,7 +310,9 @@ def test_irrelevance_is_right_without_any_call(tmp_path: Path) -> None:
     assert accuracy(suite, task, answer=None) == 0.0
     assert accuracy(suite, task, ("radio_play", {"genre": "Faust", "room": "hall"})) == 0.0
     assert accuracy(suite, task, ("radio_play", {})) == 0.0
-    assert problems(suite) == ["task 'irrelevance_3': the plan answers without any call: a loop that uses no tool would be right"]
+    assert task_problems(suite) == [
+        "task 'irrelevance_3': the plan answers without any call: a loop that uses no tool would be right"
+    ]
 
 
 def test_a_system_message_is_the_context(tmp_path: Path) -> None:
@@ -486,7 +485,7 @@ def test_the_published_rows() -> None:
         "irrelevance": 60,
     }
     assert [task.id for task in suite.tasks if task.plan is None] == []
-    assert all(problem.endswith("a loop that uses no tool would be right") for problem in problems(suite))
+    assert all(problem.endswith("a loop that uses no tool would be right") for problem in task_problems(suite))
     for task in suite.tasks[::7]:
         assert len(run_sync(replay(task, suite))) == len(planned(task))
         assert accuracy(suite, task, *planned(task)) == 1.0

@@ -17,7 +17,8 @@ from loopbench.datasets import ecommerce
 from loopbench.datasets.ecommerce import books, tools
 from loopbench.datasets.ecommerce.shop import Database, Row, Shop, changed, draw_shop
 from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import carry_out, check_suite
+from loopbench.datasets.validity import carry_out
+from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol import Toolbox, ToolCall, run_sync
@@ -264,7 +265,7 @@ def test_a_closed_environment_holds_no_database(many: Suite) -> None:
 
 
 def test_plans_give_the_expected_answers(snapshot: Suite) -> None:
-    assert check_suite(snapshot) == []
+    assert task_problems(snapshot) == []
 
 
 def test_plans_leave_the_end_state_that_the_books_say(many: Suite) -> None:
@@ -277,7 +278,7 @@ def test_plans_leave_the_end_state_that_the_books_say(many: Suite) -> None:
 def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
     suite = ecommerce.load(size=size, seed=seed)
     assert len(suite.tasks) == size
-    assert check_suite(suite) == []
+    assert task_problems(suite) == []
     assert all(state_after(task, suite) == task.end_state for task in suite.tasks)
 
 

@@ -15,7 +15,8 @@ from loopbench.datasets.events.programme import Programme, draw_programme, total
 from loopbench.datasets.events.service import City
 from loopbench.datasets.generating import Draw
 from loopbench.datasets.task import Environment, Suite, Task
-from loopbench.datasets.validity import check_suite, planned_answer, replay
+from loopbench.datasets.validity import planned_answer, replay
+from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Observation, Ref, Toolbox, ToolCall, resolve, run_sync
@@ -49,11 +50,11 @@ def value(environment: Environment, tool: str, /, **arguments: Any) -> Any:
 @settings(max_examples=10, deadline=None)
 @given(size=st.integers(1, 40), seed=st.integers(-(2**40), 2**40))
 def test_plans_give_the_expected_answers_for_any_size_and_seed(size: int, seed: int) -> None:
-    assert check_suite(events.load(size=size, seed=seed)) == []
+    assert task_problems(events.load(size=size, seed=seed)) == []
 
 
 def test_the_default_tasks_are_valid_and_every_state_is_judged(suite: Suite) -> None:
-    assert check_suite(suite) == []
+    assert task_problems(suite) == []
     assert all(task.end_state is not None for task in suite.tasks)
     assert len({task.labels["template"] for task in suite.tasks}) == 15
     assert {task.labels["difficulty"] for task in suite.tasks} == {"easy", "medium", "hard"}

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from loopbench.datasets import gsm8k
 from loopbench.datasets.gsm8k import AnnotationError, plan_of
 from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import check_suite, replay
+from loopbench.datasets.validity import replay
+from loopbench.experiments.suite_checks import task_problems
 from loopbench.protocol import Plan, Query, Ref, run_sync
 
 PUBLISHED = Path(__file__).parents[2] / "../shared/data/gsm8k/test_first200.jsonl"
@@ -71,7 +72,7 @@ trees = st.builds(joined, leaves | pairs, st.sampled_from("+-*/"), leaves | pair
 def test_an_expression_is_read_as_fractions_are_reckoned(tree: Tree) -> None:
     value = float(tree.value)
     plan = plan_of(f"<<{tree.text}={value:.10f}>>", 1)
-    assert check_suite(suite_of(plan)) == []
+    assert task_problems(suite_of(plan)) == []
     assert any(
         abs(result.value - value) < 1e-6 * max(1, abs(value))
         for result in run_sync(replay(suite_of(plan).tasks[0], suite_of(plan)))
@@ -102,7 +103,7 @@ def test_any_annotation_gives_a_valid_plan_or_the_documented_error(text: str) ->
         except AnnotationError as error:
             assert "\n" not in str(error)  # noqa: PT017
             continue
-        assert check_suite(suite_of(plan)) == []
+        assert task_problems(suite_of(plan)) == []
 
 
 def test_results_are_referred_to() -> None:
@@ -202,7 +203,7 @@ def test_a_row_becomes_a_task(tmp_path: Path) -> None:
     assert task.plan is not None
     assert task.plan.answer == 108.75
     assert [tool.name for tool in suite.open(task).tools] == ["add", "subtract", "multiply", "divide", "power", "round_to"]
-    assert check_suite(suite) == []
+    assert task_problems(suite) == []
 
 
 def test_the_gold_answer_is_the_stated_one(tmp_path: Path) -> None:
@@ -232,7 +233,7 @@ def test_a_question_asked_twice_is_quarantined(tmp_path: Path) -> None:
     rows = [{"question": text, "answer": "<<1+1=2>>\n#### 2"} for text in ("One  and one?", "Other?", "One and one? ")]
     suite = gsm8k.load(data=write(tmp_path / "rows.jsonl", *rows))
     assert [task.quarantined for task in suite.tasks] == ["", "", "the same question as line 1"]
-    assert check_suite(suite) == []
+    assert task_problems(suite) == []
 
 
 def test_limit_takes_rows_from_the_start(tmp_path: Path) -> None:
@@ -313,7 +314,7 @@ def test_a_file_is_asked_for(tmp_path: Path) -> None:
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the published file is not here")
 def test_the_published_rows() -> None:
     suite = gsm8k.load(data=PUBLISHED)
-    assert check_suite(suite) == []
+    assert task_problems(suite) == []
     reasons = [task.no_plan for task in suite.tasks if task.plan is None]
     assert len(suite.tasks) == 200
     assert sorted(reasons) == ["no annotation"] * 4 + ["no annotation computes anything"]

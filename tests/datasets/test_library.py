@@ -16,7 +16,8 @@ from loopbench.datasets.library import tasks
 from loopbench.datasets.library.collection import COASTS, KINDS, LINKS, MERGED_PER_COAST, Document, collection
 from loopbench.datasets.library.shelves import BadQuery, DocumentMerged, NoSuchDocument, NoSuchPage, Shelves, UnknownTag
 from loopbench.datasets.task import Suite
-from loopbench.datasets.validity import check_suite, replay
+from loopbench.datasets.validity import replay
+from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.scorers import is_abstention
 from loopbench.protocol import Toolbox, ToolCall, run_sync
 
@@ -187,8 +188,8 @@ def test_similar_documents_are_namesakes(shelves: Shelves) -> None:
 
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
-    assert check_suite(snapshot) == []
-    assert check_suite(many) == []
+    assert task_problems(snapshot) == []
+    assert task_problems(many) == []
 
 
 @settings(max_examples=8, deadline=None)
@@ -196,7 +197,7 @@ def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
 def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
     suite = library.load(size=size, seed=seed)
     assert len(suite.tasks) == size
-    assert check_suite(suite) == []
+    assert task_problems(suite) == []
 
 
 def test_a_trail_stays_on_the_coast_of_its_instance(many: Suite) -> None:

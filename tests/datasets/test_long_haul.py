@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from fractions import Fraction
 from typing import Any
@@ -15,7 +16,8 @@ from loopbench.datasets.long_haul import archive as archives
 from loopbench.datasets.long_haul.archive import Archive, ArchiveError, Measures, VaultShut, archive_of
 from loopbench.datasets.long_haul.trails import ANSWER_FORMAT, TEMPLATES, UNANSWERABLE
 from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import check_suite, replay
+from loopbench.datasets.validity import replay
+from loopbench.experiments.suite_checks import task_problems
 from loopbench.protocol import Toolbox, ToolCall, render_value, run_sync
 
 SHOWN = 170
@@ -69,14 +71,14 @@ def depth(task: Task) -> int:
 
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
-    assert check_suite(snapshot) == []
-    assert check_suite(many) == []
+    assert task_problems(snapshot) == []
+    assert task_problems(many) == []
 
 
 @settings(max_examples=6, deadline=None)
 @given(size=st.integers(12, 30), seed=st.integers(-(2**40), 2**40))
 def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
-    assert check_suite(long_haul.load(size=size, seed=seed)) == []
+    assert task_problems(long_haul.load(size=size, seed=seed)) == []
 
 
 # --- laws of the archive ---

@@ -16,7 +16,8 @@ from loopbench.datasets import repairs
 from loopbench.datasets.repairs import plant as tools
 from loopbench.datasets.repairs.plant import Plant, draw_plant
 from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import carry_out, check_suite, replay
+from loopbench.datasets.validity import carry_out, replay
+from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol import Toolbox, ToolCall, refs, run_sync
@@ -202,8 +203,8 @@ def test_arguments_are_checked(many: Suite, tool: str, arguments: dict[str, Any]
 
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
-    assert check_suite(snapshot) == []
-    assert check_suite(many) == []
+    assert task_problems(snapshot) == []
+    assert task_problems(many) == []
 
 
 def test_plans_leave_the_end_state_that_is_expected(many: Suite) -> None:
@@ -216,7 +217,7 @@ def test_plans_leave_the_end_state_that_is_expected(many: Suite) -> None:
 def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
     suite = repairs.load(size=size, seed=seed)
     assert len(suite.tasks) == size
-    assert check_suite(suite) == []
+    assert task_problems(suite) == []
     assert all(state_after(task, suite) == task.end_state for task in suite.tasks)
 
 

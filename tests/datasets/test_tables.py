@@ -29,7 +29,7 @@ from loopbench.datasets.tables.statement import RESERVED, Statement
 from loopbench.datasets.tables.stories import ANSWER_FORMAT
 from loopbench.datasets.tables.tools import Desk, UnknownDatabase, UnknownTable
 from loopbench.datasets.task import Suite
-from loopbench.datasets.validity import check_suite
+from loopbench.experiments.suite_checks import task_problems
 from loopbench.protocol import Toolbox, ToolCall, run_sync
 
 ENERGY = database("energy")
@@ -341,8 +341,8 @@ def test_the_digest_that_the_suite_states_is_that_of_the_databases() -> None:
 
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
-    assert check_suite(snapshot) == []
-    assert check_suite(many) == []
+    assert task_problems(snapshot) == []
+    assert task_problems(many) == []
 
 
 @settings(max_examples=10, deadline=None)
@@ -350,7 +350,7 @@ def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
 def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
     suite = tables.load(size=size, seed=seed)
     assert len(suite.tasks) == size
-    assert check_suite(suite) == []
+    assert task_problems(suite) == []
 
 
 def test_every_template_and_tool_is_used(many: Suite) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from loopbench.datasets import tau2
 from loopbench.datasets.task import Environment, Suite, Task
 from loopbench.datasets.tau2 import mock
-from loopbench.datasets.validity import check_suite
+from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Observation, Toolbox, ToolCall, run_sync
@@ -86,10 +86,6 @@ def accuracy(suite: Suite, task: Task, *calls: tuple[str, Mapping[str, Any]], an
 def planned(task: Task) -> list[tuple[str, Mapping[str, Any]]]:
     assert task.plan is not None
     return [(call.tool, call.arguments) for call in task.plan.calls]
-
-
-def problems(suite: Suite) -> list[str]:
-    return check_suite(suite, judge=lambda task, answer: bool(answer) and all(text in answer for text in task.expected))
 
 
 # The domain's tools
@@ -168,7 +164,7 @@ def test_a_row_becomes_a_task(tmp_path: Path) -> None:
     assert planned(task) == [(CREATE["name"], CREATE["arguments"]), (FINISH["name"], FINISH["arguments"])]
     swept = {"task_id": "task_2", "title": "Sweep", "description": None, "status": "completed"}
     assert task.end_state["db"]["tasks"]["task_2"] == swept
-    assert problems(suite) == []
+    assert task_problems(suite) == []
     assert accuracy(suite, task, *planned(task)) == 1.0
     assert accuracy(suite, task, *planned(task), answer=None) == 0.0
     assert accuracy(suite, task, ("get_users", {}), *planned(task), ("transfer_to_human_agents", {"summary": "x"})) == 1.0
@@ -196,7 +192,7 @@ def test_an_action_that_fails_is_planned_to(tmp_path: Path) -> None:
     suite, task = only(tmp_path, row("t", FINISH, CREATE))
     assert task.plan is not None
     assert [call.fails for call in task.plan.calls] == [True, False]
-    assert problems(suite) == []
+    assert task_problems(suite) == []
 
 
 def test_initial_data_and_actions_make_the_database(tmp_path: Path) -> None:
@@ -208,7 +204,7 @@ def test_initial_data_and_actions_make_the_database(tmp_path: Path) -> None:
     assert db["tasks"]["task_2"]["title"] == "Rest"
     assert db["users"]["eve"]["tasks"] == ["task_2"]
     assert (db["users"]["ada"], db["tasks"]["task_1"]) == (DB["users"]["ada"], DB["tasks"]["task_1"])
-    assert problems(suite) == []
+    assert task_problems(suite) == []
     assert accuracy(suite, task, *planned(task)) == 1.0
 
 
@@ -263,7 +259,7 @@ def test_without_compare_args_all_that_a_call_gives_is_compared(tmp_path: Path) 
 def test_what_is_to_be_communicated_must_stand_in_the_answer(tmp_path: Path) -> None:
     suite, task = only(tmp_path, row("t", CREATE, communicate_info=["task_2", "1,500 steps"], nl_assertions=["It is nice."]))
     assert task.labels == {"basis": "COMMUNICATE+DB", "not_scored": "NL_ASSERTION"}
-    assert problems(suite) == []
+    assert task_problems(suite) == []
     assert accuracy(suite, task, *planned(task), answer="Made TASK_2 with 1500 steps.") == 1.0
     assert accuracy(suite, task, *planned(task), answer="Made task_2.") == 0.0
     suite, task = only(tmp_path, row("t", CREATE, communicate_info=["task_2"], basis=["DB"]))
@@ -375,7 +371,7 @@ def test_any_json_in_any_field_is_a_suite_or_a_value_error_of_one_line(tmp_path_
         assert "\n" not in str(error)  # noqa: PT017
     else:
         assert len(suite.digest) == 64
-        assert problems(suite) == []
+        assert task_problems(suite) == []
 
 
 @pytest.mark.parametrize(
@@ -447,7 +443,7 @@ def test_splits_and_limit(tmp_path: Path) -> None:
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the published folder is not here")
 def test_the_published_tasks() -> None:
     suite = tau2.load(data=PUBLISHED)
-    assert problems(suite) == []
+    assert task_problems(suite) == []
     assert {task.id for task in suite.tasks if task.plan} == {
         "create_task_1",
         "create_task_1_with_env_assertions",

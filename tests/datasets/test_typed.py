@@ -22,7 +22,8 @@ from loopbench.datasets.typed import records as system
 from loopbench.datasets.typed.desk import ANSWER_FORMAT, blank
 from loopbench.datasets.typed.forms import FORMS
 from loopbench.datasets.typed.records import Record, RecordNotFound, Records, ResultWithdrawn
-from loopbench.datasets.validity import check_suite, replay
+from loopbench.datasets.validity import replay
+from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Ref, Toolbox, ToolCall, run_sync
@@ -93,14 +94,14 @@ def depth(schema: Mapping[str, Any]) -> int:
 
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
-    assert check_suite(snapshot) == []
-    assert check_suite(many) == []
+    assert task_problems(snapshot) == []
+    assert task_problems(many) == []
 
 
 @settings(max_examples=6, deadline=None)
 @given(size=st.integers(1, 26), seed=st.integers(-(2**40), 2**40))
 def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
-    assert check_suite(typed.load(size=size, seed=seed)) == []
+    assert task_problems(typed.load(size=size, seed=seed)) == []
 
 
 # --- schemas and scores ---

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.datasets.validity import check_suite, planned_answer, replay
+from loopbench.datasets.validity import planned_answer, replay
 from loopbench.experiments.compare import Allowed, Experiment, prepare, reopen, results, run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.from_trace import Kind, Made, Unlearnable, draft_of, leaves, made_calls, plan_of
@@ -29,6 +29,7 @@ from loopbench.experiments.journal import TRACES, TRIALS, RunError
 from loopbench.experiments.learn import Learned, kind_of, learn_run, learn_suite, open_suite, write_suite
 from loopbench.experiments.registry import make_suite, parse_spec
 from loopbench.experiments.schedule import make_arms
+from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import is_abstention
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, refs
@@ -169,7 +170,7 @@ def test_what_a_run_did_is_what_its_plans_do(tmp_path_factory, planned, loops):
     found = learned(made, without_plans(suite))
     assert not found.left
     again = replanned(suite, found)
-    assert check_suite(again) == []
+    assert task_problems(again) == []
     for before, after in zip(suite.tasks, again.tasks, strict=True):
         assert calls_of(after, again) == calls_of(before, suite)
         assert planned_answer(after, asyncio.run(replay(after, again))) == after.expected
@@ -184,7 +185,7 @@ def test_a_check_proves_plans_even_where_tools_do_not_say_what_they_give(tmp_pat
     found = learned(ran(folder, suite, ("finish",)), suite, check=True)
     assert not found.left
     again = replanned(suite, found)
-    assert check_suite(again) == []
+    assert task_problems(again) == []
     assert [calls_of(task, again) for task in again.tasks] == [calls_of(task, suite) for task in suite.tasks]
 
 
@@ -697,7 +698,7 @@ def test_what_a_fault_spoiled_is_never_learned(tmp_path):
     folder = ran(tmp_path, suite, DESIGNS, profiles=("flaky-tools",), repeats=2)
     found = learned(folder, suite, check=True)
     assert len(found.lessons) >= 13
-    assert check_suite(replanned(suite, found)) == []
+    assert task_problems(replanned(suite, found)) == []
     assert all("spoiled" in why or "not solved" in why for why in found.left.values())
 
 

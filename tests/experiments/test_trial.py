@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import gc
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from loopbench.datasets.task import StatelessEnvironment, Suite
 from loopbench.experiments import trial as trial_module
 from loopbench.experiments.answering import Answering
-from loopbench.experiments.registry import Spec
+from loopbench.experiments.registry import Spec, make_loop, parse_spec
 from loopbench.experiments.schedule import Arm, Trial
 from loopbench.experiments.trial import Done, NotRun, Setting, run_trial
 from loopbench.loops.bare import CODEC, Bare
@@ -352,6 +353,23 @@ def test_cancellation_from_outside_passes_and_the_loop_is_told(tiny, written):
 
     asyncio.run(go())
     assert told == ["cancelled"]
+
+
+# --- designs that give up ---
+
+
+@pytest.mark.parametrize("name", ["bare", "bare(max_consecutive_errors=none)", "finish(forced_finish=off)", "stateless", "phased"])
+def test_words_of_a_design_that_gives_up_are_never_right(one_trial, tiny, tmp_path, name):
+    """`numeric` takes the last number: "3 consecutive errors detected" would count the three chairs of the question."""
+    file = tmp_path / "tools-down.toml"
+    file.write_text('name = "tools-down"\n[rates]\n"tool.raises" = 1.0\n[clears]\nfeedback = 0.0\nafter = 0.0\nnever = 1.0\n')
+    loop = make_loop(parse_spec(name), 5)
+    said = one_trial(loop, tiny(), profile=str(file)).record.answer
+    numbers = re.findall(r"\d+", str(said))
+    for expected in {int(number) for number in numbers} | {3, 5, 6}:
+        suite = tiny(expected=expected, plan=replace(tiny().tasks[0].plan, answer=expected))
+        record = one_trial(loop, suite, profile=str(file)).record
+        assert (record.status, record.accuracy) == ("scored", 0.0), record
 
 
 # --- budgets ---

@@ -259,7 +259,7 @@ class _Run:
         scores: dict[str, float] = {}
         if not errored:
             scores, errored = self._score(answer)
-        abstained = isinstance(answer, str) and is_abstention(answer)
+        abstained = isinstance(answer, str) and is_abstention(answer) and not self.outcome.gave_up
         simulated_s = self.tunnel.simulated_s if self.tunnel is not None else 0.0
         record = Record(
             **_head(trial, self.setting),
@@ -330,7 +330,8 @@ class _Run:
         task = self.trial.task
         try:
             self.end_state = self.environment.state()
-            return scores_of(Judgement(task, answer, self.outcome.stop.value, self.end_state)), ""
+            said = None if self.outcome.gave_up else answer
+            return scores_of(Judgement(task, said, self.outcome.stop.value, self.end_state)), ""
         except Exception as error:  # our bug or the suite's, never the loop's: the trial is errored, not wrong
             return {}, f"scorer {task.scorer}: {type(error).__name__}: {error}"
 

@@ -224,7 +224,10 @@ def _outcome(
     details: dict[str, Any] = {"history": history, "consecutive_errors": errors}
     if cause is not None:
         details["error"] = str(cause)
-    return Outcome(answer, stop, steps, None, details)
+    return Outcome(answer, stop, steps, None, details, gave_up=stop in _OWN_WORDS)
+
+
+_OWN_WORDS = frozenset({StopReason.MAX_STEPS, StopReason.ERROR_VALVE})
 
 
 def system_text(instructions: str, tools: Toolbox) -> str:

@@ -69,6 +69,8 @@ class Outcome:
     """In [0, 1], from loops that report one."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """What the design has to add: history, trajectory, errors."""
+    gave_up: bool = False
+    """The answer is the design's own words for having none, such as "maximum steps reached": never scored as right."""
 
 
 class Observer:

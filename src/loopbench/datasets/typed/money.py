@@ -246,8 +246,8 @@ def lease(desk: Desk) -> Filled:
             f"The tenants' association asks for a summary of the lease {reference}. The term in days is what lies between the two "
             "dates, the last day counted and the first not; the deposit is so many months' rent; the earliest end is as many days "
             "after the first day as the notice takes.",
-            f"What was agreed in lease {reference}? Days from the first day, itself not counted, to the last; deposit as an amount; "
-            "and as earliest end the day that follows the first one by the period of notice.",
+            f"What was agreed in lease {reference}? Days from the first day, itself not counted, to the last; deposit as an "
+            "amount; and as earliest end the day that follows the first one by the period of notice.",
         )
     )
     return asked, {

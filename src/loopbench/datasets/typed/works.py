@@ -57,10 +57,10 @@ def parts_list(desk: Desk) -> Filled:
     asked = draw.choice(
         (
             f"Write out parts list {reference} with the assembly that it contains. A part's grams are those of all its pieces, of "
-            "one assembly where it is inside; the kilograms are those of everything, with the assembly as often as it is contained.",
+            "one assembly where it is inside; the kilograms are those of everything, with the assembly as often as contained.",
             f"Purchasing needs the parts list {reference}, down to the parts of the assembly inside. For each part give the "
-            "grams of all pieces together, within one assembly for those inside, and for the whole unit the kilograms, counting the "
-            "assembly as many times as it is built in.",
+            "grams of all pieces together, within one assembly for those inside, and for the whole unit the kilograms, counting "
+            "the assembly as many times as it is built in.",
             f"What is unit {reference} made of? State pieces and their joint grams for each part, also for those of one assembly, "
             "which is contained several times, and the kilograms in all.",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from loopbench.datasets.task import Suite, Task
@@ -54,25 +54,45 @@ def _json(value: Any) -> str:
 
 
 def _receipts(subject: Subject) -> Iterator[Problem]:
-    """An alternative counts too: it must not be taken for another call."""
+    """An alternative counts too: it must not be taken for another call. Whole numbers count as equal however they are written."""
     for task in subject.with_plans():
         truth = subject.truths.get(task.id)
         if truth is None or task.plan is None:
             continue
         values = {call.call_id: call.value for call in truth if not call.failed}
         owners: dict[str, str] = {}
-        for call, receipt in _all_receipts(task.plan.calls, values):
+        for call, tool, arguments in _all_forms(task.plan.calls, values):
+            try:
+                canonical_json(arguments)
+            except (TypeError, ValueError, RecursionError) as error:  # a model could not write such a call
+                yield Problem(f"task {task.id!r}, call {call!r}: the arguments are no JSON: {error}")
+                continue
+            receipt = call_digest(tool, _plain(arguments))
             if owners.setdefault(receipt, call) != call:
-                yield Problem(f"task {task.id!r}: calls {owners[receipt]!r} and {call!r} have the same receipt, {receipt}")
+                yield Problem(
+                    f"task {task.id!r}: calls {owners[receipt]!r} and {call!r} have the same receipt, {receipt} (3.0 counts as 3)"
+                )
 
 
-def _all_receipts(calls: Iterable[PlannedCall], values: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _all_forms(calls: Iterable[PlannedCall], values: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Planned call, tool, and arguments with the results in them."""
     for call in calls:
         for option in (call, *call.alternatives):
             try:
-                yield call.id, call_digest(option.tool, resolve(option.arguments, values))
+                yield call.id, option.tool, resolve(option.arguments, values)
             except (KeyError, IndexError, TypeError):  # an alternative that needs what this replay did not give
                 continue
+
+
+def _plain(value: Any) -> Any:
+    """3.0 as 3, at any depth: equal numbers make equal calls."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
 
 
 TaskCheck = Callable[[Task, Suite, Sequence[Replayed]], Awaitable[list[str]]]
@@ -149,7 +169,7 @@ def passes_too_many(found: Passed) -> Iterator[str]:
 
 CALLED: tuple[Check, ...] = (
     Check("replay", "each plan scores 1.00, by answer and end state", _replays, calls_tools=True),
-    Check("receipts", "no two calls of a task have the same receipt", _receipts, calls_tools=True),
+    Check("receipts", "calls are JSON, and no two of a task have the same receipt", _receipts, calls_tools=True),
     Check(
         "order", "a plan's calls give the same in another order that it allows", _of_each("order", order_problems), calls_tools=True
     ),

@@ -150,7 +150,7 @@ class Finish:
             details |= {"error": f"{type(error).__name__}: {error_text(error)}", "exception": error}
         if ending.unfinished is not None:
             details["unfinished"] = ending.unfinished
-        return Outcome(ending.value, ending.stop, run.counter, None, details)
+        return Outcome(ending.value, ending.stop, run.counter, None, details, gave_up=ending.stop is StopReason.MAX_STEPS)
 
     def begin(self, output: Output, tools: Toolbox, model: Model, history: History, observer: Observer = SILENT) -> Run:
         """A run that is about to start; `history` follows the system message. Raises ValueError for a tool named `__finish__`."""

@@ -31,6 +31,8 @@ _AGENT_OPTIONS = (
     "history_as",
 )
 _WITHOUT_ANSWER = frozenset({StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW})
+_OWN_WORDS = frozenset({StopReason.MAX_STEPS, StopReason.TERMINATED, StopReason.RECOVERY_FAILED, StopReason.PARSE_FAILED})
+"""Where an activity ends in a sentence that no model wrote."""
 _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "execution_mode": get_args(ExecutionMode),
     "response_style": ("concise", "detailed", None),
@@ -169,7 +171,8 @@ def _outcome(ended: Activity, query: Query) -> Outcome:
     }
     if ended.cause is not None:
         details["error"] = str(ended.cause)
-    return Outcome(_typed(answer, query.schema), ended.stop, state.iteration_count, confidence, details)
+    gave_up = ended.answer is None and ended.stop in _OWN_WORDS
+    return Outcome(_typed(answer, query.schema), ended.stop, state.iteration_count, confidence, details, gave_up)
 
 
 def _typed(answer: str | None, schema: Mapping[str, Any] | None) -> Any:
