@@ -1,8 +1,10 @@
-"""The oracle and the checks: each fault of a suite is found, and named."""
+"""The oracle, and what makes a single task wrong: each fault is found, and named."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +13,9 @@ from hypothesis import strategies as st
 
 from loopbench.datasets import calculator
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.datasets.validity import Replayed, agrees, check_suite, planned_answer, replay
+from loopbench.datasets.validity import Replayed, planned_answer, replay
+from loopbench.datasets.validity.replay import same
+from loopbench.experiments.suite_checks import task_problems
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
 
 
@@ -45,7 +49,7 @@ def test_replay_gives_what_a_loop_would_see() -> None:
         Replayed("c3", "divide", {"a": 1, "b": 0}, "division by zero: 1 / 0 has no value", None, True),
         Replayed("c4", "multiply", {"a": 5, "b": 2.5}, "12.5", 12.5, False),
     )
-    assert check_suite(suite(GOOD)) == []
+    assert task_problems(suite(GOOD)) == []
 
 
 class Shop:
@@ -93,6 +97,12 @@ def test_each_replay_has_an_environment_of_its_own_and_closes_it() -> None:
 ONE = planned("c1", "add", a=2, b=3)
 
 
+def problems_of(broken: Task) -> list[str]:
+    """Beside good tasks, so that an unanswerable one is not over the limit."""
+    others = [replace(GOOD, id=f"g{index}") for index in range(9)]
+    return task_problems(suite(broken, *others))
+
+
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
@@ -111,35 +121,67 @@ ONE = planned("c1", "add", a=2, b=3)
             task(planned("c1", "divide", a=1, b=0, fails=True), planned("c2", "add", a=Ref("c1"), b=1), expected=None),
             "task 't', call 'c2': refers to a result that is not there",
         ),
-        (task(planned("c1", "add", a=1, b=1), answer=Ref("c1", ("sum",)), expected=2), "task 't': the answer refers to a result"),
-        (task(ONE, answer=Ref("c1"), expected=6), "task 't': the plan's answer is 5, expected is 6"),
-        (task(ONE, answer=Ref("c1"), expected=None), "None belongs to None"),
-        (task(ONE, answer=None, expected=5), "None belongs to None"),
-        (task(ONE, planned("c2", "add", a=2.0, b=3.0), answer=Ref("c1"), expected=5), "calls 'c1' and 'c2' are the same: add "),
+        (task(ONE, answer=Ref("c1", ("sum",)), expected=2), "task 't': the answer refers to a result that is not there"),
+        (Task("t", Query("q"), 5, no_plan=""), "task 't' has no plan: and no reason is given"),
+    ],
+)
+def test_what_cannot_be_replayed_says_where(broken: Task, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        planned_answer(broken, run_sync(replay(broken, suite(broken))))
+    if broken.plan is not None:
+        assert any(problem.startswith(message) for problem in problems_of(broken))
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (task(ONE, answer=Ref("c1"), expected=6), "the plan's answer is 5, expected is 6"),
+        (task(ONE, answer="Five.", expected="five"), "the plan's answer is 'Five.', expected is 'five'"),
+        (task(ONE, answer=Ref("c1"), expected=None), "expected is None: None belongs to None"),
+        (task(ONE, answer=None, expected=5), "the plan's answer is None, expected is 5: None belongs to None"),
+        (task(ONE, planned("c2", "add", a=2.0, b=3.0), answer=Ref("c1"), expected=5), "calls 'c1' and 'c2' have the same receipt"),
         (
             task(ONE, planned("c2", "add", a=Ref("c1"), b=1), planned("c3", "add", a=5, b=1), answer=Ref("c2"), expected=6),
-            "calls 'c2' and 'c3' are the same",
+            "calls 'c2' and 'c3' have the same receipt",
         ),
-        (task(answer=5, expected=5), "answers without any call"),
+        (
+            task(ONE, planned("c2", "add", a=4, b=4, alternatives=(planned("c2", "add", a=2, b=3),)), answer=Ref("c1"), expected=5),
+            "calls 'c1' and 'c2' have the same receipt",
+        ),
         (task(planned("c1", "add", " ", a=1, b=2), answer=Ref("c1"), expected=3), "the goal of call 'c1' is empty"),
         (
             task(planned("c1", "add", "How many", a=1, b=2), answer=Ref("c1"), expected=3),
-            "'How many', stands in the question too",
+            "the goal of call 'c1', 'How many', stands in the question too",
+        ),
+        (
+            replace(GOOD, query=Query("How many?", "First reach the Goal of c2. Then go on.")),
+            "the goal of call 'c2', 'Goal of c2.', stands in the context too",
         ),
         (
             task(planned("c1", "add", "Sum", a=1, b=2), planned("c2", "add", "Sum up", a=2, b=2), answer=Ref("c1"), expected=3),
             "the goal of call 'c1', 'Sum', stands in the goal of call 'c2' too",
         ),
-        (task(ONE, answer="", expected=""), "an empty answer counts as right"),
         (Task("t", Query("q"), 5), "a task has a plan, or a reason in `no_plan`, and not both"),
-        (task(ONE, answer=Ref("c1"), expected=5, no_plan="why"), "a task has a plan, or a reason in `no_plan`, and not both"),
     ],
 )
 def test_each_fault_is_named(broken: Task, message: str) -> None:
-    # Beside good tasks, so that an unanswerable one is not over the limit.
-    others = [Task(f"g{index}", GOOD.query, GOOD.expected, plan=GOOD.plan) for index in range(9)]
-    problems = check_suite(suite(broken, *others))
-    assert any(message in problem for problem in problems), problems
+    broken = replace(broken, id="t")
+    assert [problem for problem in problems_of(broken) if message in problem and problem.startswith("task 't': ")]
+
+
+@pytest.mark.parametrize("nested", [lambda number: [number], lambda number: {"of": [1, number]}])
+def test_equal_numbers_make_equal_calls_at_any_depth(nested: Callable[[float], Any]) -> None:
+    def size(of: Any) -> int:
+        """How many."""
+        return len(of)
+
+    def twice(first: float, second: float) -> list[str]:
+        calls = planned("c1", "size", of=nested(first)), planned("c2", "size", of=nested(second))
+        sized = task(*calls, answer=Ref("c1"), expected=len(nested(first)))
+        return task_problems(Suite("s", "1", (sized,), lambda _: StatelessEnvironment((Tool.from_function(size),))))
+
+    assert len(twice(3, 3.0)) == 1
+    assert twice(3, 3.5) == []
 
 
 def test_arguments_that_json_cannot_say_are_a_problem() -> None:
@@ -153,7 +195,7 @@ def test_arguments_that_json_cannot_say_are_a_problem() -> None:
 
     odd = task(planned("c1", "pair"), planned("c2", "size", of=Ref("c1")), answer=Ref("c2"), expected=2)
     tools = tuple(Tool.from_function(function, blocking=False) for function in (pair, size))
-    problems = check_suite(Suite("s", "1", (odd,), lambda _: StatelessEnvironment(tools)))
+    problems = task_problems(Suite("s", "1", (odd,), lambda _: StatelessEnvironment(tools)))
     assert len(problems) == 1
     assert "call 'c2': the arguments are no JSON" in problems[0]
 
@@ -170,22 +212,25 @@ def test_too_many_tasks_without_an_answer_are_a_problem() -> None:
         )
         return suite(*rows)
 
-    assert check_suite(mixed(2)) == []
-    assert check_suite(mixed(3)) == ["3 of 20 tasks have no answer: doing nothing would score 15%, at most 10% is right"]
+    assert task_problems(mixed(2)) == []
+    assert task_problems(mixed(3)) == ["3 of 20 tasks have no answer: doing nothing would score 15%, at most 10% is right"]
 
 
-def test_a_suite_may_be_judged_by_its_own_scorer() -> None:
-    shouted = task(ONE, answer="Five.", expected="five")
-    assert check_suite(suite(shouted)) == ["task 't': the plan's answer is 'Five.', expected is 'five'"]
-    assert check_suite(suite(shouted), judge=lambda of, answer: str(answer).strip(".").lower() == of.expected) == []
-    assert check_suite(suite(shouted), judge=lambda of, answer: True) == ["task 't': an empty answer counts as right"]
+def test_one_task_is_no_share() -> None:
+    assert task_problems(suite(task(ONE, answer=None, expected=None))) == []
+
+
+def test_a_task_is_judged_by_its_own_scorer() -> None:
+    shouted = task(ONE, answer="Five.", expected="five", scorer="normalized")
+    assert task_problems(suite(shouted)) == []
+    assert task_problems(suite(replace(shouted, scorer="exact"))) == ["task 't': the plan's answer is 'Five.', expected is 'five'"]
 
 
 def test_quarantined_tasks_and_tasks_without_a_plan_are_left_alone() -> None:
     away = task(planned("c1", "fly"), answer=1, expected=1, quarantined="broken")
-    assert check_suite(suite(away)) == []
+    assert task_problems(suite(away)) == []
     reasoned = Task("t", Query("q"), 5, no_plan="no annotation")
-    assert check_suite(suite(reasoned)) == []
+    assert task_problems(suite(reasoned)) == []
     with pytest.raises(ValueError, match="task 't' has no plan: no annotation"):
         run_sync(replay(reasoned, suite(reasoned)))
 
@@ -198,13 +243,13 @@ json_values = st.recursive(
 
 
 @given(json_values, json_values)
-def test_agreement_is_reflexive_and_symmetric(one: Any, other: Any) -> None:
-    assert agrees(Task("t", Query("q"), one), one)
-    assert agrees(Task("t", Query("q"), one), other) == agrees(Task("t", Query("q"), other), one)
+def test_sameness_is_reflexive_and_symmetric(one: Any, other: Any) -> None:
+    assert same(one, one)
+    assert same(one, other) == same(other, one)
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("one", "other", "expected"),
     [
         (3, 3.0, True),
         (0.1 + 0.2, 0.3, True),
@@ -217,5 +262,5 @@ def test_agreement_is_reflexive_and_symmetric(one: Any, other: Any) -> None:
         ({"a": 1}, {"b": 1}, False),
     ],
 )
-def test_agreement(one: Any, other: Any, same: bool) -> None:
-    assert agrees(Task("t", Query("q"), one), other) is same
+def test_sameness(one: Any, other: Any, expected: bool) -> None:
+    assert same(one, other) is expected

@@ -15,7 +15,7 @@ from loopbench.datasets import arithmetic
 from loopbench.datasets.task import Environment, Suite, Task
 from loopbench.datasets.worlds import Toolset, WorldEnvironment
 from loopbench.experiments.registry import generated_suites
-from loopbench.experiments.suite_checks import CHECKS, Checked, Finding, check_suite, quick_problems, sampled
+from loopbench.experiments.suite_checks import CHECKS, Checked, Finding, check_suite, quick_problems, sampled, task_problems
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
 
 # --- a suite that is sound: a shop with prices and orders ---
@@ -117,6 +117,7 @@ def test_a_sound_suite_passes_every_check() -> None:
     assert checked.ok
     assert heard == NAMES
     assert quick_problems(shop(), shop().tasks) == ()
+    assert task_problems(shop()) == []
     shares = {passed.baseline.name: passed.share.value for passed in checked.baselines if passed.share}
     assert shares.pop("oracle") == 1.0
     assert max(shares.values()) <= 1 / 24
@@ -478,6 +479,19 @@ def test_what_shows_when_tools_are_called_is_found(broken: str) -> None:
     assert any(text in problem for problem in finding.problems), finding.problems
 
 
+OF_TASKS = {"json", "plans", "goals", "schemas", "answers", "unanswerable", "arguments", "replay", "receipts"}
+
+
+@pytest.mark.parametrize("broken", [*BROKEN_FILES, *BROKEN_TOOLS])
+def test_what_single_tasks_show_is_told_by_itself(broken: str) -> None:
+    suite, name, text = (BROKEN_FILES | BROKEN_TOOLS)[broken]
+    assert any(text in problem for problem in task_problems(suite)) == (name in OF_TASKS)
+
+
+def test_of_what_single_tasks_show_twenty_problems_of_a_check_are_told() -> None:
+    assert len(task_problems(changed(lambda task: replace(task, expected=task.expected + 1)))) == 20
+
+
 def test_an_order_that_is_said_is_kept() -> None:
     assert found(changed(ordered), "order").status == "ok"
 
@@ -579,9 +593,11 @@ def test_quarantined_tasks_are_in_no_other_check() -> None:
     bad = changed(lambda task: replace(task, quarantined="bad", expected="many", plan=NO_CALL, scorer="none", world={}), 3, 7)
     assert not_ok(check_suite(bad)) == {"set aside": "warning"}
     assert quick_problems(bad, bad.tasks) == ()
+    assert task_problems(bad) == []
     none_left = changed(lambda task: replace(task, quarantined="bad"))
     assert set(not_ok(check_suite(none_left)).values()) == {"left out", "warning"}
     assert quick_problems(none_left, none_left.tasks) == ()
+    assert task_problems(none_left) == []
 
 
 def test_tasks_without_plan_leave_out_what_needs_one() -> None:
@@ -589,6 +605,7 @@ def test_tasks_without_plan_leave_out_what_needs_one() -> None:
     left_out = {"tools", "arguments", "replay", "receipts", "order", "state"}
     assert not_ok(check_suite(bare)) == {**dict.fromkeys(left_out, "left out"), "set aside": "warning"}
     assert quick_problems(bare, bare.tasks) == ()
+    assert task_problems(bare) == []
 
 
 # --- laws ---

@@ -19,6 +19,7 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import Replayed, replay
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
+from loopbench.models.filling import otherwise
 from loopbench.models.metering import MeteredToolbox
 from loopbench.models.openai_wire import Asked, BadRequest
 from loopbench.models.profiles import Profile, built_in_profiles, load_profile
@@ -225,8 +226,9 @@ class _Trial:
         self.toolbox = MeteredToolbox(self.environment.tools, self, self.tunnel)
         self.truth: dict[str, Truth] = {}
         specs = {tool.name: tool.spec for tool in self.toolbox}
+        made_up = None if task.query.schema is None else otherwise(task.query.schema, task.expected)
         key_of_draws = (seed, task.id, key.repeat)
-        script = Script(task.plan, self.truth, profile, *key_of_draws, specs, task.query.text, task.query.schema)
+        script = Script(task.plan, self.truth, profile, *key_of_draws, specs, task.query.text, made_up)
         self.own_tools = OwnTools(self.tunnel)
         self.served = ServedTrial(_TrialModel(Scripted(script, self.tunnel), self), self.tunnel, {}, tuple(specs))
         self.replayed: Mapping[str, Replayed] | None = None

@@ -17,6 +17,7 @@ from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.scorers import is_abstention, scores_of
 from loopbench.metrics.summary import false_success
 from loopbench.models.cassette import RecordedModel
+from loopbench.models.filling import otherwise
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.ordering import InOrder
 from loopbench.models.receipts import Truth, call_digest, content_digest
@@ -172,7 +173,8 @@ class _Run:
         assert task.plan is not None
         specs = {tool.name: tool.spec for tool in self.tools}
         key = (self.trial.run_seed, task.id, self.trial.repeat)
-        return Script(task.plan, self.truth, profile, *key, specs, task.query.text, task.query.schema)
+        made_up = None if task.query.schema is None else otherwise(task.query.schema, task.expected)
+        return Script(task.plan, self.truth, profile, *key, specs, task.query.text, made_up)
 
     async def go(self) -> None:
         """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""

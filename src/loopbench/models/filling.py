@@ -5,13 +5,17 @@ What constrained decoding does to a real model: whatever it has to say comes out
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jsonschema.validators import validator_for  # type: ignore[import-untyped]
 from referencing import Registry
 
 from loopbench.protocol.digest import canonical_json
+
+from .faults import mislead
 
 MAX_DEPTH = 8
 """Levels of a schema that are filled."""
@@ -57,6 +61,58 @@ def least(schema: Mapping[str, Any]) -> Any:
     if not fits(schema, made):
         raise Unfillable("no value is found that the schema takes")
     return made
+
+
+def otherwise(schema: Mapping[str, Any], value: Any) -> Any:
+    """Another value that the schema takes, different in every leaf that can be; None where there is none.
+
+    What a fluent model makes up that has no idea: the right form, and nothing in it is true.
+    """
+    return _otherwise(canonical_json(schema), canonical_json(value))
+
+
+@functools.lru_cache(maxsize=512)  # the trials of a task share it, and it takes some milliseconds
+def _otherwise(schema_text: str, value_text: str) -> Any:
+    schema, root = json.loads(schema_text), [json.loads(value_text)]
+    listed = list(_enumerations(schema))
+    try:
+        validator = validator_for(schema)(schema, registry=Registry())
+        changed = [_change(place, root, validator, listed) for place in list(_leaves(root))]
+    except Exception:  # a schema may be anything: unknown types, broken patterns, references to themselves
+        return None
+    return root[0] if any(changed) else None
+
+
+def _change(place: tuple[Any, Any], root: list[Any], validator: Any, listed: Sequence[Sequence[Any]]) -> bool:
+    """Whether a leaf could be given another value."""
+    holder, key = place
+    old = holder[key]
+    for other in (*(item for items in listed if old in items for item in items if item != old), mislead(old)):
+        holder[key] = other
+        if type(other) is type(old) and validator.is_valid(root[0]):
+            return True
+    holder[key] = old
+    return False
+
+
+def _leaves(holder: Any) -> Iterator[tuple[Any, Any]]:
+    """All places of a value that hold no list or object, with what they stand in."""
+    for key, item in holder.items() if isinstance(holder, dict) else enumerate(holder):
+        if isinstance(item, dict | list):
+            yield from _leaves(item)
+        else:
+            yield holder, key
+
+
+def _enumerations(schema: Any) -> Iterator[list[Any]]:
+    if isinstance(schema, dict):
+        if isinstance(schema.get("enum"), list):
+            yield schema["enum"]
+        for part in schema.values():
+            yield from _enumerations(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from _enumerations(part)
 
 
 def taken(schema: Mapping[str, Any], made: Any) -> Any:

@@ -246,8 +246,7 @@ def guess(view: View, bluffs: bool) -> Any:
     """What a model says that does not have all results: "not determined", or a fluent wrong value."""
     if not bluffs:
         return NOT_DETERMINED
-    fits = view.bluff is not None and view.bluff != view.plan.answer
-    return view.bluff if fits else _made_up(view.plan.answer)
+    return _made_up(view.plan.answer) if view.bluff is None else view.bluff
 
 
 def _derived(view: View) -> Any:

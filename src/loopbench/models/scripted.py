@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,12 +26,10 @@ from loopbench.protocol import (
     WireError,
     render_value,
 )
-from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.model import ProviderTrouble
 
 from .draws import unit
 from .faults import ANSWER, CALLING, Disturbance, Point, disturb, draw, shows_feedback, spoil
-from .filling import Unfillable, least
 from .native import NATIVE
 from .policy import POLICY, Ask, Decision, View, guess, read, shows_text
 from .profiles import Profile
@@ -95,8 +91,8 @@ class Script:
     """The task's tools by name; what a required argument is."""
     question: str = ""
     """What is asked: a prompt that no longer shows it leaves the model at a loss. Empty: not looked for."""
-    schema: Mapping[str, Any] | None = None
-    """JSON schema of the answer: a model that makes one up keeps to it."""
+    made_up: Any = None
+    """What the model answers that makes the answer up; None: a wrong value of the planned answer's shape."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -119,7 +115,6 @@ class Scripted:
         self.tunnel.unknown = tuple(call.id for call in script.plan.calls)
         self._visits: dict[tuple[Point, str], _Visits] = {}
         self._bluffs = unit(*script.key, "bluff") < script.profile.bluff  # a trait of the trial's model, the same for every loop
-        self._bluff = _least(canonical_json(script.schema)) if self._bluffs and script.schema is not None else None
         self._said = ""
         self._first = script.plan.calls[0].id if script.plan.calls else ANSWER
         self._planned = {call.id: call for call in script.plan.calls}
@@ -210,8 +205,8 @@ class Scripted:
         parts = [message.content for message in request.messages]
         offered = [tool.name for tool in request.tools]
         view = read(self.script.plan, self.script.oracle, self.tunnel.ledger, "\n".join(parts), offered)
-        if self._bluff is not None:
-            view = replace(view, bluff=self._bluff)
+        if self.script.made_up is not None:
+            view = replace(view, bluff=self.script.made_up)
         if request.role in _STATE_THE_ANSWER:
             self.tunnel.unknown = tuple(call.id for call in view.unknown)
             if not shows_text(view.text, self.script.question):
@@ -308,15 +303,6 @@ class Scripted:
             self.tunnel.land(fault, request, True)
             self._visits[point, request.scope].lapses.append(fault)
         return decision
-
-
-@functools.lru_cache(maxsize=512)  # the trials of a task share its schema, and reading one takes some milliseconds
-def _least(schema: str) -> Any:
-    """The least that a schema, as JSON, takes; None where nothing is found."""
-    try:
-        return least(json.loads(schema))
-    except Unfillable:
-        return None
 
 
 _STATE_THE_ANSWER = frozenset({Role.DECIDE, Role.ANSWER})
