@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -52,6 +53,7 @@ def versions() -> dict[str, Any]:
 def test_the_snapshot_is_what_the_generator_makes(name: str) -> None:
     source = SOURCES[name]
     lines = [canonical_json(task.as_dict()) for task in generated(source)]
+    assert source.snapshot is not None
     assert source.snapshot.read_text(encoding="utf-8").splitlines() == lines
     suite = source.suite(None, 0)
     assert suite.tasks == source.suite(source.default_size, 0).tasks
@@ -79,6 +81,12 @@ def test_sizes_and_seeds_out_of_range_are_refused(name: str, size: Any, seed: An
         SOURCES[name].suite(size, seed)
 
 
+def test_a_source_without_a_snapshot_generates_its_default_tasks() -> None:
+    source = replace(SOURCES["arithmetic"], name="canal", snapshots=None, default_size=7)
+    assert source.snapshot is None
+    assert source.suite(None, 0).tasks == source.suite(7, 0).tasks == generated(source)
+
+
 def test_a_task_survives_its_way_through_json() -> None:
     for source in SOURCES.values():
         for task in generated(source)[:5]:
@@ -93,6 +101,7 @@ def write(names: list[str], unreleased: bool) -> None:
         now = described(Suite(source.name, source.version, generated(source), source.open, source.step_limit, source.shared))
         if name in known and known[name] != now and known[name]["version"] == now["version"] and not unreleased:
             sys.exit(f"{name}: the content changed under version {now['version']}; bump the version in its module first")
+        assert source.snapshot is not None
         source.snapshot.write_text("".join(lines), encoding="utf-8")
         known[name] = now
         VERSIONS.write_text(json.dumps(dict(sorted(known.items())), indent=2) + "\n", encoding="utf-8")

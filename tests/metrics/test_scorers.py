@@ -374,10 +374,10 @@ def test_every_scorer_works_without_options(name):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("numerik", r"unknown scorer 'numerik'; known: numeric, "),
-        ("normalised", r"known: normalized, "),
+        ("numerik", r"unknown scorer 'numerik'; did you mean 'numeric'\? known: bfcl, contains, exact, f1, "),
+        ("normalised", r"did you mean 'normalized'\? known: "),
         ("exact(tolerance=1)", r"unknown option 'tolerance'; known: none"),
-        ("numeric(tolerence=1)", r"unknown option 'tolerence'; known: tolerance"),
+        ("numeric(tolerence=1)", r"unknown option 'tolerence'; did you mean 'tolerance'\? known: tolerance"),
         ("numeric(tolerance=-1)", "finite number that is not negative"),
         ("numeric(tolerance=nan)", "finite number"),
         ("numeric(tolerance=true)", "finite number"),
@@ -404,7 +404,7 @@ def test_a_scorer_of_the_users_own(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     assert score("own_scorers:half", "x", "y") == 0.5
     assert score("own_scorers:fixed(value=0.25)", "x", "y") == 0.25
-    with pytest.raises(ValueError, match="unknown option 'valeu'; known: value"):
+    with pytest.raises(ValueError, match=r"unknown option 'valeu'; did you mean 'value'\? known: value"):
         scorer_named("own_scorers:fixed(valeu=1)")
     with pytest.raises(ValueError, match="missing"):
         scorer_named("own_scorers:fixed()")

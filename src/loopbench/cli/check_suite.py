@@ -39,7 +39,7 @@ def check_suite(
     run_tools: Annotated[
         bool, typer.Option("--run-tools", help="Let checks call tools of your own, whatever they do to the real world.")
     ] = False,
-    quarantine: Annotated[Path | None, typer.Option(help='TOML file of tasks to leave out, `task-id = "reason"`.')] = None,
+    quarantine: Annotated[Path | None, typer.Option(help='TOML or JSON file of tasks to leave out, `task-id = "reason"`.')] = None,
     tasks: Annotated[
         int | None, typer.Option(help="Tasks whose tools are called, drawn evenly [default: all, up to 1000].")
     ] = None,
@@ -127,7 +127,9 @@ def _in_all(name: str, found: Checked) -> None:
     total = f"{failed} of {len(found.findings)} checks fail" if failed else "every check passes"
     missing = f"; {left_out} left out" if left_out else ""
     called = f"tools of {found.sample} called" if found.ran_tools else "no tool called"
-    out().print(Text(f"{name}: {total}{missing} ({len(found.suite.tasks)} tasks, {called})", style="bold"), soft_wrap=True)
+    quarantined = sum(bool(task.quarantined) for task in found.suite.tasks)
+    tasks = f"{len(found.suite.tasks) - quarantined} tasks" + (f", {quarantined} quarantined" if quarantined else "")
+    out().print(Text(f"{name}: {total}{missing} ({tasks}, {called})", style="bold"), soft_wrap=True)
 
 
 def _as_dict(name: str, found: Checked) -> dict[str, Any]:

@@ -415,5 +415,13 @@ def main() -> None:
         from loopbench.experiments.report import plain
         from loopbench.protocol.redact import redact
 
-        print(f"error: {plain(' '.join(redact(str(error)).split()))}", file=sys.stderr)
+        print(f"error: {plain(' '.join(redact(_said(error)).split()))}", file=sys.stderr)
         sys.exit(BAD_INPUT)
+
+
+def _said(error: ValueError | OSError) -> str:
+    """The error in words: a file's without its number, the file first."""
+    if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
+        return str(error)
+    words = {FileNotFoundError: "no such file", IsADirectoryError: "is a directory"}
+    return f"{error.filename}: {words.get(type(error), error.strerror)}"

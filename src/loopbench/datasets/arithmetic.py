@@ -18,7 +18,7 @@ from loopbench.protocol import Plan, PlannedCall, Query, Ref, resolve
 from loopbench.protocol.digest import sha256
 
 from . import calculator
-from .generating import UNANSWERABLE_EVERY, Source, difficulty_of, split_of
+from .generating import SNAPSHOTS, UNANSWERABLE_EVERY, Source, difficulty_of, split_of
 from .task import StatelessEnvironment, Suite, Task
 
 ANSWER_FORMAT = 'Give a number. If no number can be determined, the right answer is "not determined".'
@@ -485,7 +485,7 @@ def _open(task: Task) -> StatelessEnvironment:
     return _ENVIRONMENT
 
 
-SOURCE = Source("arithmetic", "1", generate, _open, distractors=frozenset({"power", "round_to"}))
+SOURCE = Source("arithmetic", "1", generate, _open, distractors=frozenset({"power", "round_to"}), snapshots=SNAPSHOTS)
 
 
 def load(size: int | None = None, seed: int = 0) -> Suite:

@@ -75,7 +75,7 @@ class CsvTable(Table):
 
 
 def load(
-    data: Path,
+    data: str | Path,
     tools: OwnTools | None = None,
     question: str | None = None,
     answer: str | None = None,
@@ -96,7 +96,7 @@ def load(
     if len(delimiter) != 1 or delimiter in '"\r\n\0':
         raise ValueError(f"csv: delimiter is {delimiter!r}, and must be one sign, no quote and no line end")
     named = Columns.of(question, answer, columns, scorer, labels)
-    return suite_of(CsvTable(data, delimiter), named, "csv", tools, limit)
+    return suite_of(CsvTable(Path(data), delimiter), named, "csv", tools, limit)
 
 
 SUITE = load

@@ -235,23 +235,29 @@ class Source:
     step_limit: int | None = None
     """See `Suite.step_limit`."""
     default_size: int = 120
+    snapshots: Path | None = None
+    """Folder of the committed default tasks; None: the default tasks are generated."""
 
     @property
-    def snapshot(self) -> Path:
-        """The default tasks, one `Task.as_dict()` as canonical JSON per line."""
-        return SNAPSHOTS / f"{self.name}-v{self.version}.jsonl"
+    def snapshot(self) -> Path | None:
+        """File of the default tasks, one `Task.as_dict()` as canonical JSON per line; None where they are generated."""
+        return None if self.snapshots is None else self.snapshots / f"{self.name}-v{self.version}.jsonl"
 
     def suite(self, size: int | None, seed: int) -> Suite:
-        """The suite; its committed snapshot where neither size nor seed is given. Raises ValueError for values out of range."""
+        """The suite; its snapshot, if it has one, where neither size nor seed is given.
+
+        Raises ValueError for values out of range, OSError for a snapshot that cannot be read.
+        """
         for option, value in (("size", self.default_size if size is None else size), ("seed", seed)):
             if not isinstance(value, int) or isinstance(value, bool):
                 raise ValueError(f"{self.name}: {option} is {value!r}, and must be a whole number")
         if size is not None and not 1 <= size <= MAX_SIZE:
             raise ValueError(f"{self.name}: size is {size}, and must lie between 1 and {MAX_SIZE}")
-        is_default = size is None and seed == 0
-        tasks = self._from_snapshot() if is_default else tuple(islice(self.generate(seed), size or self.default_size))
+        snapshot = self.snapshot if size is None and seed == 0 else None
+        tasks = tuple(islice(self.generate(seed), size or self.default_size)) if snapshot is None else _tasks_in(snapshot)
         return Suite(self.name, self.version, tasks, self.open, self.step_limit, self.shared, self.distractors)
 
-    def _from_snapshot(self) -> tuple[Task, ...]:
-        with self.snapshot.open(encoding="utf-8") as lines:
-            return tuple(Task.from_dict(json.loads(line)) for line in lines)
+
+def _tasks_in(snapshot: Path) -> tuple[Task, ...]:
+    with snapshot.open(encoding="utf-8") as lines:
+        return tuple(Task.from_dict(json.loads(line)) for line in lines)

@@ -51,7 +51,7 @@ class JsonLines(Table):
 
 
 def load(
-    data: Path,
+    data: str | Path,
     tools: OwnTools | None = None,
     question: str | None = None,
     answer: str | None = None,
@@ -67,7 +67,7 @@ def load(
 
     Raises OSError where the file cannot be read, and ValueError that names file, line and column for what is wrong in it.
     """
-    return suite_of(JsonLines(data), Columns.of(question, answer, columns, scorer, labels), "jsonl", tools, limit)
+    return suite_of(JsonLines(Path(data)), Columns.of(question, answer, columns, scorer, labels), "jsonl", tools, limit)
 
 
 SUITE = load

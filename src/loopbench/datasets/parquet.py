@@ -95,7 +95,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def load(
-    data: Path,
+    data: str | Path,
     tools: OwnTools | None = None,
     question: str | None = None,
     answer: str | None = None,
@@ -111,7 +111,7 @@ def load(
 
     Raises OSError where the file cannot be read, and ValueError that names file, row and column for what is wrong in it.
     """
-    return suite_of(ParquetTable(data), Columns.of(question, answer, columns, scorer, labels), "parquet", tools, limit)
+    return suite_of(ParquetTable(Path(data)), Columns.of(question, answer, columns, scorer, labels), "parquet", tools, limit)
 
 
 SUITE = load

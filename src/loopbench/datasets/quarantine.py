@@ -26,8 +26,10 @@ def read_quarantine(file: Path) -> dict[str, str]:
     if not isinstance(found, dict):
         raise ValueError(f"{file}: a quarantine is an object of task ids with a reason each, not a {type(found).__name__}")
     for task, reason in found.items():
-        if not isinstance(reason, str) or not reason.strip():
+        if not isinstance(reason, str):
             raise ValueError(f"{file}: task {task!r}: the reason is {json.dumps(reason, default=str)}, and must be a text")
+        if not reason.strip():
+            raise ValueError(f"{file}: task {task!r}: the reason is empty")
     return found
 
 

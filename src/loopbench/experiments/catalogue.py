@@ -133,7 +133,7 @@ def _models() -> list[Entry]:
         Entry("scripted", "follows each task's plan as far as the prompt shows its results; needs no network and no key"),
         Entry("scripted --over-http", "the same behind a server on loopback, asked as real models are; equal digests"),
         Entry("PROVIDER/NAME", "a real model through DSPy, such as openai/gpt-4o-mini; its key comes from the environment"),
-        Entry("openai/NAME --base-url URL", "any OpenAI-compatible server, `loopbench serve` included"),
+        Entry("openai/NAME --base-url URL", "any OpenAI-compatible server; for the scripted model over HTTP take --over-http"),
         Entry("any of them --cassette FOLDER", "recorded (--cassette-mode record), or replayed without network and key"),
     ]
 

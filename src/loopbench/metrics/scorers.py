@@ -8,7 +8,6 @@ answer that there is: it judges calls.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import json
@@ -17,7 +16,7 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
@@ -25,7 +24,7 @@ import referencing
 
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
-from loopbench.protocol.names import own_object, parse_spec
+from loopbench.protocol.names import nearest, own_object, parse_spec
 
 from .calls import same_calls
 from .judgement import Judgement, Scorer
@@ -122,7 +121,7 @@ def scorer_named(spec: str) -> Scorer:
     """The scorer that a spec names: `numeric`, `numeric(tolerance=0.01)`, `package.module:name`; options are TOML values.
 
     A name with a colon is imported: the scorer itself, or with brackets a function that takes the options and gives it.
-    Raises ValueError for an unknown scorer or option, naming the known ones, nearest first, and for an option's wrong value.
+    Raises ValueError for an unknown scorer or option, naming the nearest and all known ones, and for an option's wrong value.
     """
     try:
         parsed = parse_spec(spec)
@@ -133,7 +132,7 @@ def scorer_named(spec: str) -> Scorer:
         found = _imported(name)
         return _made(name, found, options) if spec.rstrip().endswith(")") else found
     if name not in SCORERS:
-        raise ValueError(f"unknown scorer {name!r}; known: {_nearest_first(name, SCORERS)}, or package.module:name")
+        raise ValueError(f"unknown scorer {name!r}; {nearest(name, sorted(SCORERS))}, or package.module:name")
     return _made(name, SCORERS[name], options)
 
 
@@ -440,8 +439,7 @@ def _made(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) ->
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
     for option in options:
         if option not in known and not open_ended:
-            listed = _nearest_first(option, known) or "none"
-            raise ValueError(f"scorer {name!r}: unknown option {option!r}; known: {listed}")
+            raise ValueError(f"scorer {name!r}: unknown option {option!r}; {nearest(option, sorted(known))}")
     try:
         scorer = factory(**options)
     except TypeError as error:  # an option is missing, or has a type that the scorer does not take
@@ -457,10 +455,6 @@ def _imported(name: str) -> Callable[..., Any]:
     if not callable(found):
         raise ValueError(f"scorer {name!r} is a {type(found).__name__}, not a function of a Judgement")
     return found
-
-
-def _nearest_first(name: str, known: Iterable[str]) -> str:
-    return ", ".join(sorted(known, key=lambda other: -difflib.SequenceMatcher(None, name, other).ratio()))
 
 
 def _check_tolerance(tolerance: Any) -> None:

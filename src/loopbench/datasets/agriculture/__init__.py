@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..generating import Source, generate
+from ..generating import SNAPSHOTS, Source, generate
 from ..task import Suite, Task
 from ..worlds import WorldEnvironment
 from .region import TOOLS, Region
@@ -24,7 +24,7 @@ def _generate(seed: int) -> Iterator[Task]:
     return generate("agriculture", seed, ANSWERABLE, UNANSWERABLE)
 
 
-SOURCE = Source("agriculture", "1", _generate, _open)
+SOURCE = Source("agriculture", "1", _generate, _open, snapshots=SNAPSHOTS)
 
 
 def load(size: int | None = None, seed: int = 0) -> Suite:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopbench.datasets.generating import Draft, Draw, Source, generate, part
+from loopbench.datasets.generating import SNAPSHOTS, Draft, Draw, Source, generate, part
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.worlds import WorldEnvironment
 from loopbench.protocol import Ref
@@ -571,7 +571,7 @@ def _open(task: Task) -> WorldEnvironment[Database]:
     return WorldEnvironment(TOOLS.over(database), database, Database.changes, Database.close)
 
 
-SOURCE = Source(NAME, "1", _tasks, _open)
+SOURCE = Source(NAME, "1", _tasks, _open, snapshots=SNAPSHOTS)
 
 
 def load(size: int | None = None, seed: int = 0) -> Suite:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..generating import Source, generate
+from ..generating import SNAPSHOTS, Source, generate
 from ..task import Suite, Task
 from ..worlds import WorldEnvironment
 from .service import DISTRACTORS, TOOLS, City
@@ -25,7 +25,7 @@ def _generate(seed: int) -> Iterator[Task]:
     return generate("events", seed, ANSWERABLE, UNANSWERABLE)
 
 
-SOURCE = Source("events", "1", _generate, _open, distractors=DISTRACTORS)
+SOURCE = Source("events", "1", _generate, _open, distractors=DISTRACTORS, snapshots=SNAPSHOTS)
 
 
 def load(size: int | None = None, seed: int = 0) -> Suite:

@@ -88,7 +88,7 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
         found = _typed_functions(module)
         if not found:
             raise ValueError(
-                f"tools {name!r}: the module has neither TOOLS nor a public function with type hints; "
+                f"tools {name!r}: {getattr(module, '__file__', None) or module} has neither TOOLS nor a public function with type hints; "
                 f"a function of the task is named: {name}:FUNCTION"
             )
     try:

@@ -3,7 +3,7 @@
 A format is a `Table`: it gives rows with the place where each is found again. The pass keeps 8 bytes per row, and 8 more for an id
 that stands in the file, so that a file of any size fits; a task is made of its row anew each time it is asked for.
 
-A column is found by its name (`NAMES`, in any case) or named by an option. What a cell means:
+A column is found by its name (`NAMES`, the first one there) or named by an option, in any case. What a cell means:
 
 - `answer`: text as it is, in a CSV file a number or a JSON list or object as that value. Without one a task can be scored by a
   scorer of the user's own only.
@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import difflib
 import hashlib
+import logging
 import math
 import re
 from abc import ABC, abstractmethod
@@ -36,6 +38,8 @@ from loopbench.protocol.names import nearest
 from ..task import SPARE_TOOL_STEPS, Suite, Task
 from .json_files import json_value
 from .own_tools import ALLOWED, NO_TOOLS, OwnTools
+
+logger = logging.getLogger(__name__)
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "question": ("question", "prompt", "input", "query"),
@@ -191,11 +195,13 @@ class Reading:
         self._header: Found | None = None
         if table.columns is not None:
             try:
-                self._header = dict(self._pairs(table.columns))
                 self._check_named(table.columns)
+                self._header = self._found[table.columns] = dict(self._pairs(table.columns))
+                if "answer" not in self._header and ":" not in columns.scorer:
+                    raise ValueError(self._no_answer(table.columns))
             except ValueError as error:
                 raise ValueError(f"{table.source}: {error}") from None
-            table.keep({*self._header.values(), *columns.labels})
+            table.keep(self._used(table.columns))
 
     def _find(self, cells: Cells) -> Found:
         """What the row's columns mean. Raises ValueError, which lists them, where the question is not there."""
@@ -216,7 +222,7 @@ class Reading:
             if named is None:
                 column = next((folded[name] for name in names if name in folded), None)
             else:
-                column = named if named in columns else None
+                column = _column_named(named, columns)
             if column is not None:
                 yield meaning, column
             elif meaning == "question":
@@ -225,12 +231,26 @@ class Reading:
     def _check_named(self, columns: tuple[str, ...]) -> None:
         """Of a table with a header: all columns that the user named must be there."""
         for name in (*map(self.columns.named, NAMES), *self.columns.labels):
-            if name and name not in columns:
-                raise ValueError(f"no column {name!r}; {_listed(columns)}")
+            if name and _column_named(name, columns) is None:
+                raise ValueError(_no_column(name, columns))
+
+    def _used(self, columns: tuple[str, ...]) -> set[str]:
+        """Those of a row's columns that something is read from."""
+        labels = (_column_named(label, columns) for label in self.columns.labels)
+        return {*self._found[columns].values(), *(label for label in labels if label is not None)}
+
+    def unused(self) -> tuple[str, ...]:
+        """Columns of the rows so far that nothing is read from."""
+        used = {name for columns in self._found for name in self._used(columns)}
+        return tuple(dict.fromkeys(name for columns in self._found for name in columns if name not in used))
+
+    def _no_answer(self, columns: tuple[str, ...]) -> str:
+        name_it = f'name it: {self.importer}(answer=NAME), or a scorer of your own that needs none: {self.importer}(scorer="my.module:scorer")'
+        return f"no column holds the answer; {_listed(columns)}; {name_it}"
 
     def _no_question(self, columns: tuple[str, ...]) -> str:
         if named := self.columns.named("question"):
-            return f"no column {named!r} for the question; {_listed(columns)}"
+            return f"{_no_column(named, columns)}; it is to hold the question"
         looks = f"no column for the question ({', '.join(NAMES['question'])}); {_listed(columns)}"
         other = next((mark for mark in (";", "\t", "|") if len(columns) == 1 and mark in columns[0]), None)
         if other is not None and self.importer == "csv":
@@ -305,11 +325,12 @@ class Reading:
             return read_value(value) if self.table.cells == "text" else value
         if ":" in scorer:
             return None
-        listed = _listed(self.table.columns or tuple(cells))
-        lacking = f"there is no answer ({listed})" if column is None else f"column {column!r}: the answer is missing"
-        raise ValueError(
-            f"{lacking}: a task without one cannot be scored; fill it in, or name a scorer of your own: "
-            f'{self.importer}(scorer="my.module:scorer")'
+        if column is None:
+            raise ValueError(self._no_answer(self.table.columns or tuple(cells)))
+        raise CellError(
+            column,
+            "the answer is missing: a task without one cannot be scored; fill it in, or name a scorer of your own: "
+            f'{self.importer}(scorer="my.module:scorer")',
         )
 
     def _id(self, found: Found, index: int, cells: Cells) -> str:
@@ -342,7 +363,8 @@ class Reading:
 
     def _labels(self, found: Found, cells: Cells) -> dict[str, Any]:
         made = {}
-        for name, column in (*((label, label) for label in self.columns.labels), ("split", found.get("split"))):
+        labels = ((label, _column_named(label, tuple(cells))) for label in self.columns.labels)
+        for name, column in (*labels, ("split", found.get("split"))):
             value = self._cell(column, cells)
             if isinstance(value, Mapping | list):
                 raise CellError(column or "", f"{_kind(value)} is no label")
@@ -475,9 +497,28 @@ def _between_commas(text: str) -> list[str]:
     return [name for part in text.split(",") if (name := part.strip())]
 
 
+def _column_named(name: str, columns: Collection[str]) -> str | None:
+    """The column that the user means: of this name, else the only one that is called so in another case."""
+    if name in columns:
+        return name
+    alike = [column for column in columns if column.strip().casefold() == name.strip().casefold()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _no_column(name: str, columns: Sequence[str]) -> str:
+    folded = {column.casefold(): column for column in columns}
+    near = difflib.get_close_matches(name.casefold(), folded, 1)
+    hint = f"did you mean {folded[near[0]]!r}? " if near else ""
+    return f"no column {name!r}; {hint}{_listed(columns)}"
+
+
 def _listed(columns: Sequence[str]) -> str:
+    return f"its columns: {_quoted(columns)}"
+
+
+def _quoted(columns: Sequence[str]) -> str:
     shown = [repr(name if len(name) <= 40 else f"{name[:40]}…") for name in columns[:30]]
-    return f"its columns: {', '.join(shown) or 'none'}" + (", …" if len(columns) > 30 else "")
+    return (", ".join(shown) or "none") + (", …" if len(columns) > 30 else "")
 
 
 def _kind(value: Any) -> str:
@@ -576,13 +617,15 @@ class RowSuite(Suite):
 def suite_of(table: Table, columns: Columns, importer: str, tools: OwnTools | None = None, limit: int | None = None) -> Suite:
     """The suite of a table's tasks, all of them checked. `limit`: only the first so many rows.
 
-    Its version is the beginning of the digest over its tasks. Raises ValueError of one line for the first thing that is wrong.
+    Its version is the beginning of the digest over its tasks. Columns that are not used are logged. Raises ValueError of one line for the first thing that is wrong.
     """
     if limit is not None and (isinstance(limit, bool) or limit < 1):
         raise ValueError(f"{importer}: limit is {limit!r}, and must be a whole number from 1 on")
     own = tools or NO_TOOLS
     reading = Reading(table, columns, importer, own)
     facts = _facts(reading, limit)
+    if unused := reading.unused():
+        logger.warning("%s: columns not used: %s", table.source, _quoted(unused))
     return RowSuite(table.name, facts.digest[:8], Rows(reading, facts), own.open, tools=own)
 
 

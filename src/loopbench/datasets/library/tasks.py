@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
 
-from loopbench.datasets.generating import DeadEnd, Draft, Draw, PlanWriter, Source, generate, part, told_by
+from loopbench.datasets.generating import SNAPSHOTS, DeadEnd, Draft, Draw, PlanWriter, Source, generate, part, told_by
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.protocol import Plan, Ref
 
@@ -489,6 +489,7 @@ SOURCE = Source(
     _open,
     shared=COLLECTION_DIGEST,
     distractors=DISTRACTORS,
+    snapshots=SNAPSHOTS,
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from loopbench.protocol import Plan, Ref
 
-from ..generating import Draft, Draw, PlanWriter, Source, generate, part
+from ..generating import SNAPSHOTS, Draft, Draw, PlanWriter, Source, generate, part
 from ..task import Suite, Task
 from ..worlds import WorldEnvironment
 from .archive import GOODS, NAME, PEOPLE, PORTS, SHIPS, Archive, Card, Measures, archive_of, environment
@@ -413,6 +413,7 @@ SOURCE = Source(
     _open,
     distractors=frozenset({"read_old_edition"}),
     step_limit=STEP_LIMIT,
+    snapshots=SNAPSHOTS,
 )
 
 

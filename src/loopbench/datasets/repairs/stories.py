@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from loopbench.datasets.generating import DeadEnd, Draft, Draw, PlanWriter, Source, generate, part, told_by
+from loopbench.datasets.generating import SNAPSHOTS, DeadEnd, Draft, Draw, PlanWriter, Source, generate, part, told_by
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.worlds import WorldEnvironment
 from loopbench.protocol import Plan, Ref
@@ -499,7 +499,7 @@ def _open(task: Task) -> WorldEnvironment[Plant]:
     return WorldEnvironment(TOOLS.over(plant), plant, Plant.state)
 
 
-SOURCE = Source(NAME, "1", _tasks, _open)
+SOURCE = Source(NAME, "1", _tasks, _open, snapshots=SNAPSHOTS)
 
 
 def load(size: int | None = None, seed: int = 0) -> Suite:

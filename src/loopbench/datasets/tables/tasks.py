@@ -5,7 +5,7 @@ The plan queries; the answer is worked out in Python from the rows that the data
 
 from __future__ import annotations
 
-from loopbench.datasets.generating import DeadEnd, Draft, Source, generate
+from loopbench.datasets.generating import SNAPSHOTS, DeadEnd, Draft, Source, generate
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.worlds import WorldEnvironment
 
@@ -568,6 +568,7 @@ SOURCE = Source(
     _open,
     shared=DATA_DIGEST,
     distractors=DISTRACTORS,
+    snapshots=SNAPSHOTS,
 )
 
 

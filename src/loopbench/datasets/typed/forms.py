@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial, wraps
 
-from ..generating import Draft, Draw, Source, Template, generate
+from ..generating import SNAPSHOTS, Draft, Draw, Source, Template, generate
 from ..task import Suite, Task
 from ..worlds import WorldEnvironment
 from .affairs import fixture, incident, itinerary, loan
@@ -45,7 +45,12 @@ def _open(task: Task) -> WorldEnvironment[Records]:
 
 
 SOURCE = Source(
-    NAME, "1", partial(generate, NAME, templates=[_template(fill) for fill in FORMS]), _open, distractors=frozenset({"fetch_draft"})
+    NAME,
+    "1",
+    partial(generate, NAME, templates=[_template(fill) for fill in FORMS]),
+    _open,
+    distractors=frozenset({"fetch_draft"}),
+    snapshots=SNAPSHOTS,
 )
 
 
