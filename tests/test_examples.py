@@ -1,9 +1,10 @@
-"""The examples: one product per design, offline, short, and importing nothing but a loop and a model."""
+"""The examples: one product per design, offline, short, and importing nothing but a loop and a model; and the smallest suite."""
 
 from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +56,15 @@ def test_an_example_runs_offline(file: Path) -> None:
     assert done.stderr == ""
     assert SAID[file.stem] in done.stdout
     assert done.stdout
+
+
+def test_the_smallest_suite_passes_every_check_from_outside(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (EXAMPLES.parent / "CONTRIBUTING.md").read_text("utf-8"), re.DOTALL)
+    (text,) = (block for block in blocks if "SOURCE = " in block)
+    (tmp_path / "canal.py").write_text(text, "utf-8")
+    command = [sys.executable, "-m", "loopbench", "check", "suite", "canal:load", "--run-tools"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, env={"PATH": os.environ["PATH"]}, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "canal:load: every check passes (120 tasks, tools of 120 called)"

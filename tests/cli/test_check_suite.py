@@ -94,6 +94,12 @@ def test_a_built_in_suite_passes_with_a_line_per_check_and_a_table_of_agents(loo
     assert lines[-1] == "arithmetic(size=24): every check passes (24 tasks, tools of 8 called)"
 
 
+def test_quarantined_tasks_are_counted_by_themselves(loopbench, tmp_path) -> None:
+    (tmp_path / "bad.json").write_text('{"arithmetic-0003": "unclear", "arithmetic-0005": "unclear"}')
+    ended = loopbench("check", "suite", "arithmetic(size=24)", "--tasks", "8", "--quarantine", "bad.json")
+    assert ended.out.splitlines()[-1] == "arithmetic(size=24): every check passes (22 tasks, 2 quarantined, tools of 8 called)"
+
+
 def test_a_suite_that_can_be_guessed_fails_with_the_agent_and_its_share(loopbench) -> None:
     ended = loopbench("check", "suite", "birds:parrots(loud=true)", "--run-tools")
     assert ended.code == 1

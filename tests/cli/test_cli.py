@@ -166,8 +166,9 @@ def test_version(loopbench):
         (["compare", "--margin", "0"], "margin: "),
         (["compare", "--trial-timeout", "inf"], "trial_timeout_s: "),
         (["compare", "--budget-calls", "0"], "budget.calls: "),
-        (["compare", "--config", "none.toml"], "none.toml"),
-        (["compare", "--config", "."], "directory"),
+        (["compare", "--config", "none.toml"], "error: none.toml: no such file\n"),
+        (["compare", "--config", "."], "error: .: is a directory"),
+        (["compare", "--suite", "csv", "--data", "folder.csv"], "error: folder.csv: is a directory"),
         (["compare", "--config", "bad.toml"], "bad.toml: unknown field 'lops'; did you mean 'loops'"),
         (["compare", "--config", "torn.toml"], "torn.toml: no valid TOML"),
         (["compare", "--config", "latin.toml"], "latin.toml: no valid TOML"),
@@ -188,6 +189,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, argume
     (here / "latin.toml").write_bytes("experiment = 'Z\u00fcrich'\n".encode("latin-1"))
     (here / "typed.toml").write_text("seed = 'x'\n")
     (here / "keyed.toml").write_text("provider = 'sk-proj-0123456789abcdef'\n")
+    (here / "folder.csv").mkdir()
     before = sorted(here.iterdir())
     found = loopbench(*arguments)
     assert (found.code, found.out) == (2, "")
@@ -228,6 +230,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(loopbench, here):
     (here / "runs").write_text("a file")
     found = loopbench("compare", *QUICK)
     assert (found.code, found.err.count("\n")) == (2, 1)
+    assert "Errno" not in found.err
 
 
 def test_a_process_says_the_same(here):

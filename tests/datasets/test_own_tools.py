@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import keyword
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -93,6 +95,13 @@ def test_what_is_no_list_of_tools_is_refused_in_one_line(module, source, attribu
         offered("own_made", module(source), attribute)
     assert str(told.value).startswith("tools 'own_made': ")
     assert "\n" not in str(told.value)
+
+
+def test_a_module_that_offers_nothing_is_told_with_its_file():
+    with pytest.raises(ValueError, match=re.escape(f"{keyword.__file__} has neither TOOLS nor")):
+        offered("keyword", keyword)
+    with pytest.raises(ValueError, match=r"<module 'sys' \(built-in\)> has neither TOOLS nor"):
+        offered("sys", sys)
 
 
 def price(item: str) -> float:

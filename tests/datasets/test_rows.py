@@ -293,6 +293,49 @@ def test_a_frame_changed_afterwards_changes_no_task():
     assert [task.expected for task in suite.tasks] == [1, 2]
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_named_columns_are_found_in_any_case(tmp_path, form):
+    table = [{"Frage": "a", "GOLD": 1, "gold": 2, "Nr": "x", "Topic": "t"}]
+    written([{"question": "-", "answer": 0, "topic": "-"} | table[0]], form, tmp_path)
+    made = make_suite(
+        parse_spec(f'{form}(question=frage, answer=gold, columns={{id = "NR"}}, labels=topic)'), tmp_path / f"t.{form}"
+    )
+    (task,) = made.tasks
+    assert (task.query.text, task.expected, task.id) == ("a", 2, "x")
+    assert set(task.labels) == {"topic"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"answer": "GOlD"}, "no column 'GOlD'; did you mean "),  # two are called so
+        ({"question": "Fraeg", "answer": "gold"}, "no column 'Fraeg'; did you mean 'Frage'? its columns: 'Frage', 'GOLD', 'gold'"),
+        ({"labels": "zzz"}, "no column 'zzz'; its columns: "),
+    ],
+)
+def test_a_named_column_that_is_not_there_is_told_with_the_nearest(tmp_path, options, said):
+    (tmp_path / "f.csv").write_text("Frage,GOLD,gold\na,1,2\n")
+    with pytest.raises(ValueError, match=re.escape(f"f.csv: {said}")):
+        load_csv(tmp_path / "f.csv", **{"question": "Frage"} | options)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_columns_that_are_not_used_are_told_in_one_line(tmp_path, form, caplog):
+    row = {"question": "a", "answer": 1, "prompt": "b", "topic": "x", "Nr\n": "7"}
+    suite = written([row, row], form, tmp_path)
+    assert [task.query.text for task in suite.tasks] == ["a", "a"]
+    (said,) = caplog.messages
+    assert said.endswith(": columns not used: 'prompt', 'Nr'" if form == "csv" else ": columns not used: 'prompt', 'Nr\\n'")
+    written([{"question": "a", "answer": 1, "topic": "x"}], form, tmp_path)
+    assert len(caplog.messages) == 1
+
+
+def test_a_path_may_be_text(tmp_path):
+    for form, load in (("csv", load_csv), ("jsonl", jsonl.load), ("parquet", parquet.load)):
+        written([{"question": "a", "answer": 1, "topic": "x"}], form, tmp_path)
+        assert load(str(tmp_path / f"t.{form}")).digest == load(tmp_path / f"t.{form}").digest
+
+
 # --- what is wrong with a file ---
 
 HEAD = "question,answer\n"
@@ -307,7 +350,8 @@ DEEP = "[" * 101 + "]" * 101
         (HEAD, "f.csv: no row"),
         ("Frage,Gold\na,1\n", "f.csv: no column for the question (question, prompt, input, query); its columns: 'Frage', 'Gold'"),
         ("question;answer\na;1\n", "its columns: 'question;answer'; cells may be separated by another sign: csv(delimiter=\";\")"),
-        ("question\na\n", "f.csv, line 2, there is no answer (its columns: 'question'): a task without one cannot be scored"),
+        ("question\na\n", "f.csv: no column holds the answer; its columns: 'question'; name it: csv(answer=NAME), or a scorer"),
+        (HEAD + "a,\n", "f.csv, line 2, column 'answer': the answer is missing: a task without one cannot be scored"),
         ("question,answer,question\n", "f.csv, line 1: two columns are called 'question'"),
         (HEAD + "a,1\nb\n", "f.csv, line 3: the record has 1 cells, and the header has 2 columns"),
         (HEAD + '"a\nb",1,2\n', "f.csv, line 2: the record has 3 cells"),
@@ -363,6 +407,8 @@ def line(**changes: Any) -> str:
         ('{"question": "a", "answer": null}', "f.jsonl, line 1, column 'answer': the answer is missing"),
         ('{"question": "a", "answer": 1, "id": true}', "f.jsonl, line 1, column 'id': true or false is no id"),
         ('{"question": "a", "answer": 1, "split": [1]}', "f.jsonl, line 1, column 'split': a list is no label"),
+        ('{"question": "a"}', "f.jsonl, line 1, no column holds the answer; its columns: 'question'; name it: jsonl(answer=NAME)"),
+        ('{"question": "a\n"}', "f.jsonl, line 1: no JSON (Invalid control character at character 16)"),
         ('{"Frage": "a", "answer": 1}', "f.jsonl, line 1, no column for the question (question, prompt, input, query)"),
         (f"{line()}\n\n{line()}", "f.jsonl, line 3: id 'a' stands in line 1 already"),
         ('{"query": {"text": "?"}, "expected": 1}', "f.jsonl, line 1, column 'id': a task (a row with an object in"),

@@ -590,6 +590,36 @@ def test_a_task_that_was_answered_without_a_call_is_not_learned(tmp_path):
     assert found.tasks[0].no_plan == "no calls: cannot be learned"
 
 
+SHUT = Plan((PlannedCall("a", "price_of", {"code": "code-12"}, "Get its price.", fails=True),), "closed")
+
+
+def closed(*plans: Plan) -> Suite:
+    """A shop whose prices cannot be had, and which is right to say so."""
+    tools = (Counter().tools[0], Tool.from_function(refuse, name="price_of"))
+    return replace(shop(*plans, expected="closed", scorer="normalized"), open=lambda _: StatelessEnvironment(tools))
+
+
+def test_a_refusal_is_learned_where_a_replay_proves_it(tmp_path):
+    suite = closed(SHUT)
+    folder = ran(tmp_path, suite)
+    assert learned(folder, without_plans(suite)).left == {"t0": "none of its calls gave a result: cannot be learned"}
+    (task,) = learned(folder, without_plans(suite), check=True).tasks
+    assert task.plan is not None
+    assert [(call.tool, call.arguments, call.fails) for call in task.plan.calls] == [("price_of", {"code": "code-12"}, True)]
+    assert task.plan.answer == "closed"
+    assert task_problems(replace(suite, tasks=(task,))) == []
+    opened = replace(without_plans(suite), open=shop(PRICE).open)
+    assert learned(folder, opened, check=True).left == {"t0": "none of its calls gave a result: cannot be learned"}
+
+
+def test_a_refusal_is_not_learned_where_a_call_of_any_trial_gave_a_result(tmp_path):
+    suite = closed(SHUT)
+    looked = Plan((PlannedCall("a", "record_of", {"number": 12}, "Get the record."), replace(SHUT.calls[0], id="b")), "closed")
+    both = joined(tmp_path / "both", ran(tmp_path, suite), ran(tmp_path, closed(looked)))
+    (lesson,) = learned(both, suite, check=True).lessons
+    assert [(call.tool, call.fails) for call in lesson.plan.calls] == [("record_of", False)]
+
+
 def test_the_successful_trial_with_the_fewest_calls_is_taken_and_the_next_where_it_teaches_nothing(tmp_path):
     suite = shop(BOUGHT)
     folder = ran(tmp_path, suite, ("bare", "finish"))

@@ -196,13 +196,19 @@ def test_tables_show_arms_troubles_and_pairs(compared):
 
 
 def test_a_verdict_names_the_most_accurate_arm_and_how_sure_that_is(compared):
-    comparison = compared(["a", "b"], n=40)
+    comparison = compared(["a", "b"], n=3)
     (line,) = verdicts(comparison)
     best = max(comparison.arms, key=lambda arm: arm.summary.accuracy.value)
     assert line.startswith(f"Highest accuracy: {best.info.arm}, {interval(best.summary.accuracy, 3)}; ")
     (pair,) = [pair for pair in comparison.pairs if pair.family == "primary"]
     words = {"undecided": "undecided against", "equivalent": "equivalent to"}.get(pair.verdict.word, "better than")
     assert line.endswith(f"{words} {'b' if best.info.arm == 'a' else 'a'}")
+
+
+def test_open_verdicts_between_equal_means_are_ties(compared):
+    (line,) = verdicts(compared(["a", "b", "c"], n=4))  # each is right every other time
+    assert line.startswith("Highest accuracy: a, 0.500 ")
+    assert line.endswith("; tied with b, c")
 
 
 def test_without_pairs_or_in_an_invalid_run_there_is_no_verdict(compared):

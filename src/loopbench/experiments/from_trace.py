@@ -15,6 +15,8 @@ from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import MARK, redact
 from loopbench.protocol.wire import from_json
 
+from .trace import NEVER_RAN
+
 SMALLEST = 10
 """Whole numbers nearer to zero are too common to tell where they came from."""
 SHORTEST = 3
@@ -38,7 +40,7 @@ class Unlearnable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A call that gave a result."""
+    """A call of a trial."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -46,6 +48,8 @@ class Made:
     """The result; None where some of it was cut off or taken out, so that no value in it can be trusted."""
     turn: int
     """Calls of one turn were made without a look at each other's results."""
+    failed: bool = False
+    """It gave an error, and no result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,18 @@ def made_calls(trace: Mapping[str, Any]) -> tuple[Made, ...]:
             raise Unlearnable(f"it called {call.tool} twice alike and got different results, which no plan can say")
     for key in spoiled.keys() - made.keys():
         raise Unlearnable(f"the only result of a call of {spoiled[key]} was spoiled by a fault")
+    return tuple(made.values())
+
+
+def refused_calls(trace: Mapping[str, Any]) -> tuple[Made, ...]:
+    """The calls of a trial in which none gave a result, those of them that their tools refused, each once. Raises Unlearnable."""
+    made: dict[str, Made] = {}
+    turn = 0
+    for event in trace["events"]:
+        turn += event.get("event") == "ask"
+        if event.get("event") == "tool" and event.get("fault") in _TRUE_RESULT and event.get("error_type") not in NEVER_RAN:
+            call = replace(_made(event, turn), text=None, failed=True)
+            made.setdefault(canonical_json([call.tool, _plain(call.arguments)]), call)
     return tuple(made.values())
 
 
@@ -326,7 +342,7 @@ def plan_of(steps: Sequence[Step], answer: Any, query: Query) -> Plan:
     for step, goal in zip(steps, _goals(steps, query), strict=True):
         used = {ref.call for ref in refs(step.arguments)}
         after = tuple(name for name in step.after if name not in used)
-        calls.append(PlannedCall(step.id, step.made.tool, step.arguments, goal, after=after))
+        calls.append(PlannedCall(step.id, step.made.tool, step.arguments, goal, fails=step.made.failed, after=after))
     return Plan(tuple(calls), answer)
 
 

@@ -1,7 +1,8 @@
 """Plans learned from a run: the calls of trials that solved their tasks, so that the scripted model can follow them.
 
 A run on a real or recorded model in, the run's suite with plans out. Of a task's successful trials the one with the fewest calls
-is taken, and the next one where that says nothing. What the trace cannot prove is proved, where tools may be run, by a replay.
+is taken, and the next one where that says nothing. What the trace cannot prove is proved, where tools may be run, by a replay: a
+tool's refusal too, where no call gave a result and there is nothing else to learn.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import inspect
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -28,7 +30,7 @@ from loopbench.protocol.tools import error_text
 
 from .compare import own_code, suite_of
 from .config import CompareConfig, config_from
-from .from_trace import Draft, Kept, Kind, Step, Unlearnable, draft_of, leaves, made_calls, plan_of
+from .from_trace import Draft, Kept, Kind, Made, Step, Unlearnable, draft_of, leaves, made_calls, plan_of, refused_calls
 from .journal import RunError, read_manifest, read_records, read_trace
 
 DRIFTED = "it stands for another value on replay"
@@ -158,6 +160,10 @@ def _solved(records: Iterable[Record], run: str) -> list[Record]:
 # --- one task ---
 
 
+class _NoResult(Unlearnable):
+    """No call of the trial gave a result."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Pupil:
     """A task for which a plan is to be learned."""
@@ -168,13 +174,15 @@ class _Pupil:
     check: bool
     any_order: bool
 
-    def lesson(self, record: Record) -> Lesson:
-        """What a successful trial teaches. Raises Unlearnable where it teaches no plan."""
+    def lesson(self, record: Record, calls: Callable[[Mapping[str, Any]], tuple[Made, ...]] = made_calls) -> Lesson:
+        """What a successful trial teaches by those of its calls. Raises Unlearnable where it teaches no plan."""
         trial = f"{record.arm}/{record.task}/{record.repeat}"
         try:
-            made = made_calls(read_trace(self.folder, record))
+            trace = read_trace(self.folder, record)
+            made = calls(trace)
             if not made and self.task.expected is not None:
-                raise Unlearnable("no calls: cannot be learned")
+                is_called = any(event.get("event") == "tool" for event in trace["events"])
+                raise _NoResult(f"{'none of its calls gave a result' if is_called else 'no calls'}: cannot be learned")
             draft = draft_of(made, self.task.query, self._kinds(), any_order=self.any_order)
             plan, kept = self._proved(draft, record) if self.check else self._plan(draft, record, draft.sources.values)
             _check_sayable(plan)
@@ -239,6 +247,10 @@ def _lesson(pupil: _Pupil, trials: Sequence[Record]) -> Lesson:
             return pupil.lesson(record)
         except Unlearnable as error:
             failures.append(error)
+    if pupil.check and all(isinstance(error, _NoResult) for error in failures):
+        for record in trials:
+            with suppress(Unlearnable):
+                return pupil.lesson(record, refused_calls)
     raise failures[0]
 
 

@@ -56,10 +56,16 @@ def verdicts(comparison: Comparison) -> list[str]:
             continue
         told.update(group)
         best = max(group, key=lambda name: accuracy[name].value)
-        found = [(words, [name for name in group if against[best].get(name) == word]) for word, words in _WORDS.items()]
-        rest = "; ".join(f"{words} {_few(names)}" for words, names in found if names)
+        words = {name: _against(word, accuracy[best], accuracy[name]) for name, word in against[best].items()}
+        found = [(said_of, [name for name in group if words.get(name) == said_of]) for said_of in (*_WORDS.values(), TIED)]
+        rest = "; ".join(f"{said_of} {_few(names)}" for said_of, names in found if names)
         said.append(f"Highest accuracy: {best}, {interval(accuracy[best], 3)}; {rest}")
     return said
+
+
+def _against(word: str, best: Interval, other: Interval) -> str:
+    """A verdict in words; where it is still open, equal means are a tie."""
+    return TIED if word == "undecided" and best.value == other.value else _WORDS[word]
 
 
 def _few(names: Sequence[str]) -> str:
@@ -67,6 +73,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 MOST_NAMES = 6
+TIED = "tied with"
 _TURNED = {"better": "worse", "worse": "better"}
 _WORDS = {"better": "better than", "equivalent": "equivalent to", "undecided": "undecided against", "worse": "worse than"}
 

@@ -87,8 +87,9 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
     if found is None:
         found = _typed_functions(module)
         if not found:
+            file = getattr(module, "__file__", None) or module
             raise ValueError(
-                f"tools {name!r}: {getattr(module, '__file__', None) or module} has neither TOOLS nor a public function with type hints; "
+                f"tools {name!r}: {file} has neither TOOLS nor a public function with type hints; "
                 f"a function of the task is named: {name}:FUNCTION"
             )
     try:

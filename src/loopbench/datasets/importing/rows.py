@@ -222,7 +222,7 @@ class Reading:
             if named is None:
                 column = next((folded[name] for name in names if name in folded), None)
             else:
-                column = _column_named(named, columns)
+                column = _column_named(named, columns) if named else None
             if column is not None:
                 yield meaning, column
             elif meaning == "question":
@@ -245,8 +245,10 @@ class Reading:
         return tuple(dict.fromkeys(name for columns in self._found for name in columns if name not in used))
 
     def _no_answer(self, columns: tuple[str, ...]) -> str:
-        name_it = f'name it: {self.importer}(answer=NAME), or a scorer of your own that needs none: {self.importer}(scorer="my.module:scorer")'
-        return f"no column holds the answer; {_listed(columns)}; {name_it}"
+        name_it = (
+            f'{self.importer}(answer=NAME), or a scorer of your own that needs none: {self.importer}(scorer="my.module:scorer")'
+        )
+        return f"no column holds the answer; {_listed(columns)}; name it: {name_it}"
 
     def _no_question(self, columns: tuple[str, ...]) -> str:
         if named := self.columns.named("question"):
@@ -363,7 +365,7 @@ class Reading:
 
     def _labels(self, found: Found, cells: Cells) -> dict[str, Any]:
         made = {}
-        labels = ((label, _column_named(label, tuple(cells))) for label in self.columns.labels)
+        labels = ((label, _column_named(label, cells)) for label in self.columns.labels)
         for name, column in (*labels, ("split", found.get("split"))):
             value = self._cell(column, cells)
             if isinstance(value, Mapping | list):
@@ -617,7 +619,8 @@ class RowSuite(Suite):
 def suite_of(table: Table, columns: Columns, importer: str, tools: OwnTools | None = None, limit: int | None = None) -> Suite:
     """The suite of a table's tasks, all of them checked. `limit`: only the first so many rows.
 
-    Its version is the beginning of the digest over its tasks. Columns that are not used are logged. Raises ValueError of one line for the first thing that is wrong.
+    Its version is the beginning of the digest over its tasks. Columns that are not used are logged, as a warning. Raises ValueError
+    of one line for the first thing that is wrong.
     """
     if limit is not None and (isinstance(limit, bool) or limit < 1):
         raise ValueError(f"{importer}: limit is {limit!r}, and must be a whole number from 1 on")
