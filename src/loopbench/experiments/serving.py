@@ -19,12 +19,11 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import Replayed, replay
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
-from loopbench.models.filling import otherwise
 from loopbench.models.metering import MeteredToolbox
 from loopbench.models.openai_wire import Asked, BadRequest
 from loopbench.models.profiles import Profile, built_in_profiles, load_profile
 from loopbench.models.receipts import Truth, call_digest, content_digest, sightings
-from loopbench.models.scripted import Script, Scripted
+from loopbench.models.scripted import Scripted
 from loopbench.models.server import Call, ServedTrial, UnknownModel, WrongMethod
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import (
@@ -44,6 +43,8 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.tools import error_text
 from loopbench.protocol.wire import from_json, read_call
+
+from .scripting import script_of
 
 MODEL = "scripted"
 MAX_TRIALS = 1_024
@@ -216,7 +217,6 @@ class _Trial:
     """One trial's world, model and counts; the listener of its own toolbox."""
 
     def __init__(self, key: _Key, task: Task, suite: Suite, profile: Profile, seed: int, real_time: bool) -> None:
-        assert task.plan is not None
         self.key = key
         self.task = task
         self.suite = suite
@@ -225,12 +225,9 @@ class _Trial:
         self.tunnel = Tunnel(real_time=real_time, slow_s=profile.slow_s)
         self.toolbox = MeteredToolbox(self.environment.tools, self, self.tunnel)
         self.truth: dict[str, Truth] = {}
-        specs = {tool.name: tool.spec for tool in self.toolbox}
-        made_up = None if task.query.schema is None else otherwise(task.query.schema, task.expected)
-        key_of_draws = (seed, task.id, key.repeat)
-        script = Script(task.plan, self.truth, profile, *key_of_draws, specs, task.query.text, made_up)
+        script = script_of(task, self.truth, profile, seed, key.repeat, self.toolbox)
         self.own_tools = OwnTools(self.tunnel)
-        self.served = ServedTrial(_TrialModel(Scripted(script, self.tunnel), self), self.tunnel, {}, tuple(specs))
+        self.served = ServedTrial(_TrialModel(Scripted(script, self.tunnel), self), self.tunnel, {}, self.toolbox.names)
         self.replayed: Mapping[str, Replayed] | None = None
         self.model_calls = self.replies = 0
         self.tool_calls = 0

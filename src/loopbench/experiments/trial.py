@@ -17,7 +17,6 @@ from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.scorers import is_abstention, scores_of
 from loopbench.metrics.summary import false_success
 from loopbench.models.cassette import RecordedModel
-from loopbench.models.filling import otherwise
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.ordering import InOrder
 from loopbench.models.receipts import Truth, call_digest, content_digest
@@ -32,6 +31,7 @@ from loopbench.protocol.tools import cap, error_text
 
 from .answering import Answering
 from .schedule import Trial
+from .scripting import script_of
 from .trace import Recorder
 from .turnstile import GuardedModel, GuardedToolbox, Turnstile, stop
 
@@ -167,14 +167,10 @@ class _Run:
 
     def _script(self) -> Script | None:
         """What a scripted model follows; None for an arm with a real one."""
-        task, profile = self.trial.task, self.trial.arm.profile
         if self.tunnel is None:
             return None
-        assert task.plan is not None
-        specs = {tool.name: tool.spec for tool in self.tools}
-        key = (self.trial.run_seed, task.id, self.trial.repeat)
-        made_up = None if task.query.schema is None else otherwise(task.query.schema, task.expected)
-        return Script(task.plan, self.truth, profile, *key, specs, task.query.text, made_up)
+        trial = self.trial
+        return script_of(trial.task, self.truth, trial.arm.profile, trial.run_seed, trial.repeat, self.tools)
 
     async def go(self) -> None:
         """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""

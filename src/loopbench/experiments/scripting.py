@@ -1,0 +1,21 @@
+"""From a task to the script that a scripted model follows in one trial of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from loopbench.datasets.task import Task
+from loopbench.models.filling import otherwise
+from loopbench.models.profiles import Profile
+from loopbench.models.receipts import Truth
+from loopbench.models.scripted import Script
+from loopbench.protocol import Tool
+
+
+def script_of(task: Task, truth: Mapping[str, Truth], profile: Profile, seed: int, repeat: int, tools: Iterable[Tool]) -> Script:
+    """`truth`: of the planned calls; may still be filled in. `seed`: of the run. The task must have a plan."""
+    assert task.plan is not None
+    specs = {tool.name: tool.spec for tool in tools}
+    schema = task.query.schema
+    made_up = None if schema is None or not profile.bluff else otherwise(schema, task.expected)  # nobody asks where none bluffs
+    return Script(task.plan, truth, profile, seed, task.id, repeat, specs, task.query.text, made_up)
