@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopbench.cli.main import main
 from loopbench.experiments.suite_checks import CHECKS
 
 NAMES = [check.name for check in CHECKS]
+Command = Callable[..., Any]
+
 PARROTS = '''
 from pathlib import Path
 
@@ -47,39 +46,14 @@ def wave(number: int) -> int:
 """
 
 
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
-def loopbench(tmp_path: Path, capsys, monkeypatch) -> Callable[..., Ended]:
-    """Runs the command within this process, in a directory of its own with a suite in it."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("COLUMNS", raising=False)  # as wide as it wants
-    (tmp_path / "birds.py").write_text(PARROTS)
-    known = set(sys.modules)
-
-    def call(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["loopbench", *arguments])
-        capsys.readouterr()
-        code: Any = 0
-        try:
-            main()
-        except SystemExit as left:
-            code = left.code
-        for name in set(sys.modules) - known:
-            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
-                del sys.modules[name]
-        said = capsys.readouterr()
-        return Ended(code or 0, said.out, said.err)
-
-    return call
+def loopbench(loopbench: Command, here: Path) -> Command:
+    """The same, with a suite in the directory."""
+    (here / "birds.py").write_text(PARROTS)
+    return loopbench
 
 
-def statuses(ended: Ended) -> dict[str, str]:
+def statuses(ended: Any) -> dict[str, str]:
     return {check["check"]: check["status"] for check in json.loads(ended.out)["checks"]}
 
 

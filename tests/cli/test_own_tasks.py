@@ -6,17 +6,14 @@ import asyncio
 import json
 import re
 import shlex
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopbench.cli.main import main
 from loopbench.experiments.registry import make_suite, parse_spec
 from loopbench.experiments.serving import SuiteTrials
 from loopbench.models.profiles import load_profile
@@ -25,47 +22,7 @@ from loopbench.models.server import Server
 PAGE = (Path(__file__).parents[2] / "docs" / "own-tasks.md").read_text(encoding="utf-8")
 
 
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current directory, which is not on the search path; what is imported from it is forgotten afterwards."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
-    known = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - known:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
-            del sys.modules[name]
-
-
-@pytest.fixture
-def loopbench(here: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Command:
-    def call(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["loopbench", *arguments])
-        capsys.readouterr()
-        code: Any = 0
-        try:
-            main()
-        except SystemExit as left:
-            code = left.code
-        said = capsys.readouterr()
-        return Ended(code or 0, said.out, said.err)
-
-    return call
-
-
-Command = Callable[..., Ended]
+Command = Callable[..., Any]
 QUIET = ("--no-mlflow", "-q", "--json")
 TOOLS = '''
 def price(item: str) -> float:
@@ -284,7 +241,7 @@ def test_every_command_of_the_page_does_what_it_says(loopbench: Command, here: P
     with good_model(here) as url:
         real = ["--model", "openai/scripted", "--base-url", url, "--loop", "finish"]
 
-        def run(text: str, *flags: str) -> Ended:
+        def run(text: str, *flags: str) -> Any:
             words = shlex.split(text.replace("--model openai/gpt-4o-mini", ""))
             return loopbench(*words, *(flags if words[0] == "compare" else ()))
 

@@ -3,49 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopbench.cli.main import main
 from loopbench.models.profiles import FAULT_KINDS, load_profile
 
 RUN = ["compare", "--no-mlflow", "--quiet", "--suite", "arithmetic(size=6)", "--loop", "bare", "--profile", "flaky-format"]
 
 
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
-def loopbench(tmp_path: Path, capsys, monkeypatch) -> Callable[..., Ended]:
-    """Runs the command within this process, in a directory of its own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("COLUMNS", raising=False)  # as wide as it wants
-
-    def call(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["loopbench", *arguments])
-        capsys.readouterr()
-        code: Any = 0
-        try:
-            main()
-        except SystemExit as left:
-            code = left.code
-        said = capsys.readouterr()
-        return Ended(code or 0, said.out, said.err)
-
-    return call
-
-
-@pytest.fixture
-def ran(loopbench) -> Callable[..., Ended]:
+def ran(loopbench) -> Callable[..., Any]:
     """The same, after a run under `flaky-format`."""
     assert loopbench(*RUN).code == 0
     return loopbench  # type: ignore[no-any-return]

@@ -8,13 +8,11 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopbench.cli.main import main
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import Task
 
@@ -22,40 +20,8 @@ RUN = ["compare", "--no-mlflow", "--quiet", "--suite", "arithmetic(size=6)", "--
 TOOLS = "from loopbench.datasets import calculator\n\nTOOLS = list(calculator.TOOLS)\n"
 
 
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        made: dict[str, Any] = json.loads(self.out)
-        return made
-
-
 @pytest.fixture
-def loopbench(tmp_path: Path, capsys, monkeypatch) -> Callable[..., Ended]:
-    """Runs the command within this process, in a directory of its own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("COLUMNS", raising=False)  # as wide as it wants
-
-    def call(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["loopbench", *arguments])
-        capsys.readouterr()
-        code: Any = 0
-        try:
-            main()
-        except SystemExit as left:
-            code = left.code
-        said = capsys.readouterr()
-        return Ended(code or 0, said.out, said.err)
-
-    return call
-
-
-@pytest.fixture
-def ran(loopbench) -> Callable[..., Ended]:
+def ran(loopbench) -> Callable[..., Any]:
     """The same, after a run."""
     assert loopbench(*RUN).code == 0
     return loopbench  # type: ignore[no-any-return]
