@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from .chat import Capabilities, Chunk, Message, Reply
 from .moves import Codec, Role
+from .program import Prompted
 from .tools import ToolSpec
 
 
@@ -38,7 +39,7 @@ DEFAULT_SAMPLING = Sampling()
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question to a model. Role, scope and codec tell the harness what is asked; no provider sees them."""
+    """One question to a model. The last five fields tell the harness what is asked; no provider sees them."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
@@ -54,9 +55,13 @@ class Request:
     scope: str = field(default="", compare=False)
     """Tells apart requests that a loop sends concurrently; two requests of equal scope are never in flight together."""
     codec: Codec | None = field(default=None, compare=False)
+    examples: int = field(default=0, compare=False)
+    """How many messages after the first system message are demonstrations, no part of the task at hand."""
+    prompted: Prompted | None = field(default=None, compare=False, repr=False)
+    """Whose request it is, where an optimizer may change its prompt."""
 
     def as_dict(self) -> dict[str, Any]:
-        """What is asked, as JSON: role, scope and codec are no part of it."""
+        """What is asked, as JSON: what is for the harness is no part of it."""
         made: dict[str, Any] = {"messages": [message.as_dict() for message in self.messages]}
         if self.tools:
             made["tools"] = [

@@ -1,4 +1,4 @@
-"""Names as the user types them: `name`, `name(option=value)`, and `package.module:Name` for code of one's own.
+"""Names as the user types them: `name`, `name(option=value)`, `name@FILE`, and `package.module:Name` for code of one's own.
 
 Code is imported only for names that stand in a configuration or on the command line, never because a file of ours names it.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-_SPEC = re.compile(r"^\s*([A-Za-z_][\w.:-]*)\s*(?:\((.*)\))?\s*$", re.DOTALL)
+_NAME = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*")
 _BARE_WORD = re.compile(r"[A-Za-z_][\w./+-]*")
 _TOML_WORDS = frozenset({"true", "false", "inf", "nan"})
 _TOKEN = re.compile(r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\])*"|\'[^\']*\'|.', re.DOTALL)
@@ -31,29 +31,58 @@ class Spec:
 
     name: str
     options: Mapping[str, Any]
+    program: str | None = None
+    """File of an optimized program."""
 
     def __str__(self) -> str:
         """The canonical text: options sorted, values as TOML."""
-        if not self.options:
-            return self.name
-        return f"{self.name}({', '.join(f'{key}={_toml(value)}' for key, value in sorted(self.options.items()))})"
+        return self._text(self.program)
+
+    @property
+    def label(self) -> str:
+        """The same, without the folder of the program's file."""
+        return self._text(None if self.program is None else Path(self.program).name)
+
+    def _text(self, program: str | None) -> str:
+        options = ", ".join(f"{key}={_toml(value)}" for key, value in sorted(self.options.items()))
+        return f"{self.name}{f'({options})' if options else ''}{'' if program is None else f'@{program}'}"
 
 
 def parse_spec(text: str) -> Spec:
-    """Raises ValueError for text that is no `name(option=value, …)`."""
-    match = _SPEC.match(text)
+    """Raises ValueError for text that is no `name(option=value, …)`, with or without `@FILE` behind it."""
+    match = _NAME.match(text)
     if match is None:
-        raise ValueError(f"{text!r} is no name; write name or name(option=value)")
-    name, inside = match.groups()
+        raise _no_name(text)
+    inside, rest = _bracketed(text[match.end() :])
+    if rest and (not rest.startswith("@") or not rest[1:].strip()):
+        raise _no_name(text)
+    return Spec(match.group(1), _options(inside, text), rest[1:].strip() or None)
+
+
+def _no_name(text: str) -> ValueError:
+    return ValueError(f"{text!r} is no name; write name, name(option=value) or name@FILE")
+
+
+def _bracketed(text: str) -> tuple[str, str]:
+    """What stands in the brackets that a text begins with, and what stands behind them; all of it where it begins with none."""
+    depth = 0
+    for token in _TOKEN.finditer(text) if text.startswith("(") else ():
+        depth += (token.group() in "([{") - (token.group() in ")]}")
+        if depth == 0:
+            return text[1 : token.start()], text[token.end() :].strip()
+    return "", text.strip()
+
+
+def _options(inside: str, text: str) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    for part in _split(inside or ""):
+    for part in _split(inside):
         key, equals, value = part.partition("=")
         if not equals or not key.strip().isidentifier():
             raise ValueError(f"{text!r}: {part.strip()!r} is no option; write option=value")
         if key.strip() in options:
             raise ValueError(f"{text!r}: option {key.strip()!r} stands twice")
         options[key.strip()] = _value(value.strip(), text)
-    return Spec(name, options)
+    return options
 
 
 def _split(text: str) -> list[str]:

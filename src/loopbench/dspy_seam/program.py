@@ -1,0 +1,211 @@
+"""Any loop as a dspy.Module: its predictors by name, for teleprompters.
+
+A teleprompter changes the predictors' instructions and demonstrations and calls the module. Each call runs the loop with that state
+and reports every request as DSPy's own trace does: (predictor, inputs, outputs), each a value of its own, in plain JSON, so that a
+demonstration never shows what came later, and can be pickled and saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
+
+import dspy
+from pydantic_core import to_jsonable_python
+
+from loopbench.protocol import (
+    Chunk,
+    Loop,
+    Model,
+    Optimizable,
+    Program,
+    Prompt,
+    Query,
+    Reply,
+    Request,
+    Tool,
+    Toolbox,
+    WireError,
+    WrappedModel,
+    run_sync,
+)
+
+from .model import DspyModel
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request of a predictor, as a demonstration would show it."""
+
+    predictor: str
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """How a teleprompter wants a call drawn: DSPy says it by the LM that it sets."""
+
+    rollout: int = 0
+    """0, or the number of a further draw of the same call."""
+    temperature: float | None = None
+    """None leaves it to the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of one call of a program."""
+
+    fields: Mapping[str, Any]
+    """Of the dspy.Prediction."""
+    calls: tuple[Call, ...]
+
+
+class Runner(Protocol):
+    """Runs a loop for a program."""
+
+    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: Sampled) -> Ran: ...
+
+
+class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
+    """A loop's predictors as a dspy.Module: call it, save it, hand it to a teleprompter.
+
+    Each predictor is an attribute of its name. `LoopProgram(Finish(), [search])(query="…").answer` asks the LM that DSPy is
+    configured with. Raises ValueError for a loop whose prompts cannot be changed.
+    """
+
+    def __init__(
+        self, loop: Loop, tools: Iterable[Tool | Callable[..., Any]] = (), schema: Any = None, runner: Runner | None = None
+    ) -> None:
+        """`schema`: JSON schema of the answer. `runner`: what runs the loop; None: over `tools`, with DSPy's LM."""
+        super().__init__()
+        if not isinstance(loop, Optimizable):
+            raise ValueError(f"loop {loop.name}: its prompts cannot be changed: it has no predictors and with_predictors")
+        self._shared = _Shared(loop, runner or _Alone(Toolbox(tools), schema))
+        for name, prompt in loop.predictors.items():
+            predictor = dspy.Predict(_signature(name, prompt))
+            predictor.demos = [dspy.Example(**demo) for demo in prompt.demos]
+            setattr(self, name, predictor)
+
+    @property
+    def program(self) -> Program:
+        """The predictors' state as it is now."""
+        own = cast(Optimizable, self._shared.loop).predictors
+        return {name: replace(prompt, **_state(getattr(self, name))) for name, prompt in own.items()}
+
+    def forward(self, **inputs: Any) -> Any:
+        """A dspy.Prediction; of the runner that asks DSPy's LM: `answer`, `stop`, `steps` and `confidence`."""
+        ran = self._shared.runner(self._shared.loop, self.program, inputs, _sampled(self))
+        trace = dspy.settings.trace
+        if trace is not None:
+            for call in ran.calls:
+                trace.append((getattr(self, call.predictor), _copied(call.inputs), dspy.Prediction(**_copied(call.outputs))))
+        return dspy.Prediction(**ran.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What all copies of a program have in common."""
+
+    loop: Loop
+    runner: Runner
+
+    def __deepcopy__(self, memo: object) -> _Shared:
+        return self
+
+
+class _Alone:
+    """Runs a loop over tools of its own, asking the LM that DSPy is configured with."""
+
+    def __init__(self, tools: Toolbox, schema: Any) -> None:
+        self.tools = tools
+        self.schema = schema
+
+    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: Sampled) -> Ran:
+        lm = dspy.settings.lm
+        if lm is None:
+            raise ValueError("no LM is configured: dspy.configure(lm=...)")
+        heard: list[Call] = []
+        model = Heard(DspyModel(lm), heard, sampled.temperature)
+        query = Query(inputs["query"], inputs.get("context", ""), self.schema)
+        outcome = run_sync(loop_with(loop, program).run(query, self.tools, model))
+        fields = {"answer": outcome.answer, "stop": outcome.stop.value, "steps": outcome.steps, "confidence": outcome.confidence}
+        return Ran(fields, tuple(heard))
+
+
+def loop_with(loop: Loop, program: Program) -> Loop:
+    """The loop with this program's prompts."""
+    changed: Loop = cast(Any, loop).with_predictors(program)
+    return changed
+
+
+class Heard(WrappedModel):
+    """A model that notes down every readable reply to a predictor's request."""
+
+    def __init__(self, model: Model, calls: list[Call], temperature: float | None = None) -> None:
+        """`temperature`: of requests that leave it open."""
+        super().__init__(model)
+        self.calls = calls
+        self.temperature = temperature
+
+    async def complete(self, request: Request) -> Reply:
+        inputs = _inputs(request)
+        reply = await self.model.complete(self._sampled(request))
+        self._hear(request, inputs, reply)
+        return reply
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        inputs = _inputs(request)
+        async with aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(self._sampled(request)))) as chunks:
+            async for chunk in chunks:
+                if chunk.reply is not None:
+                    self._hear(request, inputs, chunk.reply)
+                yield chunk
+
+    def _sampled(self, request: Request) -> Request:
+        if self.temperature is None or request.sampling.temperature is not None:
+            return request
+        return replace(request, sampling=replace(request.sampling, temperature=self.temperature))
+
+    def _hear(self, request: Request, inputs: Mapping[str, Any], reply: Reply) -> None:
+        if request.prompted is None:
+            return
+        try:
+            outputs = to_jsonable_python(dict(request.prompted.outputs(reply)))
+        except WireError:  # no demonstration of anything
+            return
+        self.calls.append(Call(request.prompted.predictor, inputs, outputs))
+
+
+def _inputs(request: Request) -> Mapping[str, Any]:
+    """As they are before the reply, copied: nothing that comes later gets in."""
+    made: dict[str, Any] = {} if request.prompted is None else to_jsonable_python(dict(request.prompted.inputs()))
+    return made
+
+
+def _signature(name: str, prompt: Prompt) -> Any:
+    """A signature of its own for every predictor: DSPy tells predictors apart by their signatures in places."""
+    inputs = {field: (kind, dspy.InputField()) for field, kind in prompt.inputs.items()}
+    outputs = {field: (kind, dspy.OutputField()) for field, kind in prompt.outputs.items()}
+    return dspy.Signature({**inputs, **outputs}, prompt.instructions, f"{name.title().replace('_', '')}Signature")
+
+
+def _state(predictor: Any) -> dict[str, Any]:
+    demos = tuple(to_jsonable_python(dict(demo.items())) for demo in predictor.demos)
+    return {"instructions": predictor.signature.instructions, "demos": demos}
+
+
+def _sampled(program: Any) -> Sampled:
+    lm = next((predictor.lm for predictor in program.predictors() if predictor.lm is not None), dspy.settings.lm)
+    if lm is None:
+        return Sampled()
+    rollout, temperature = lm.kwargs.get("rollout_id"), lm.kwargs.get("temperature")
+    return Sampled(rollout if isinstance(rollout, int) else 0, temperature)
+
+
+def _copied(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A trace's entries are changed in place by some teleprompters."""
+    made: dict[str, Any] = to_jsonable_python(dict(fields))
+    return made

@@ -1,0 +1,267 @@
+"""A loop's prompts as a program: what an optimizer may change, free of any framework, and the file that keeps it.
+
+A *predictor* is one kind of request that a loop makes, such as `react` and `extract`. Its state is its instructions and its
+demonstrations; a *program* is the state of all predictors of a loop. Loops of DSPy's render demonstrations in DSPy's format; the
+others keep to their own wire format, for which this module has the parts: a conversation as a field, and back as turns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, Self, runtime_checkable
+
+from .chat import Message, MessageRole, NativeCall, Reply
+from .digest import digest
+from .names import nearest
+
+Demo = Mapping[str, Any]
+"""Input and output fields by name, as JSON values; without an output a *labelled* example, of which `query` and `answer` count."""
+
+CONVERSATION = "conversation"
+"""The one input field of a predictor that has its own wire format: all messages after the system text, as JSON."""
+EXAMPLES = "Examples of questions and their answers; the steps between are left out:"
+NOT_SHOWN = "(What came of this call is not part of the example.)"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The state of one predictor."""
+
+    instructions: str
+    inputs: Mapping[str, Any]
+    """Input fields: name → type."""
+    outputs: Mapping[str, Any]
+    """Output fields: name → type."""
+    demos: tuple[Demo, ...] = ()
+
+    def is_whole(self, demo: Demo) -> bool:
+        """Whether a demonstration has all outputs; else it is a labelled example."""
+        return all(name in demo for name in self.outputs)
+
+
+Program = Mapping[str, Prompt]
+"""Name of a predictor → its state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompted:
+    """On a request: which predictor asks, and how this call reads as a demonstration."""
+
+    predictor: str
+    inputs: Callable[[], Mapping[str, Any]]
+    """The input fields of this call."""
+    outputs: Callable[[Reply], Mapping[str, Any]]
+    """The output fields that a reply states. Raises WireError."""
+
+
+@runtime_checkable
+class Optimizable(Protocol):
+    """A loop whose prompts an optimizer may change."""
+
+    @property
+    def predictors(self) -> Program:
+        """The state of every predictor that this configuration asks, by name."""
+
+    def with_predictors(self, program: Program) -> Self:
+        """The same loop with other instructions and demonstrations; predictors that are not named keep theirs."""
+
+
+def own_prompt(instructions: str, output: str, demos: Sequence[Demo] = ()) -> Prompt:
+    """The predictor of a wire format of the loop's own: a conversation in, `output` (the reply as text) out."""
+    return Prompt(instructions, {CONVERSATION: str}, {output: str}, tuple(demos))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPrompt:
+    """A predictor's state in a wire format of the loop's own."""
+
+    text: str
+    """The instructions, and the labelled examples below them."""
+    turns: tuple[Message, ...]
+    """The whole demonstrations, as turns of a conversation; they follow the system message."""
+
+
+def in_own_format(prompt: Prompt) -> OwnPrompt:
+    """What such a predictor's requests begin with."""
+    whole = [demo for demo in prompt.demos if prompt.is_whole(demo)]
+    labelled = [text for demo in prompt.demos if not prompt.is_whole(demo) and (text := _labelled(demo))]
+    (output,) = prompt.outputs
+    turns = [
+        turn
+        for place, demo in enumerate(whole)
+        for turn in _turns(str(demo.get(CONVERSATION, "")), str(demo[output]), f"example_{place}_")
+    ]
+    text = "\n\n".join([prompt.instructions, EXAMPLES, *labelled]) if labelled else prompt.instructions
+    return OwnPrompt(text, tuple(turns))
+
+
+def prompted(name: str, prompt: Prompt, messages: Sequence[Message]) -> Prompted:
+    """For a request of such a predictor. `messages`: those after the system text and the examples."""
+    (output,) = prompt.outputs
+    given = tuple(messages)
+    return Prompted(name, lambda: {CONVERSATION: conversation_text(given)}, lambda reply: {output: reply_text(reply)})
+
+
+def conversation_text(messages: Sequence[Message]) -> str:
+    """Messages as one JSON text; `_turns` reads it back."""
+    return json.dumps([_message_data(message) for message in messages], ensure_ascii=False)
+
+
+def reply_text(reply: Reply) -> str:
+    """A reply as text: as it is, or an object of `text` and `calls` where it has native calls."""
+    if not reply.calls:
+        return reply.text
+    return json.dumps({"text": reply.text, "calls": [_call_data(call) for call in reply.calls]}, ensure_ascii=False)
+
+
+def _message_data(message: Message) -> dict[str, Any]:
+    made: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.calls:
+        made["calls"] = [{"id": call.id, **_call_data(call)} for call in message.calls]
+    if message.role == "tool":
+        made["call_id"] = message.call_id
+    return made
+
+
+def _call_data(call: NativeCall) -> dict[str, str]:
+    return {"name": call.name, "arguments": call.arguments}
+
+
+def _turns(conversation: str, said: str, prefix: str) -> list[Message]:
+    """A demonstration as messages; call ids begin with `prefix`, so that they stay unique in the request.
+
+    A text that is no conversation, such as one that an optimizer has cut, stands as one message of the user's.
+    """
+    made = _messages(conversation, prefix)
+    if made is None:
+        made = [Message("user", conversation)]
+    reply = _said(said, f"{prefix}said_")
+    unanswered = [Message("tool", NOT_SHOWN, call_id=call.id) for call in reply.calls]  # providers want every call answered
+    return [*made, reply, *unanswered]
+
+
+def _messages(conversation: str, prefix: str) -> list[Message] | None:
+    try:
+        data = json.loads(conversation)
+        return [_message(item, prefix) for item in data] if isinstance(data, list) and data else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+_ROLES: Mapping[str, MessageRole] = {"user": "user", "assistant": "assistant", "tool": "tool", "system": "system"}
+
+
+def _message(data: Mapping[str, Any], prefix: str) -> Message:
+    """Raises TypeError, KeyError or ValueError for what is no message."""
+    calls = tuple(NativeCall(f"{prefix}{call['id']}", str(call["name"]), str(call["arguments"])) for call in data.get("calls", ()))
+    call_id = f"{prefix}{data['call_id']}" if data["role"] == "tool" else ""
+    return Message(_ROLES[data["role"]], str(data["content"]), calls, call_id)
+
+
+def _said(text: str, prefix: str) -> Message:
+    try:
+        data = json.loads(text)
+        if isinstance(data, dict) and data.keys() == {"text", "calls"}:
+            calls = tuple(
+                NativeCall(f"{prefix}{place}", str(call["name"]), str(call["arguments"]))
+                for place, call in enumerate(data["calls"])
+            )
+            return Message("assistant", str(data["text"]), calls)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    return Message("assistant", text)
+
+
+def _labelled(demo: Demo) -> str:
+    """Question and answer of a labelled example; empty where it lacks them."""
+    if "query" not in demo or "answer" not in demo:
+        return ""
+    answer = demo["answer"]
+    return f"Question: {demo['query']}\nAnswer: {answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)}"
+
+
+# --- a program as data ---
+
+
+def merged(own: Program, given: Program) -> Program:
+    """The loop's own program with the given states put in. Raises ValueError for a predictor that the loop does not have."""
+    for name in given:
+        if name not in own:
+            raise ValueError(f"predictor {name!r} is none of this loop's; {nearest(name, own)}")
+    return {
+        name: replace(prompt, instructions=given[name].instructions, demos=given[name].demos) if name in given else prompt
+        for name, prompt in own.items()
+    }
+
+
+def program_digest(program: Program) -> str:
+    """sha256 of all instructions and demonstrations."""
+    return digest(
+        {
+            name: {"instructions": prompt.instructions, "demos": [dict(demo) for demo in prompt.demos]}
+            for name, prompt in program.items()
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SavedProgram:
+    """A file of a program: predictors as DSPy saves them, and where they come from."""
+
+    state: Mapping[str, tuple[str, tuple[Demo, ...]]]
+    """Predictor → instructions, demonstrations."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """`loop`, and what else the optimization noted: optimizer, suite, budget, scores."""
+
+    def on(self, loop: Optimizable) -> Program:
+        """The whole program for a loop. Raises ValueError where the predictors do not fit."""
+        own = loop.predictors
+        given = {
+            name: replace(own[name], instructions=instructions, demos=demos)
+            for name, (instructions, demos) in self.state.items()
+            if name in own
+        }
+        for name in self.state:
+            if name not in own:
+                was = f"; it was saved for loop {self.about['loop']!r}" if "loop" in self.about else ""
+                raise ValueError(f"predictor {name!r} is none of this loop's ({', '.join(own)}){was}")
+        return merged(own, given)
+
+
+ABOUT = "loopbench"
+"""The key of a program file under which our own notes stand; DSPy passes over it."""
+_NO_PREDICTORS = frozenset({ABOUT, "metadata"})
+
+
+def read_program(path: str | Path) -> SavedProgram:
+    """A program from a file that `optimize`, or DSPy's own `save`, has written. Model and traces in it are passed over.
+
+    Raises ValueError, in one line that names file and field, and OSError.
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: no valid JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"{path}: no program: a JSON object of predictors is wanted")
+    about = data.get(ABOUT, {})
+    if not isinstance(about, dict):
+        raise ValueError(f"{path}: {ABOUT}: a JSON object is wanted")
+    state = {name: _state(item, f"{path}: {name}") for name, item in data.items() if name not in _NO_PREDICTORS}
+    if not state:
+        raise ValueError(f"{path}: no program: it holds no predictor")
+    return SavedProgram(state, about)
+
+
+def _state(data: Any, where: str) -> tuple[str, tuple[Demo, ...]]:
+    signature = data.get("signature") if isinstance(data, dict) else None
+    instructions = signature.get("instructions") if isinstance(signature, dict) else None
+    if not isinstance(instructions, str):
+        raise ValueError(f"{where}: signature.instructions: a text is wanted")
+    demos = data.get("demos", [])
+    if not isinstance(demos, list) or not all(isinstance(demo, dict) for demo in demos):
+        raise ValueError(f"{where}: demos: a list of JSON objects is wanted")
+    return instructions, tuple(demos)
