@@ -211,6 +211,9 @@ def difficulty_of(plan: Plan) -> str:
     return "medium" if dependent <= 4 else "hard"
 
 
+SPLITS = ("train", "dev", "test")
+
+
 def split_of(key: str) -> str:
     """Half to train, a fifth to dev, the rest to test: the place depends on the key alone."""
     tenth = int(sha256(key)[:8], 16) % 10

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from loopbench.datasets.generating import SPLITS, split_of
 from loopbench.datasets.importing.rows import Rows
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
 from loopbench.datasets.task import Suite, Task
@@ -22,7 +23,7 @@ from loopbench.metrics.record import RECORD_VERSION, Record, records_digest
 from loopbench.metrics.scorers import scorer_named
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.profiles import PROFILES_VERSION
-from loopbench.protocol import render_value
+from loopbench.protocol import Loop, Optimizable, program_digest, render_value
 
 from .answering import Answering, answering
 from .config import BudgetConfig, CompareConfig, config_from
@@ -74,8 +75,11 @@ class Experiment:
         return todo
 
 
-def prepare(config: CompareConfig) -> Experiment:
-    """Look everything up and make the run directory. Raises ValueError for bad input; then nothing was made."""
+def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
+    """Look everything up and make the run directory, `folder` or a new one.
+
+    Raises ValueError for bad input; then nothing was made.
+    """
     suite, tasks, arms = _look_up(config)
     _check_plans(config, suite, tasks)
     answers = answering(config, arms)
@@ -83,7 +87,8 @@ def prepare(config: CompareConfig) -> Experiment:
         "models": answers.as_manifest(),
         "suite_problems": list(quick_problems(suite, tasks)),
     }
-    folder = _new_folder(config.runs, suite.name)
+    folder = new_folder(config.runs, suite.name) if folder is None else folder
+    folder.mkdir(parents=True, exist_ok=True)
     write_manifest(folder, manifest)
     return Experiment(folder, config, suite, tasks, arms, manifest, answers)
 
@@ -129,16 +134,7 @@ def reopen(folder: Path, allowed: Allowed = NOTHING, *, mlflow: bool | None = No
     """An interrupted run. Raises RunError where code, suite or profiles have changed since: results are never mixed."""
     manifest = read_manifest(folder)
     config = config_from(manifest["config"], f"{folder}/manifest.json")
-    for name in own_code(config):
-        if name not in allowed.code:
-            raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
-    if config.base_url is not None:
-        typed = config.model_copy(update={"base_url": allowed.base_url})
-        if typed.public()["base_url"] != config.base_url:  # the manifest leaves out what is secret
-            raise RunError(f"{folder}: this run asks the server at {config.base_url}; type it again: --base-url {config.base_url}")
-        config = typed
-    if config.cassette is not None and allowed.cassette != config.cassette:
-        raise RunError(f"{folder}: this run uses the recordings in {config.cassette}; type it again: --cassette {config.cassette}")
+    config = allowed_config(folder, config, allowed)
     if mlflow is not None:
         config = config.model_copy(update={"mlflow": mlflow})
     suite, tasks, arms = _look_up(config)
@@ -149,6 +145,21 @@ def reopen(folder: Path, allowed: Allowed = NOTHING, *, mlflow: bool | None = No
     known = manifest.get("models")
     answers = answering(config, arms, known if isinstance(known, dict) else {})
     return Experiment(folder, config, suite, tasks, arms, manifest, answers, tuple(read_records(folder)))
+
+
+def allowed_config(folder: Path, config: CompareConfig, allowed: Allowed) -> CompareConfig:
+    """A manifest's configuration, with what the user typed again. Raises RunError for what has to be typed and was not."""
+    for name in own_code(config):
+        if name not in allowed.code:
+            raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
+    if config.base_url is not None:
+        typed = config.model_copy(update={"base_url": allowed.base_url})
+        if typed.public()["base_url"] != config.base_url:  # the manifest leaves out what is secret
+            raise RunError(f"{folder}: this run asks the server at {config.base_url}; type it again: --base-url {config.base_url}")
+        config = typed
+    if config.cassette is not None and allowed.cassette != config.cassette:
+        raise RunError(f"{folder}: this run uses the recordings in {config.cassette}; type it again: --cassette {config.cassette}")
+    return config
 
 
 def own_code(config: CompareConfig) -> list[str]:
@@ -173,22 +184,25 @@ def _look_up(config: CompareConfig) -> tuple[Suite, Sequence[Task], tuple[Arm, .
             scorer_named(scorer)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
-    return suite, _split(suite, config.split)[: config.tasks], make_arms(config, suite)
+    return suite, tasks_of_split(suite, config.split)[: config.tasks], make_arms(config, suite)
 
 
-def _split(suite: Suite, name: str | None) -> Sequence[Task]:
-    """The tasks of one split, of all where none is named. Raises ValueError where there are none."""
+def tasks_of_split(suite: Suite, name: str | None) -> Sequence[Task]:
+    """The tasks of one split, of all where none is named. Raises ValueError where there are none.
+
+    A suite whose tasks say nothing of splits is split by the tasks' ids, see `split_of`.
+    """
     if name is None:
         return suite.tasks
+    known = {str(task.labels["split"]) for task in suite.tasks if "split" in task.labels}
 
     def is_in(task: Task) -> bool:
-        return task.labels.get("split") == name
+        return (task.labels.get("split") if known else split_of(task.id)) == name
 
     # tasks that stand in a file stay there
     found = suite.tasks.where(is_in) if isinstance(suite.tasks, Rows) else tuple(filter(is_in, suite.tasks))
     if not found:
-        known = {str(task.labels["split"]) for task in suite.tasks if "split" in task.labels}
-        raise ValueError(f"suite {suite.name} has no task of split {name!r}; {nearest(name, sorted(known))}")
+        raise ValueError(f"suite {suite.name} has no task of split {name!r}; {nearest(name, sorted(known or SPLITS))}")
     return found
 
 
@@ -211,7 +225,7 @@ def _manifest(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: 
             "digest": suite.digest,
             "tasks": len(tasks),
             "max_tool_steps": config.max_tool_steps or suite.max_tool_steps,
-            **({"code": code} if (code := _suite_code(config, suite)) else {}),
+            **({"code": code} if (code := suite_code(config, suite)) else {}),
         },
         "profiles": {arm.profile.name: arm.profile.digest for arm in arms},
         "arms": [
@@ -221,28 +235,34 @@ def _manifest(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: 
                 "options": {name: json_safe(value) for name, value in arm.spec.options.items()},
                 "model": arm.model,
                 "profile": arm.profile.name,
-                "configuration": _configuration(arm.loop),
+                "configuration": configuration(arm.loop),
                 "code": code_digest(arm.loop),
+                **({} if arm.spec.program is None else {"program": loop_program_digest(arm.loop)}),
             }
             for arm in arms
         ],
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: package_version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "platform": platform.platform(terse=True),
     }
 
 
-def _suite_code(config: CompareConfig, suite: Suite) -> str:
+def suite_code(config: CompareConfig, suite: Suite) -> str:
     """Digest of the code of the user's own that tasks are made of, solved with and scored by; empty where there is none."""
     scorers = [name for scorer in sorted(_scorers(suite)) if ":" in (name := scorer.partition("(")[0].strip())]
     return own_code_digest(parse_spec(config.suite).name, config.tools, scorers)
 
 
-def _configuration(loop: object) -> str:
-    """All that a loop is set to, the same in every process: sets sorted, no memory addresses."""
+def loop_program_digest(loop: Loop) -> str | None:
+    """Of the prompts of a loop; None where they cannot be changed."""
+    return program_digest(loop.predictors) if isinstance(loop, Optimizable) else None
+
+
+def configuration(loop: object) -> str:
+    """All that a loop is set to, its program aside, the same in every process: sets sorted, no memory addresses."""
     if not dataclasses.is_dataclass(loop):
         return render_value(loop)
-    fields = [f"{item.name}={_literal(getattr(loop, item.name))}" for item in dataclasses.fields(loop)]
+    fields = [f"{item.name}={_literal(getattr(loop, item.name))}" for item in dataclasses.fields(loop) if item.name != "program"]
     return f"{type(loop).__name__}({', '.join(fields)})"
 
 
@@ -250,14 +270,15 @@ def _literal(value: Any) -> str:
     return repr(value if value is None or isinstance(value, str | int | float) else render_value(value))
 
 
-def _version(package: str) -> str | None:
+def package_version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
         return None
 
 
-def _new_folder(runs: Path, suite: str) -> Path:
+def new_folder(runs: Path, suite: str) -> Path:
+    """Makes a run directory whose name says when, and what of."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", suite)[:60]
     folder = runs / f"{stamp}-{label}-{secrets.token_hex(2)}"
@@ -277,9 +298,9 @@ async def _run(experiment: Experiment, progress: Progress) -> str:
     config, stopped = experiment.config, "interrupted"
     try:
         async with experiment.answering.opened() as answers:
-            budget = Meter(_budget(config.budget))
+            budget = Meter(budget_of(config.budget))
             setting = Setting(
-                experiment.suite, answers, config.trial_timeout_s, _budget(config.trial_budget), budget, config.real_time
+                experiment.suite, answers, config.trial_timeout_s, budget_of(config.trial_budget), budget, config.real_time
             )
             with Journal(experiment.folder) as journal:
                 # Read again under the lock: another process may have gone on with this run in the meantime.
@@ -290,7 +311,7 @@ async def _run(experiment: Experiment, progress: Progress) -> str:
     return stopped
 
 
-def _budget(config: BudgetConfig) -> Budget:
+def budget_of(config: BudgetConfig) -> Budget:
     return Budget(config.calls, config.tokens, config.dollars, config.seconds)
 
 

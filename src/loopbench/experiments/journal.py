@@ -13,11 +13,12 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from loopbench.metrics.record import Record
 
@@ -73,7 +74,7 @@ def read_records(folder: Path) -> list[Record]:
     except OSError as error:
         raise RunError(f"{path}: {error.strerror}") from None
     latest: dict[tuple[str, str, int], Record] = {}
-    for number, line in enumerate(raw[: _whole(raw)].splitlines(), 1):
+    for number, line in enumerate(raw[: whole_lines(raw)].splitlines(), 1):
         try:
             record = Record.from_json(json.loads(line))
             latest[record.key] = record
@@ -100,7 +101,7 @@ def read_trace(folder: Path, record: Record) -> dict[str, Any]:
     return trace
 
 
-def _whole(raw: bytes) -> int:
+def whole_lines(raw: bytes) -> int:
     """Length of the part that ends with a line's end."""
     return raw.rfind(b"\n") + 1
 
@@ -111,6 +112,24 @@ class _Pending:
     trace: bytes
 
 
+def _lock(folder: Path) -> IO[str]:
+    """Held until it is closed. Raises RunError where another process holds it."""
+    lock = (folder / LOCK).open("a")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise RunError(f"{folder}: another process is writing to this run") from None
+    return lock
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """No other process writes to a run directory meanwhile. Raises RunError where one does."""
+    with _lock(folder):
+        yield
+
+
 class Journal:
     """Appends finished trials to a run directory. One process at a time: a second one gets RunError."""
 
@@ -118,15 +137,10 @@ class Journal:
         self.folder = folder
         self._pending: list[_Pending] = []
         self._synced_at = time.monotonic()
-        self._lock = (folder / LOCK).open("a")
+        self._lock = _lock(folder)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise RunError(f"{folder}: another process is writing to this run") from None
-        try:
-            self._trials = _open_repaired(folder / TRIALS)
-            self._traces = _open_repaired(folder / TRACES)
+            self._trials = open_repaired(folder / TRIALS)
+            self._traces = open_repaired(folder / TRACES)
         except OSError:
             self._lock.close()
             raise
@@ -155,8 +169,8 @@ class Journal:
                 line["trace_at"] = [offset, len(item.trace)]
                 offset += len(item.trace)
             lines.append(_ENCODER.encode(line).encode("ascii") + b"\n")
-        _append(self._traces, b"".join(item.trace for item in self._pending), self.folder / TRACES)
-        _append(self._trials, b"".join(lines), self.folder / TRIALS)
+        append_whole(self._traces, b"".join(item.trace for item in self._pending), self.folder / TRACES)
+        append_whole(self._trials, b"".join(lines), self.folder / TRIALS)
         self._pending.clear()
         self._synced_at = time.monotonic()
 
@@ -169,14 +183,14 @@ class Journal:
             self._lock.close()
 
 
-def _open_repaired(path: Path) -> FileIO:
+def open_repaired(path: Path) -> FileIO:
     """Open for appending; a torn last line is cut off."""
     path.touch()
     file = path.open("r+b", buffering=0)
     size = file.seek(0, os.SEEK_END)
     for start in _blocks(size):
         file.seek(start)
-        whole = _whole(file.read(min(_BLOCK, size - start)))
+        whole = whole_lines(file.read(min(_BLOCK, size - start)))
         if whole or start == 0:
             file.truncate(start + whole)
             break
@@ -191,7 +205,7 @@ def _blocks(size: int) -> Iterator[int]:
     yield from range(max(0, (size - 1) // _BLOCK * _BLOCK), -1, -_BLOCK)
 
 
-def _append(file: FileIO, data: bytes, path: Path) -> None:
+def append_whole(file: FileIO, data: bytes, path: Path) -> None:
     """All of it on the disk, or nothing: a line that does not fit leaves no torn half behind. Raises RunError."""
     start = file.seek(0, os.SEEK_END)
     rest = memoryview(data)

@@ -24,7 +24,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from loopbench.datasets.generating import Source
 from loopbench.datasets.importing.own_tools import OwnTools, offered
 from loopbench.datasets.task import Suite
-from loopbench.protocol import Loop
+from loopbench.protocol import Loop, Optimizable, read_program
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.names import Spec as Spec
 from loopbench.protocol.names import nearest as nearest
@@ -190,7 +190,8 @@ def _imported(kind: str, name: str) -> Callable[..., Any]:
 def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
     """The loop that a spec names, under a limit of `tool_steps`; an option that the user typed wins over the limit.
 
-    Raises ValueError for an unknown name or option, or an option's bad value.
+    Raises ValueError for an unknown name or option, an option's bad value, or a program that does not fit, and OSError for an
+    unreadable one.
     """
     design = find("loop", spec.name)
     options = checked_options(design, spec.options, f"loop {spec.name}")
@@ -200,11 +201,26 @@ def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
         loop = design(**options)
         if not isinstance(loop, Loop):
             raise ValueError("it has no name, stops, run and with_step_limit: see loopbench.protocol.Loop")
+        loop = loop if spec.program is None else _with_program(loop, spec.program)
         return loop if tool_steps is None else _limited(loop, spec, tool_steps)
+    except OSError:
+        raise
     except (TypeError, ValueError) as error:
         raise ValueError(f"loop {spec}: {error}") from None
     except Exception as error:  # the boundary to the user's own code
         raise ValueError(f"loop {spec}: {type(error).__name__}: {error}") from error
+
+
+def _with_program(loop: Loop, path: str) -> Loop:
+    """The loop with an optimized program. Raises ValueError where they do not fit, and OSError."""
+    if not isinstance(loop, Optimizable):
+        raise ValueError(f"its prompts cannot be changed, so @{path} does not fit: it has no predictors and with_predictors")
+    saved = read_program(path)
+    try:
+        changed: Loop = loop.with_predictors(saved.on(loop))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return changed
 
 
 def _missing(target: Callable[..., Any], given: Mapping[str, Any]) -> str:
@@ -265,6 +281,8 @@ def make_suite(spec: Spec, data: Path | None = None, tools: str | None = None) -
 
 
 def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, tools: str | None) -> dict[str, Any]:
+    if spec.program is not None:
+        raise ValueError(f"suite {spec.name}: @{spec.program} is for loops: an optimized program has no meaning for a suite")
     known = options_of(loader)
     given = dict(spec.options)
     if "tools" in given and "tools" in known:

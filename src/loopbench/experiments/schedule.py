@@ -20,7 +20,7 @@ class Arm:
     """One column of a comparison."""
 
     name: str
-    """`loop/profile`, or `loop/model` for a real model; unique within the run."""
+    """`loop/profile`, or `loop/model` for a real model; unique within the run. Of a program's file its name alone."""
     spec: Spec
     loop: Loop
     model: str
@@ -61,7 +61,7 @@ def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
             for text in config.loops:
                 spec = parse_spec(text)
                 _check_for_secrets(spec)
-                name = f"{spec}/{profile.name if model == 'scripted' else model}"
+                name = f"{spec.label}/{profile.name if model == 'scripted' else model}"
                 arms.append(Arm(name, spec, make_loop(spec, limit), model, profile))
     names = [arm.name for arm in arms]
     if len(set(names)) != len(names):

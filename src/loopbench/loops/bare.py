@@ -20,8 +20,8 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 from weakref import WeakKeyDictionary
 
@@ -36,6 +36,8 @@ from loopbench.protocol import (
     Observation,
     Observer,
     Outcome,
+    Program,
+    Prompt,
     ProviderError,
     Query,
     Reply,
@@ -46,9 +48,13 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
     WireError,
+    in_own_format,
+    own_prompt,
+    prompted,
     render_value,
     run_sync,
 )
+from loopbench.protocol.program import merged
 
 from .bare_formats import CODEC, FORMATS, BadMove, BareCodec
 
@@ -60,7 +66,9 @@ MAX_STEPS_TEXT = "Maximum steps reached without final answer"
 VALVE_TEXT = "Agent terminated: {errors} consecutive errors detected"
 BAD_REPLY_CHARS = 2000
 """How much of an unreadable reply the model is shown again (row B4-6)."""
-INSTRUCTIONS = CODEC.instructions
+INSTRUCTIONS = f"{CODEC.task} {CODEC.form}"
+DECIDE = "decide"
+"""The one predictor: every request is its."""
 
 History = list[dict[str, str]]
 Ask = Callable[[tuple[Message, ...], int], Awaitable[Reply]]
@@ -93,6 +101,8 @@ class Bare:
     """A tool's error names the exception's type."""
     on_provider_error: Literal["stop", "observe"] = "stop"
     """stop: the run ends without an answer. observe: the failure is fed back and counts as an error."""
+    program: Program | None = field(default=None, repr=False, compare=False, metadata={"option": False})
+    """Instructions and demonstrations in the place of the design's own."""
 
     def __post_init__(self) -> None:
         if self.max_steps < 1:
@@ -115,6 +125,16 @@ class Bare:
             reached.add(StopReason.PROVIDER_ERROR)
         return frozenset(reached)
 
+    @property
+    def predictors(self) -> Program:
+        """`decide`: what the model is to do. A format of the design's own, and the list of tools, follow it in any case."""
+        text = FORMATS[self.decision_format].task if self.instructions == INSTRUCTIONS else self.instructions or ""
+        return merged({DECIDE: own_prompt(text, "reply")}, self.program or {})
+
+    def with_predictors(self, program: Program) -> Self:
+        """The same loop with other prompts. Raises ValueError for a predictor that it does not have."""
+        return replace(self, program=merged(self.predictors, program))
+
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)
 
@@ -124,19 +144,27 @@ class Bare:
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         codec = FORMATS[self.decision_format]
         offered = tools.specs if self.decision_format == "native" else ()
+        prompt = self.predictors[DECIDE]
+        opening, examples = self._opening(prompt, tools)
 
         async def ask(messages: tuple[Message, ...], step: int) -> Reply:
-            return await model.complete(Request(messages, offered, parallel_calls=not offered, role=Role.DECIDE, codec=codec))
+            request = Request(
+                messages,
+                offered,
+                parallel_calls=not offered,
+                role=Role.DECIDE,
+                codec=codec,
+                examples=examples,
+                prompted=prompted(DECIDE, prompt, messages[len(opening) :]),
+            )
+            return await model.complete(request)
 
-        return await self.loop(query.full_text, tools, ask, observer)
+        return await self.loop(query.full_text, opening, tools, ask, observer)
 
-    async def loop(self, query: str, tools: Toolbox, ask: Ask, observer: Observer = SILENT) -> Outcome:
+    async def loop(self, query: str, opening: Sequence[Message], tools: Toolbox, ask: Ask, observer: Observer = SILENT) -> Outcome:
         """The loop itself. `ask(messages, step)` gives the model's raw reply; the outcome's `history` is the seed's (row S4-7)."""
         codec = FORMATS[self.decision_format]
-        messages: list[Message] = []
-        if self.instructions is not None:
-            instructions = codec.instructions if self.instructions == INSTRUCTIONS else self.instructions
-            messages.append(Message("system", system_text(instructions, tools)))
+        messages = list(opening)
         history: History = []
         step = consecutive_errors = 0
 
@@ -197,6 +225,18 @@ class Bare:
             step += 1
 
         return _outcome(MAX_STEPS_TEXT, StopReason.MAX_STEPS, step, history, consecutive_errors)
+
+    def _opening(self, prompt: Prompt, tools: Toolbox) -> tuple[list[Message], int]:
+        """What every request begins with: a system message where there is anything to say, and demonstrations; how many of these."""
+        codec = FORMATS[self.decision_format]
+        shown = in_own_format(prompt)
+        text = shown.text
+        if self.instructions == INSTRUCTIONS:
+            text = f"{text} {codec.form}" if text == codec.task else f"{text}\n\n{codec.form}"
+        if self.instructions is not None:
+            text = system_text(text, tools)
+        system = [Message("system", text)] if text or self.instructions is not None else []
+        return [*system, *shown.turns], len(shown.turns)
 
     async def _act(self, call: ToolCall, tools: Toolbox) -> tuple[str, str]:
         """Check and run one call; gives the observation's status and data."""
@@ -384,7 +424,9 @@ async def arun_agent(
             logger.warning("llm_func raised %s: %s", type(error).__name__, error)
             raise ProviderError(str(error) or type(error).__name__) from error
 
-    outcome = await loop.loop(query, registry.toolbox(check_types=loop.check_types), ask)
+    tools = registry.toolbox(check_types=loop.check_types)
+    opening, _ = loop._opening(loop.predictors[DECIDE], tools)
+    outcome = await loop.loop(query, opening, tools, ask)
     return {"final_answer": outcome.answer, "steps": outcome.steps, "history": outcome.details["history"]}
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from loopbench.protocol import Act, Answer, Inexpressible, Move, Reply, Role, ToolCall, WireError
 from loopbench.protocol.wire import from_json, native_call, to_json
 
+TASK = "You solve tasks step by step with tools."
 OBSERVATIONS = (
     'After each call you see an observation: {"status": "success" or "error", "data": "...", "tool_name": "..."}.\nTools:'
 )
@@ -35,8 +36,10 @@ class BareCodec:
     name: str = "bare.json"
     role: Role = Role.DECIDE
     max_calls: int = 1
-    instructions: ClassVar[str] = f"""\
-You solve tasks step by step with tools. Reply with one JSON object and nothing else, no prose and no code fence.
+    task: ClassVar[str] = TASK
+    """What the model is to do, free of the format."""
+    form: ClassVar[str] = f"""\
+Reply with one JSON object and nothing else, no prose and no code fence.
 To call a tool: {{"thought": "why", "tool_name": "name", "arguments": {{"argument": value}}}}
 To end with your answer: {{"final_answer": "the answer"}}
 {OBSERVATIONS}"""
@@ -79,8 +82,9 @@ class FieldsCodec:
     name: str = "bare.fields"
     role: Role = Role.DECIDE
     max_calls: int = 1
-    instructions: ClassVar[str] = f"""\
-You solve tasks step by step with tools. Reply with these lines and nothing else.
+    task: ClassVar[str] = TASK
+    form: ClassVar[str] = f"""\
+Reply with these lines and nothing else.
 To call a tool:
 Thought: why
 Tool: name
@@ -142,8 +146,9 @@ class NativeCallCodec:
     name: str = "bare.native"
     role: Role = Role.DECIDE
     max_calls: int = 1
-    instructions: ClassVar[str] = f"""\
-You solve tasks step by step with tools, one call at a time. Reply with your answer as plain text when you have it.
+    task: ClassVar[str] = "You solve tasks step by step with tools, one call at a time."
+    form: ClassVar[str] = f"""\
+Reply with your answer as plain text when you have it.
 {OBSERVATIONS}"""
 
     def render(self, move: Move) -> Reply:

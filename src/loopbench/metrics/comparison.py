@@ -164,8 +164,8 @@ def compare(records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float 
     pairs: list[Pair] = []
     for metric, value in METRICS.items():
         values = {name: task_values(found, value) for name, found in by_arm.items()}
-        tests = {names: _test(metric, values[names[0]], values[names[1]], alpha, margin) for names in matched}
-        pairs.extend(_family(metric, {names: test for names, test in tests.items() if test is not None}, alpha))
+        tests = {names: paired_test(metric, values[names[0]], values[names[1]], alpha, margin) for names in matched}
+        pairs.extend(family(metric, tests, alpha))
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in records)
     lacking = [f"{unrecorded} trials asked what the recording does not have; the run is invalid."] if unrecorded else []
     warnings = [*lacking, *_arm_warnings(compared), *_gap_warnings(compared), *_unit_warnings(matched, pairs, alpha)]
@@ -175,7 +175,7 @@ def compare(records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float 
 
 
 @dataclass(frozen=True, slots=True)
-class _Test:
+class PairTest:
     """A pair before its family is known."""
 
     difference: Interval
@@ -183,10 +183,11 @@ class _Test:
     p: float
     p_equivalence: float
     margin: float
+    """In the metric's unit."""
 
 
-def _test(metric: str, a: TaskValues, b: TaskValues, alpha: float, margin: float) -> _Test | None:
-    """Test one pair; None where no task has a known value in both arms."""
+def paired_test(metric: str, a: TaskValues, b: TaskValues, alpha: float, margin: float) -> PairTest | None:
+    """Test one pair, a minus b; None where no task has a known value in both arms."""
     means_a, means_b = a.means, b.means
     tasks = [task for task in means_a if task in means_b]
     if not tasks:
@@ -195,17 +196,18 @@ def _test(metric: str, a: TaskValues, b: TaskValues, alpha: float, margin: float
     clusters = [a.clusters[task] for task in tasks]
     p, units = sign_flip(d, clusters), unit_count(clusters)
     if metric == PRIMARY:
-        return _Test(score_difference(d, clusters, alpha), units, p, score_equivalence(d, margin, clusters), margin)
+        return PairTest(score_difference(d, clusters, alpha), units, p, score_equivalence(d, margin, clusters), margin)
     bound = margin * sum(means_a[task] + means_b[task] for task in tasks) / (2 * len(tasks))
-    return _Test(mean_difference(d, clusters, alpha), units, p, mean_equivalence(d, bound, clusters), bound)
+    return PairTest(mean_difference(d, clusters, alpha), units, p, mean_equivalence(d, bound, clusters), bound)
 
 
-def _family(metric: str, tests: Mapping[tuple[str, str], _Test], alpha: float) -> list[Pair]:
-    """The pairs of one metric, their p values adjusted for each other."""
-    p_holm = holm([test.p for test in tests.values()])
-    p_equivalence_holm = holm([test.p_equivalence for test in tests.values()])
+def family(metric: str, tests: Mapping[tuple[str, str], PairTest | None], alpha: float) -> list[Pair]:
+    """The pairs of one metric, their p values adjusted for each other; without those that could not be tested."""
+    known = {names: test for names, test in tests.items() if test is not None}
+    p_holm = holm([test.p for test in known.values()])
+    p_equivalence_holm = holm([test.p_equivalence for test in known.values()])
     pairs = []
-    for (names, test), p, p_equivalence in zip(tests.items(), p_holm, p_equivalence_holm, strict=True):
+    for (names, test), p, p_equivalence in zip(known.items(), p_holm, p_equivalence_holm, strict=True):
         advantage = test.difference.value if metric == PRIMARY else -test.difference.value
         judged = verdict(advantage, p, p_equivalence, alpha)
         pairs.append(Pair(*names, metric, test.difference, test.units, test.p, p, test.margin, judged))

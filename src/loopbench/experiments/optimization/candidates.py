@@ -107,9 +107,12 @@ class Ended:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Ended:
         """Raises KeyError, TypeError or ValueError for what is none."""
-        spent = {name: Spent.from_json(data[name]) for name in ("search", "proposals", "evaluation")}
-        plain = {name: data[name] for name in ("design", "status", "reason", "digest", "chosen", "candidates", "before", "after")}
-        return cls(**plain, **spent, warnings=tuple(data["warnings"]))
+        made: dict[str, Any] = {name: data[name] for name in _PLAIN}
+        made |= {name: Spent.from_json(data[name]) for name in ("search", "proposals", "evaluation")}
+        return cls(**made, warnings=tuple(data["warnings"]))
+
+
+_PLAIN = ("design", "status", "reason", "digest", "chosen", "candidates", "before", "after")
 
 
 class Watcher(Protocol):

@@ -15,6 +15,7 @@ from loopbench.protocol import (
     Observation,
     Observer,
     Outcome,
+    Program,
     ProviderError,
     Query,
     Reply,
@@ -24,9 +25,13 @@ from loopbench.protocol import (
     StopReason,
     Toolbox,
     WireError,
+    in_own_format,
+    own_prompt,
+    prompted,
     render_value,
     run_sync,
 )
+from loopbench.protocol.program import merged
 from loopbench.protocol.tools import error_text
 
 from .codec import ReadCall, XmlCodec, first_finish, native_codec, read_calls
@@ -51,6 +56,8 @@ MAX_STEPS_TEXT = "Maximum steps reached without a final answer"
 NOT_RUN = "Tool error: not run, __finish__ was called"
 NOT_RUN_FORCED = "Tool error: not run, only __finish__ can be called now"
 NOT_ACCEPTED = "Not accepted yet: other tools were called with it. Look at their results, then call __finish__ again."
+DECIDE = "decide"
+"""The one predictor: every request is its, the forced ones too."""
 REFUSALS = frozenset({"refused", "bad_request"})
 """Kinds of provider errors that a forced tool choice may meet where it is not supported."""
 
@@ -87,6 +94,8 @@ class Finish:
     """Called with every StreamChunk; where it is given, replies are streamed."""
     resolver: Callable[[Any], Model] = field(default=resolve_model, repr=False, compare=False, metadata={"option": False})
     """What makes a Model of a name or a dict that `on_step` puts into `step.model`."""
+    program: Program | None = field(default=None, repr=False, compare=False, metadata={"option": False})
+    """Instructions and demonstrations in the place of the design's own."""
 
     def __post_init__(self) -> None:
         if self.max_steps is not None and self.max_steps < 0:
@@ -124,6 +133,15 @@ class Finish:
             reached.add(StopReason.PARSE_FAILED)
         return frozenset(reached)
 
+    @property
+    def predictors(self) -> Program:
+        """`decide`: the system text. The tools are described in the request itself."""
+        return merged({DECIDE: own_prompt(self.system_prompt or "", "reply")}, self.program or {})
+
+    def with_predictors(self, program: Program) -> Self:
+        """The same loop with other prompts. Raises ValueError for a predictor that it does not have."""
+        return replace(self, program=merged(self.predictors, program))
+
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)
 
@@ -155,8 +173,10 @@ class Finish:
     def begin(self, output: Output, tools: Toolbox, model: Model, history: History, observer: Observer = SILENT) -> Run:
         """A run that is about to start; `history` follows the system message. Raises ValueError for a tool named `__finish__`."""
         refuse_reserved(tools)
-        system = [] if self.system_prompt is None else [entry("system", self.system_prompt)]
-        run = Run(output, CurrentTools(tools), model, [*system, *history], observer)
+        prompt = self.predictors[DECIDE]
+        shown = in_own_format(prompt)
+        system = [entry("system", shown.text)] if shown.text or self.system_prompt is not None else []
+        run = Run(output, CurrentTools(tools), model, [*system, *history], prompt, shown.turns, observer)
         run.model_given, run.temperature, run.max_tokens = model, self.temperature, self.max_tokens
         run.has_hooks = self.on_step is not None or self.on_stream is not None
         return run
@@ -207,14 +227,18 @@ class Finish:
     # --- one step ---
 
     async def _ask(self, run: Run, codec: Codec, tool_choice: str | None = None) -> Reply:
+        messages = run.messages()
+        first = 1 if messages and messages[0].role == "system" else 0
         request = Request(
-            run.messages(),
+            (*messages[:first], *run.examples, *messages[first:]) if run.examples else messages,
             (*run.tools.specs, spec_of(run.output)),
             tool_choice,
             sampling=Sampling(run.temperature, run.max_tokens),
             role=codec.role,
             scope=run.scope,
             codec=codec,
+            examples=len(run.examples),
+            prompted=prompted(DECIDE, run.prompt, messages[first:]),
         )
         if self.on_stream is None and not run.observer.streams:
             return await run.model.complete(request)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopbench.protocol import SILENT, Message, Model, Observer, Reply, StopReason, ToolCall
+from loopbench.protocol import SILENT, Message, Model, Observer, Prompt, Reply, StopReason, ToolCall
 
 from .history import History, assistant_entry, entry, insert_results, legal_messages
 from .output import Output
@@ -42,6 +42,10 @@ class Run:
     tools: CurrentTools
     model: Model
     history: History
+    prompt: Prompt
+    """Whose requests these are."""
+    examples: tuple[Message, ...] = ()
+    """Demonstrations, which stand in every request and never in the history."""
     observer: Observer = SILENT
     scope: str = ""
     has_hooks: bool = True

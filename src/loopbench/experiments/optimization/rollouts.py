@@ -1,0 +1,317 @@
+"""Rollouts: an optimizer's calls of a program, each an ordinary trial, asked once, kept, and bounded by the design's budget.
+
+A rollout is known by (program, task, draw). Asked again it costs nothing, whether the optimizer repeats itself, DSPy takes one for
+a straggler and submits it a second time, or the whole optimization is gone through again after a kill: a teleprompter that is given
+the same answers does the same, so that the log is all that a resume needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from loopbench.datasets.task import Task
+from loopbench.dspy_seam.program import Call, Heard, Ran, Sampled, loop_with
+from loopbench.experiments.compare import MOST_ATTEMPTS
+from loopbench.experiments.journal import RunError
+from loopbench.experiments.runner import FIRST_FAILURES
+from loopbench.experiments.schedule import Arm, Trial
+from loopbench.experiments.trial import Done, NotRun, Setting, run_trial
+from loopbench.metrics.record import Record
+from loopbench.models.metering import Meter
+from loopbench.models.receipts import strip_receipts
+from loopbench.protocol import SILENT, Loop, Model, Observer, Outcome, Program, Query, StopReason, Toolbox, Usage, program_digest
+from loopbench.protocol.redact import redact
+
+from .background import Background
+from .candidates import Candidate, Spent, Watcher
+from .feedback import feedback
+from .log import Log, read_log
+
+
+class BudgetSpent(BaseException):
+    """The design's budget is used up. No Exception: optimizers swallow those, and would go on."""
+
+
+class RunStopped(BaseException):
+    """The run is being left, or nothing works any more; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """What a rollout gave, without receipts."""
+
+    record: Record
+    calls: tuple[Call, ...]
+    feedback: str
+
+    @property
+    def score(self) -> float:
+        return self.record.scores.get("accuracy", 0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        calls = [[call.predictor, dict(call.inputs), dict(call.outputs)] for call in self.calls]
+        return {"record": self.record.to_json(), "calls": calls, "feedback": self.feedback}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Rollout:
+        """Raises KeyError, TypeError, ValueError, AttributeError or IndexError for what is none."""
+        calls = tuple(Call(str(name), dict(inputs), dict(outputs)) for name, inputs, outputs in data["calls"])
+        return cls(Record.from_json(data["record"]), calls, str(data["feedback"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Which rollout."""
+
+    program: str
+    task: str
+    draw: int
+    temperature: float | None
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> Key:
+        program, task, draw, temperature = data
+        return cls(str(program), str(task), int(draw), temperature)
+
+    def to_json(self) -> list[Any]:
+        return [self.program, self.task, self.draw, self.temperature]
+
+
+class HeardLoop:
+    """A loop whose requests are noted down as demonstrations would show them."""
+
+    def __init__(self, loop: Loop, calls: list[Call], temperature: float | None) -> None:
+        self.loop = loop
+        self.calls = calls
+        self.temperature = temperature
+
+    @property
+    def name(self) -> str:
+        return self.loop.name
+
+    @property
+    def stops(self) -> frozenset[StopReason]:
+        return self.loop.stops
+
+    def with_step_limit(self, tool_steps: int) -> HeardLoop:
+        return HeardLoop(self.loop.with_step_limit(tool_steps), self.calls, self.temperature)
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return await self.loop.run(query, tools, Heard(model, self.calls, self.temperature), observer)
+
+
+class Rollouts:
+    """The runner of one design's program (see `dspy_seam.program.Runner`). Any number of threads may call it."""
+
+    def __init__(
+        self,
+        arm: Arm,
+        tasks: Mapping[str, tuple[str, Task]],
+        setting: Setting,
+        background: Background,
+        log: Path,
+        watcher: Watcher,
+        *,
+        seed: int,
+        is_soft: bool = False,
+    ) -> None:
+        """`tasks`: id → split and task, of the splits that an optimizer may see. `setting.meter` holds the budget.
+
+        `is_soft`: a rollout beyond the budget scores 0 instead of ending the compile, for optimizers that only collect.
+        Raises RunError for a log that cannot be read.
+        """
+        self.arm = arm
+        self.tasks = tasks
+        self.setting = setting
+        self.background = background
+        self.watcher = watcher
+        self.seed = seed
+        self.is_soft = is_soft
+        self.candidates: dict[str, Candidate] = {}
+        """By digest, in the order in which they were tried."""
+        self.search = Spent()
+        self.evaluation = Spent()
+        self._scores: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self._known: dict[Key, Future[Rollout | None]] = {}
+        self._lock = RLock()
+        self._failures = 0
+        self._works = False
+        self._logged = _logged(log)
+        self._log = Log(log)
+
+    def close(self) -> None:
+        self._log.close()
+
+    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: Sampled) -> Ran:
+        """Raises BudgetSpent and RunStopped."""
+        task = self._task(inputs)
+        with self._lock:
+            candidate = self.candidate(program)
+            key = Key(candidate.digest, task.id, sampled.rollout, sampled.temperature)
+            future = self._known.get(key)
+            if future is None:
+                future = self.background.submit(self._rollout(key, loop, program, task, self.setting))
+                self._known[key] = future
+                future.add_done_callback(lambda done: self._ended(key, done))
+        rollout = _result(future)
+        if rollout is None:
+            if not self.is_soft:
+                raise BudgetSpent(self.setting.meter.exhausted)
+            return Ran({"answer": None, "score": 0.0, "feedback": "", "stop": "budget", "status": "spent"}, ())
+        self.check_alive()
+        record = rollout.record
+        fields = {"answer": record.answer, "score": rollout.score, "feedback": rollout.feedback}
+        return Ran({**fields, "stop": record.stop, "status": record.status}, rollout.calls)
+
+    def candidate(self, program: Program) -> Candidate:
+        """The candidate that a program is, as far as it is known; a new one where it has not been seen."""
+        digest = program_digest(program)
+        with self._lock:
+            known = self.candidates.get(digest)
+            if known is None:
+                known = self.candidates[digest] = Candidate(len(self.candidates), digest, program)
+                if known.number == 0:
+                    self.watcher.began(str(self.arm.spec), known)
+                else:
+                    self.watcher.tried(str(self.arm.spec), known)
+            return known
+
+    def best(self) -> Candidate:
+        """Of those scored on all dev tasks the best, of equals the first; where none was, the same on train; else the own one."""
+        found = [*self.candidates.values()]
+        for split in ("dev", "train"):
+            wanted = {name for name, (where, _) in self.tasks.items() if where == split}
+            scored = {item.digest: scores for item in found if wanted <= (scores := getattr(item, split)).keys()}
+            if len(scored) > 1:
+                return max((item for item in found if item.digest in scored), key=lambda item: sum(scored[item.digest].values()))
+        return found[0]
+
+    def dev_scores(self, loop: Loop, program: Program) -> dict[str, float]:
+        """Dev task → score of the program's first rollout; what is missing is run now, beyond the budget."""
+        candidate = self.candidate(program)
+        setting = replace(self.setting, meter=Meter())
+        waiting = []
+        for task_id, (where, task) in self.tasks.items():
+            key = Key(candidate.digest, task_id, 0, None)
+            if where == "dev":
+                with self._lock:
+                    future = self._known.get(key)
+                    if future is None:
+                        future = self.background.submit(self._rollout(key, loop, program, task, setting))
+                        self._known[key] = future
+                waiting.append((task_id, future))
+        found = {task_id: _result(future) for task_id, future in waiting}
+        return {task_id: rollout.score for task_id, rollout in found.items() if rollout is not None}
+
+    # --- one rollout ---
+
+    def _task(self, inputs: Mapping[str, Any]) -> Task:
+        task_id = str(inputs.get("task"))
+        if task_id not in self.tasks:
+            raise RunStopped(f"the optimizer asked for task {task_id!r}, which is in neither train nor dev")
+        return self.tasks[task_id][1]
+
+    async def _rollout(self, key: Key, loop: Loop, program: Program, task: Task, setting: Setting) -> Rollout | None:
+        """None where the budget does not reach."""
+        logged = self._logged.pop(key, None)
+        if logged is not None:
+            _charge(setting.meter, logged.record)
+            self._scored(key, logged, setting)
+            return logged
+        if setting.meter.exhausted:
+            return None
+        calls: list[Call] = []
+        heard = HeardLoop(loop_with(loop, program), calls, key.temperature)
+        arm = replace(self.arm, name=f"{self.arm.name}@{key.program[:12]}", loop=heard)
+        for attempt in range(MOST_ATTEMPTS):
+            calls.clear()
+            try:
+                done = await run_trial(Trial(arm, task, key.draw, self.seed, attempt), setting)
+            except NotRun:
+                return None
+            if done.record.status != "errored":
+                break
+        rollout = _rollout_of(done, calls, task)
+        self._log.append({"key": key.to_json(), **rollout.to_json()})
+        self._scored(key, rollout, setting)
+        return rollout
+
+    def _scored(self, key: Key, rollout: Rollout, setting: Setting) -> None:
+        """Put a rollout to its candidate, and tell."""
+        with self._lock:
+            scores = self._scores[key.program, key.task]
+            scores.append(rollout.score)
+            candidate, split = self.candidates[key.program], self.tasks[key.task][0]
+            mean = {**getattr(candidate, split), key.task: sum(scores) / len(scores)}
+            candidate = replace(candidate, dev=mean) if split == "dev" else replace(candidate, train=mean)
+            self.candidates[key.program] = candidate
+            spent = Spent(1, rollout.record.lm_calls, rollout.record.tokens, rollout.record.cost_usd)
+            if setting is self.setting:
+                self.search += spent
+            else:
+                self.evaluation += spent
+            self._works = self._works or rollout.record.status == "scored"
+            self._failures += rollout.record.status == "errored"
+            self.watcher.rolled_out(str(self.arm.spec), candidate, rollout.record, self.search)
+
+    def _ended(self, key: Key, done: Future[Rollout | None]) -> None:
+        """A rollout that the budget did not reach, or that was cancelled, is none: it may be asked for again."""
+        if done.cancelled() or done.exception() is not None or done.result() is None:
+            with self._lock:
+                self._known.pop(key, None)
+
+    @property
+    def errored(self) -> int:
+        """Rollouts that infrastructure made fail, for good."""
+        return self._failures
+
+    def check_alive(self) -> None:
+        """Raises RunStopped where nothing but failures has come so far."""
+        if not self._works and self._failures >= FIRST_FAILURES:
+            raise RunStopped(f"the first {FIRST_FAILURES} rollouts all failed")
+
+
+def _result(future: Future[Rollout | None]) -> Rollout | None:
+    try:
+        return future.result()
+    except (CancelledError, asyncio.CancelledError):
+        raise RunStopped("interrupted") from None
+
+
+def _rollout_of(done: Done, calls: Sequence[Call], task: Task) -> Rollout:
+    trace = json.loads(done.trace) if done.trace else None
+    plain = tuple(Call(call.predictor, _plain(call.inputs), _plain(call.outputs)) for call in calls)
+    return Rollout(done.record, plain, feedback(done.record, trace, task))
+
+
+def _plain(value: Any) -> Any:
+    """Without receipts, which are the harness's, and without secrets: a demonstration is for any model and any reader."""
+    if isinstance(value, str):
+        return redact(strip_receipts(value))
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _charge(meter: Meter, record: Record) -> None:
+    """What a logged rollout took, once more: a resumed search stops where it would have stopped."""
+    meter.calls += record.lm_calls
+    meter.add(Usage(record.input_tokens, record.output_tokens, record.cached_tokens, cost_usd=record.cost_usd))
+
+
+def _logged(path: Path) -> dict[Key, Rollout]:
+    made = {}
+    for number, line in enumerate(read_log(path), 1):
+        try:
+            made[Key.from_json(line["key"])] = Rollout.from_json(line)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise RunError(f"{path}:{number}: no rollout: {type(error).__name__}: {error}") from None
+    return made

@@ -1,0 +1,439 @@
+"""An optimization from configuration to tested programs: search each design's prompts, then open the test split, once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from loopbench.datasets.task import Suite, Task
+from loopbench.dspy_seam import lm_of
+from loopbench.dspy_seam.program import LoopProgram, loop_with
+from loopbench.experiments import compare
+from loopbench.experiments.answering import Answering, answering
+from loopbench.experiments.compare import NOTHING, Allowed, Experiment
+from loopbench.experiments.config import BudgetConfig, CompareConfig
+from loopbench.experiments.journal import MANIFEST, RunError, locked, read_manifest, write_manifest
+from loopbench.experiments.registry import code_digest, parse_spec
+from loopbench.experiments.runner import Progress
+from loopbench.experiments.schedule import Arm, make_arms
+from loopbench.experiments.trial import Setting, json_safe
+from loopbench.metrics.record import RECORD_VERSION
+from loopbench.models.metering import Meter
+from loopbench.models.profiles import PROFILES_VERSION
+from loopbench.models.proposer import ScriptedProposer
+from loopbench.models.real import RealModel
+from loopbench.protocol import Model, Optimizable, Program
+from loopbench.protocol.program import ABOUT
+
+from .background import Background
+from .candidates import Candidate, Ended, Status, Watcher
+from .config import OptimizeConfig, optimize_config_from
+from .log import log_digest
+from .optimizers import Optimizer, OptimizerFailed, Workshop, optimizer_named
+from .proposals import Proposals
+from .rollouts import BudgetSpent, Rollouts, RunStopped
+from .splits import Splits, split
+
+KIND = "optimization"
+PROGRAM, ENDED, CANDIDATES = "optimized.json", "ended.json", "candidates.json"
+ROLLOUTS, PROPOSALS = "rollouts.jsonl", "proposals.jsonl"
+TEST = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """One loop whose prompts are optimized."""
+
+    arm: Arm
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """As typed, canonical."""
+        return str(self.arm.spec)
+
+    @property
+    def is_done(self) -> bool:
+        return (self.folder / ENDED).is_file()
+
+    def ended(self) -> Ended:
+        """Raises RunError where it has not ended, or what says so cannot be read."""
+        path = self.folder / ENDED
+        try:
+            return Ended.from_json(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{path}: {type(error).__name__}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Optimization:
+    """An optimization that is ready to go: everything looked up, the directory made."""
+
+    folder: Path
+    config: OptimizeConfig
+    suite: Suite
+    splits: Splits
+    designs: tuple[Design, ...]
+    optimizer: Optimizer
+    manifest: Mapping[str, Any]
+
+
+def prepare(config: OptimizeConfig) -> Optimization:
+    """Look everything up and make the run directory. Raises ValueError for bad input; then nothing was made."""
+    suite, splits, arms, optimizer = _look_up(config)
+    answering(_search_config(config), arms)  # a missing key or price is told now
+    _proposer(config)
+    folder = compare.new_folder(config.compare.runs, f"{suite.name}-optimized")
+    made = Optimization(folder, config, suite, splits, _designs(folder, arms), optimizer, {})
+    manifest = _manifest(made)
+    write_manifest(folder, manifest)
+    return replace(made, manifest=manifest)
+
+
+def reopen(folder: Path, allowed: Allowed = NOTHING) -> Optimization:
+    """An interrupted optimization. Raises RunError where code, suite or profiles have changed since."""
+    manifest = read_manifest(folder)
+    if manifest.get("kind") != KIND:
+        raise RunError(f"{folder}: no optimization")
+    config = optimize_config_from(manifest["config"], f"{folder}/manifest.json")
+    config = replace_compare(config, compare.allowed_config(folder, config.compare, allowed))
+    name = parse_spec(config.search.optimizer).name
+    if ":" in name and name not in allowed.code:
+        raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
+    suite, splits, arms, optimizer = _look_up(config)
+    made = Optimization(folder, config, suite, splits, _designs(folder, arms), optimizer, manifest)
+    now = _manifest(made)
+    for what in ("versions", "suite", "profiles", "designs", "optimizer"):
+        if now[what] != manifest.get(what):
+            raise RunError(f"{folder}: {what} changed since this run began; start a new run (nothing was written)")
+    begun = manifest.get("splits", {})
+    for what, found in splits.as_manifest().items():
+        if found["digest"] != begun.get(what, {}).get("digest"):
+            raise RunError(f"{folder}: split {what} changed since this run began; start a new run (nothing was written)")
+    return made
+
+
+def replace_compare(config: OptimizeConfig, changed: CompareConfig) -> OptimizeConfig:
+    return config.model_copy(update={"compare": changed})
+
+
+def _look_up(config: OptimizeConfig) -> tuple[Suite, Splits, tuple[Arm, ...], Optimizer]:
+    suite = compare.suite_of(config.compare)
+    arms = make_arms(config.compare, suite)
+    for arm in arms:
+        if not isinstance(arm.loop, Optimizable):
+            raise ValueError(f"loop {arm.spec}: its prompts cannot be changed: it has no predictors and with_predictors")
+        if replace(arm.spec, program=PROGRAM).label in {other.spec.label for other in arms}:
+            raise ValueError(
+                f"loop {arm.spec}: a program called {PROGRAM} is what the run will make of it: rename the one that it begins with"
+            )
+    return suite, split(suite, config), arms, optimizer_named(parse_spec(config.search.optimizer))
+
+
+def _designs(folder: Path, arms: Sequence[Arm]) -> tuple[Design, ...]:
+    return tuple(Design(arm, folder / "designs" / f"{place}-{_slug(str(arm.spec))}") for place, arm in enumerate(arms, 1))
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-")[:60]
+
+
+def _search_config(config: OptimizeConfig) -> CompareConfig:
+    """What the rollouts are asked under."""
+    return config.compare.model_copy(update={"budget": config.search.budget, "concurrency": config.threads})
+
+
+def _proposer(config: OptimizeConfig) -> Model:
+    """The model that proposes. Raises ValueError for a name that leads nowhere, or a missing key."""
+    if config.proposer == "scripted":
+        return ScriptedProposer(config.compare.seed)
+    asked = config.compare.model_copy(
+        update={"models": (config.proposer,), "profiles": ("clean",), "budget": config.proposer_budget, "over_http": False}
+    )
+    return answering(asked, ()).real[config.proposer]
+
+
+def _manifest(made: Optimization) -> dict[str, Any]:
+    config, suite = made.config, made.suite
+    code = compare.suite_code(config.compare, suite)
+    return {
+        "kind": KIND,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "config": config.public(),
+        "seed": config.compare.seed,
+        "versions": {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION},
+        "suite": {
+            "name": suite.name,
+            "version": suite.version,
+            "digest": suite.digest,
+            "max_tool_steps": config.compare.max_tool_steps or suite.max_tool_steps,
+            **({"code": code} if code else {}),
+        },
+        "profiles": {design.arm.profile.name: design.arm.profile.digest for design in made.designs},
+        "optimizer": {"spec": config.search.optimizer, "name": made.optimizer.name, "options": dict(made.optimizer.options)},
+        "designs": [_design(made.folder, design) for design in made.designs],
+        "splits": made.splits.as_manifest(),
+        "packages": {name: compare.package_version(name) for name in (*compare.PACKAGES, "gepa", "optuna")},
+        "python": platform.python_version(),
+        "platform": platform.platform(terse=True),
+    }
+
+
+def _design(folder: Path, design: Design) -> dict[str, Any]:
+    arm = design.arm
+    return {
+        "design": design.name,
+        "folder": str(design.folder.relative_to(folder)),
+        "loop": arm.spec.name,
+        "options": {name: json_safe(value) for name, value in arm.spec.options.items()},
+        "configuration": compare.configuration(arm.loop),
+        "code": code_digest(arm.loop),
+        "program": compare.loop_program_digest(arm.loop),
+    }
+
+
+# --- running ---
+
+
+def run(made: Optimization, watcher: Watcher, progress: Progress) -> str:
+    """Optimize what has not been, then test; `progress`: told of each trial of the test.
+
+    Gives why it stopped early, or an empty text; KeyboardInterrupt leaves a resumable run. Raises RunError and ValueError.
+    """
+    with locked(made.folder):
+        try:
+            for design in made.designs:
+                if design.is_done:
+                    watcher.ended(design.name, design.ended(), _kept(design))
+                else:
+                    _optimize(made, design, watcher)
+        except RunStopped as stopped:
+            return str(stopped)
+        return compare.run(open_test(made), progress)
+
+
+def _optimize(made: Optimization, design: Design, watcher: Watcher) -> None:
+    config = made.config
+    design.folder.mkdir(parents=True, exist_ok=True)
+    answers = answering(_search_config(config), (design.arm,))
+    with Background() as background, _opened(background, answers) as ready:
+        setting = Setting(
+            made.suite,
+            ready,
+            config.compare.trial_timeout_s,
+            compare.budget_of(config.compare.trial_budget),
+            Meter(compare.budget_of(config.search.budget)),
+            config.compare.real_time,
+        )
+        rollouts = Rollouts(
+            design.arm,
+            made.splits.searched,
+            setting,
+            background,
+            design.folder / ROLLOUTS,
+            watcher,
+            seed=config.compare.seed,
+            is_soft=made.optimizer.only_collects,
+        )
+        proposer = _proposer(config)
+        proposals = Proposals(
+            proposer,
+            Meter(compare.budget_of(config.proposer_budget)),
+            background,
+            design.folder / PROPOSALS,
+            lambda spent: watcher.proposed(design.name, spent),
+        )
+        with contextlib.closing(rollouts), contextlib.closing(proposals):
+            ended, kept = _search(made, design, rollouts, proposals)
+            if isinstance(proposer, RealModel):
+                background.submit(proposer.aclose()).result()
+    _keep(made, design, rollouts, ended, kept)
+    watcher.ended(design.name, ended, kept)
+
+
+@contextlib.contextmanager
+def _opened(background: Background, answers: Answering) -> Iterator[Answering]:
+    """Ready to answer within the background's event loop."""
+    context = answers.opened()
+    ready = background.submit(context.__aenter__()).result()
+    try:
+        yield ready
+    finally:
+        background.submit(_left(context)).result()
+        answers.close(whole=True)
+
+
+async def _left(context: contextlib.AbstractAsyncContextManager[Answering]) -> None:
+    await context.__aexit__(None, None, None)
+
+
+def _search(made: Optimization, design: Design, rollouts: Rollouts, proposals: Proposals) -> tuple[Ended, Candidate]:
+    """One compile, and the dev scores of what it began with and what it gave."""
+    loop = design.arm.loop
+    student = LoopProgram(loop, runner=rollouts)
+    own = rollouts.candidate(student.program)
+    status: Status = "finished"
+    reason = ""
+    try:
+        compiled = made.optimizer.compile(
+            Workshop(
+                student,
+                [_example(task) for task in made.splits.train],
+                [_example(task) for task in made.splits.dev],
+                lm_of(proposals),
+                made.config.threads,
+                made.config.compare.seed,
+            )
+        )
+        kept = rollouts.candidate(compiled.program)
+    except BudgetSpent as spent:
+        status, reason, kept = "budget", str(spent), rollouts.best()
+    except OptimizerFailed as failure:
+        status, reason, kept = "failed", str(failure), rollouts.best()
+    if status == "finished" and (used_up := rollouts.setting.meter.exhausted):
+        status, reason = "budget", used_up
+    before = rollouts.dev_scores(loop, own.program)
+    after = rollouts.dev_scores(loop, kept.program)
+    ended = Ended(
+        design.name,
+        status,
+        reason,
+        kept.digest,
+        kept.number,
+        len(rollouts.candidates),
+        before,
+        after,
+        rollouts.search,
+        proposals.spent,
+        rollouts.evaluation,
+        tuple(_warnings(made.optimizer, rollouts, proposals)),
+    )
+    return ended, rollouts.candidates[kept.digest]
+
+
+def _example(task: Task) -> Any:
+    """What a teleprompter is handed of a task."""
+    return dspy.Example(query=task.query.full_text, task=task.id, answer=task.expected).with_inputs("query", "task")
+
+
+def _warnings(optimizer: Optimizer, rollouts: Rollouts, proposals: Proposals) -> Iterator[str]:
+    if rollouts.errored:
+        yield f"{rollouts.errored} rollouts were errored, after several attempts; the optimizer was told a score of 0 for them"
+    if proposals.spent.calls and len(rollouts.candidates) == 1:
+        yield (
+            f"{optimizer.name} asked for {proposals.spent.calls} proposals, and no other program was ever tried: "
+            "what the proposing model says may not be readable"
+        )
+
+
+def _keep(made: Optimization, design: Design, rollouts: Rollouts, ended: Ended, kept: Candidate) -> None:
+    """The program, the candidates, and at last that the design is done."""
+    config, arm = made.config, design.arm
+    about = {
+        "loop": arm.spec.name,
+        "options": {name: json_safe(value) for name, value in arm.spec.options.items()},
+        "suite": f"{made.suite.name} {made.suite.version}",
+        "profile": arm.profile.name,
+        "model": arm.model,
+        "optimizer": config.search.optimizer,
+        "seed": config.compare.seed,
+        "budget": config.search.budget.model_dump(exclude_none=True),
+        "candidate": kept.number,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    state = LoopProgram(loop_with(arm.loop, kept.program)).dump_state()
+    write_json(design.folder / PROGRAM, {**state, "metadata": {"dependency_versions": _dependencies()}, ABOUT: about})
+    write_json(design.folder / CANDIDATES, [_candidate(item) for item in rollouts.candidates.values()])
+    write_json(design.folder / ENDED, ended.to_json())
+
+
+def _dependencies() -> dict[str, str | None]:
+    """As DSPy's own files have them."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"python": python, "dspy": compare.package_version("dspy"), "cloudpickle": compare.package_version("cloudpickle")}
+
+
+def _candidate(item: Candidate) -> dict[str, Any]:
+    program = {
+        name: {"instructions": prompt.instructions, "demos": [dict(demo) for demo in prompt.demos]}
+        for name, prompt in item.program.items()
+    }
+    return {"number": item.number, "digest": item.digest, "train": dict(item.train), "dev": dict(item.dev), "program": program}
+
+
+def _kept(design: Design) -> Candidate:
+    """The candidate that a design ended with, from its files. Raises RunError."""
+    path = design.folder / CANDIDATES
+    try:
+        items = json.loads(path.read_text(encoding="utf-8"))
+        item = items[design.ended().chosen]
+        own = design.arm.loop.predictors  # type: ignore[attr-defined]  # checked when it was looked up
+        program: Program = {
+            name: replace(own[name], instructions=state["instructions"], demos=tuple(state["demos"]))
+            for name, state in item["program"].items()
+        }
+        return Candidate(item["number"], item["digest"], program, item["train"], item["dev"])
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise RunError(f"{path}: {type(error).__name__}: {error}") from None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Whole or not at all."""
+    scratch = path.with_name(f"{path.name}.part")
+    scratch.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    scratch.replace(path)
+
+
+# --- the test ---
+
+
+def open_test(made: Optimization) -> Experiment:
+    """The comparison on the test split: each design as it was, and with its program. Goes on with one that was begun.
+
+    Before the first trial, the manifest says when the split was opened, for which programs, and what had been asked until then.
+    Raises RunError where it was opened before for other programs.
+    """
+    programs = {design.name: design.ended().digest for design in made.designs}
+    asked = {design.name: log_digest(design.folder / ROLLOUTS) for design in made.designs}
+    folder = made.folder / TEST
+    manifest = read_manifest(made.folder)
+    opened = manifest["splits"]["test"]["opened"]
+    if opened is None:
+        opened = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "programs": programs, "rollouts": asked}
+        test = {**manifest["splits"]["test"], "opened": opened}
+        write_manifest(made.folder, {**manifest, "splits": {**manifest["splits"], "test": test}})
+    elif (opened.get("programs"), opened.get("rollouts")) != (programs, asked):
+        raise RunError(f"{made.folder}: the test split was opened before, for other programs; it is opened once: start a new run")
+    config, is_begun = test_config(made), (folder / MANIFEST).is_file()
+    experiment = compare.reopen(folder, _typed(config)) if is_begun else compare.prepare(config, folder)
+    wanted = {_optimized(design): programs[design.name] for design in made.designs}
+    for arm in experiment.arms:
+        if (path := str(arm.spec)) in wanted and compare.loop_program_digest(arm.loop) != wanted[path]:
+            raise RunError(f"{arm.spec.program}: not the program that the optimization gave")
+    return experiment
+
+
+def test_config(made: Optimization) -> CompareConfig:
+    """The comparison on the test split."""
+    loops = [*(design.name for design in made.designs), *(_optimized(design) for design in made.designs)]
+    return made.config.compare.model_copy(
+        update={"loops": tuple(loops), "split": "test", "budget": BudgetConfig(), "mlflow": False}
+    )
+
+
+def _optimized(design: Design) -> str:
+    return str(replace(design.arm.spec, program=str((design.folder / PROGRAM).resolve())))
+
+
+def _typed(config: CompareConfig) -> Allowed:
+    """The user has typed it when the whole run was reopened."""
+    return Allowed(compare.own_code(config), config.base_url, config.cassette)

@@ -1,0 +1,372 @@
+"""What an optimization gained: each design before and after on the same tasks, the ranking, and what the gain cost.
+
+A design is an arm twice: with its own program (before) and with the optimized one (after). The gains are one family, one test per
+design (Holm); the pairs of designs before, those after, and the differences between gains are families of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Literal
+
+from .comparison import Comparison, Pair, PairTest, family, paired_test
+from .record import Record
+from .statistics import Interval
+from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, task_values
+
+MOST_TASKS = 10**12
+"""A break-even beyond so many tasks is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arms:
+    """The names of a design's two arms in the records."""
+
+    design: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """One design before and after its optimization."""
+
+    design: str
+    before: Interval | None
+    """Accuracy; None where no trial was scored."""
+    after: Interval | None
+    test: Pair | None
+    """After minus before, adjusted over the designs: `better` is a gain. None where no task was scored in both arms."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; None for what is not known."""
+        tested = ("difference", "units", "p", "p_holm", "margin", "verdict", "within_margin")
+        found: dict[str, Any] = dict.fromkeys(tested) if self.test is None else self.test.to_json()
+        return {
+            "before": None if self.before is None else self.before.as_dict(),
+            "after": None if self.after is None else self.after.as_dict(),
+            **{name: found[name] for name in tested},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A design's place."""
+
+    design: str
+    place: int
+    """1 is the highest; equal means share a place."""
+    accuracy: Interval
+    tied: tuple[str, ...]
+    """The designs that it is not told apart from beyond chance."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "design": self.design,
+            "place": self.place,
+            "accuracy": self.accuracy.as_dict(),
+            "not_told_apart": list(self.tied),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Designs by accuracy, the highest first."""
+
+    designs: tuple[Ranked, ...]
+    pairs: tuple[Pair, ...]
+    """All pairs of designs, adjusted for each other (Holm)."""
+
+    @property
+    def highest(self) -> tuple[str, ...]:
+        """The design of the highest mean, or all that share it."""
+        return tuple(ranked.design for ranked in self.designs if ranked.place == 1)
+
+    def is_better(self, a: str, b: str) -> bool:
+        """Whether a is better than b beyond chance."""
+        words = {(pair.a, pair.b): pair.verdict.word for pair in self.pairs}
+        return words.get((a, b)) == "better" or words.get((b, a)) == "worse"
+
+
+Change = Literal["same", "by chance", "gains differ", "crossed"]
+"""same: the highest design stayed. Else another became the highest, and: by chance: their gains do not differ beyond chance.
+gains differ: they do. crossed: moreover the one was better than the other before, and worse after (Gail & Simon 1985)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """What optimization did to all designs."""
+
+    gains: tuple[Gain, ...]
+    """In the order of the designs."""
+    before: Ranking
+    after: Ranking
+    interactions: tuple[Pair, ...]
+    """a's gain minus b's, for all pairs of designs, adjusted for each other (Holm): so one of them may be picked afterwards."""
+    alpha: float
+
+    @property
+    def highest(self) -> tuple[str, str] | None:
+        """The highest design before and after; the same twice where one of those that share the place stayed. None: not known."""
+        before, after = self.before.highest, self.after.highest
+        if not before or not after:
+            return None
+        stayed = next((design for design in before if design in after), None)
+        return (before[0], after[0]) if stayed is None else (stayed, stayed)
+
+    @property
+    def interaction(self) -> Pair | None:
+        """The gain of the highest design after minus that of the highest before; None where that is the same one, or not known."""
+        if self.highest is None:
+            return None
+        before, after = self.highest
+        for pair in self.interactions:
+            if (pair.a, pair.b) == (after, before):
+                return pair
+            if (pair.a, pair.b) == (before, after):
+                return _turned(pair)
+        return None
+
+    @property
+    def change(self) -> Change | None:
+        """Whether another loop is the best; None where that is not known."""
+        if self.highest is None:
+            return None
+        before, after = self.highest
+        if before == after:
+            return "same"
+        if self.interaction is None or self.interaction.verdict.word != "better":
+            return "by chance"
+        crossed = self.before.is_better(before, after) and self.after.is_better(after, before)
+        return "crossed" if crossed else "gains differ"
+
+    def to_json(self) -> dict[str, Any]:
+        """The ranking as plain JSON."""
+        before, after = self.highest or (None, None)
+        return {
+            "before": [ranked.to_json() for ranked in self.before.designs],
+            "after": [ranked.to_json() for ranked in self.after.designs],
+            "pairs_before": [pair.to_json() for pair in self.before.pairs],
+            "pairs_after": [pair.to_json() for pair in self.after.pairs],
+            "highest_before": before,
+            "highest_after": after,
+            "top_changed": None if self.change is None else self.change != "same",
+            "change": self.change,
+            "interaction": None if self.interaction is None else self.interaction.to_json(),
+            "interactions": [pair.to_json() for pair in self.interactions],
+        }
+
+
+def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[Arms]) -> Gains:
+    """What became of each design, at the comparison's level and margin.
+
+    Raises ValueError for an arm that the comparison does not have.
+    """
+    alpha, margin = comparison.alpha, comparison.margin
+    accuracy = {arm.info.arm: arm.summary.accuracy for arm in comparison.arms}
+    for name in (arm for design in designs for arm in (design.before, design.after)):
+        if name not in accuracy:
+            raise ValueError(f"no arm is called {name!r}")
+    values = _values(records)
+    before = {design.design: values.get(design.before, NOTHING) for design in designs}
+    after = {design.design: values.get(design.after, NOTHING) for design in designs}
+    tests = {(d.after, d.before): paired_test(PRIMARY, after[d.design], before[d.design], alpha, margin) for d in designs}
+    tested = {(pair.a, pair.b): pair for pair in family(PRIMARY, tests, alpha)}
+    return Gains(
+        tuple(Gain(d.design, accuracy[d.before], accuracy[d.after], tested.get((d.after, d.before))) for d in designs),
+        _ranking({d.design: accuracy[d.before] for d in designs}, before, alpha, margin),
+        _ranking({d.design: accuracy[d.after] for d in designs}, after, alpha, margin),
+        tuple(_interactions({name: _halved_gains(before[name], after[name]) for name in before}, alpha, margin)),
+        alpha,
+    )
+
+
+NOTHING = TaskValues({}, {})
+
+
+def _values(records: Sequence[Record]) -> dict[str, TaskValues]:
+    by_arm: dict[str, list[Record]] = {}
+    for record in records:
+        by_arm.setdefault(record.arm, []).append(record)
+    return {arm: task_values(found, METRICS[PRIMARY]) for arm, found in by_arm.items()}
+
+
+def _ranking(accuracy: Mapping[str, Interval | None], values: Mapping[str, TaskValues], alpha: float, margin: float) -> Ranking:
+    known = {name: found for name, found in accuracy.items() if found is not None}
+    tests = {(a, b): paired_test(PRIMARY, values[a], values[b], alpha, margin) for a, b in combinations(known, 2)}
+    pairs = tuple(family(PRIMARY, tests, alpha))
+    apart = {frozenset((pair.a, pair.b)) for pair in pairs if pair.verdict.word in ("better", "worse")}
+    means = {name: round(found.value, 9) for name, found in known.items()}  # sums of equal scores differ with their order
+    ordered = sorted(known, key=lambda name: -means[name])
+    ranked = []
+    for name in ordered:
+        place = 1 + sum(other > means[name] for other in means.values())
+        tied = tuple(other for other in ordered if other != name and frozenset((name, other)) not in apart)
+        ranked.append(Ranked(name, place, known[name], tied))
+    return Ranking(tuple(ranked), pairs)
+
+
+def _halved_gains(before: TaskValues, after: TaskValues) -> TaskValues:
+    """Half the gain of each task scored in both arms: then a difference between two is one of scores, within [-1, 1]."""
+    old, new = before.means, after.means
+    return TaskValues({task: [(new[task] - old[task]) / 2] for task in old if task in new}, before.clusters)
+
+
+def _interactions(halves: Mapping[str, TaskValues], alpha: float, margin: float) -> list[Pair]:
+    pairs = combinations(halves, 2)
+    tests = {(a, b): paired_test(PRIMARY, halves[a], halves[b], alpha, margin / 2) for a, b in pairs}
+    return family(PRIMARY, {names: None if test is None else _doubled(test) for names, test in tests.items()}, alpha)
+
+
+def _doubled(test: PairTest) -> PairTest:
+    """In points of accuracy again."""
+    found = test.difference
+    return replace(test, difference=Interval(2 * found.value, 2 * found.low, 2 * found.high, found.n), margin=2 * test.margin)
+
+
+def _turned(pair: Pair) -> Pair:
+    """b against a."""
+    found = pair.difference
+    turned: Mapping[str, Literal["better", "worse"]] = {"better": "worse", "worse": "better"}
+    word = turned.get(pair.verdict.word, pair.verdict.word)
+    return replace(
+        pair,
+        a=pair.b,
+        b=pair.a,
+        difference=Interval(-found.value, -found.high, -found.low, found.n),
+        verdict=replace(pair.verdict, word=word),
+    )
+
+
+# --- the gain that the optimizer saw ---
+
+
+@dataclass(frozen=True, slots=True)
+class DevGain:
+    """A design's means on the dev tasks that an optimizer searched by: chosen by them, they flatter."""
+
+    before: float
+    after: float
+    tasks: int
+
+    @property
+    def gain(self) -> float:
+        return self.after - self.before
+
+    def optimism(self, gain: Gain) -> float | None:
+        """How much more than on the locked tasks; None where nothing is known of those."""
+        return None if gain.test is None else self.gain - gain.test.difference.value
+
+    def to_json(self) -> dict[str, float | int]:
+        """Plain JSON."""
+        return {"before": self.before, "after": self.after, "gain": self.gain, "tasks": self.tasks}
+
+
+def dev_gain(before: Mapping[str, float], after: Mapping[str, float]) -> DevGain | None:
+    """Means over the tasks (task → score) known of both programs; None where there are none."""
+    tasks = sorted(before.keys() & after.keys())
+    if not tasks:
+        return None
+    old, new = (math.fsum(scores[task] for task in tasks) / len(tasks) for scores in (before, after))
+    return DevGain(old, new, len(tasks))
+
+
+# --- what it cost ---
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Calls of models, tokens and US dollars; None where they are not known."""
+
+    calls: float | None = None
+    tokens: float | None = None
+    dollars: float | None = None
+
+    def to_json(self) -> dict[str, float | None]:
+        """Plain JSON."""
+        return {"calls": self.calls, "tokens": self.tokens, "cost_usd": self.dollars}
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A loop in use."""
+
+    per_task: Cost
+    accuracy: float
+
+    @property
+    def per_solved(self) -> Cost:
+        """For each task that is solved; None where none is."""
+        return _each(lambda cost: cost / self.accuracy if self.accuracy > 0 else None, self.per_task)
+
+
+def use_of(summary: ArmSummary) -> Use | None:
+    """Of an arm's scored trials; None where there are none."""
+    if summary.accuracy is None:
+        return None
+    found = (summary.lm_calls, summary.tokens, summary.cost_usd)
+    return Use(Cost(*(None if interval is None else interval.value for interval in found)), summary.accuracy.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Amortised:
+    """The cost of use with that of the optimization spread over so many tasks."""
+
+    tasks: int
+    before: Use
+    after: Use
+    """With its share of the optimization."""
+    break_even: Cost
+    """The smallest number of tasks at which a solved one costs less than before, all counted; None: never, or not known."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "tasks": self.tasks,
+            "per_task_before": self.before.per_task.to_json(),
+            "per_task_after": self.after.per_task.to_json(),
+            "per_solved_before": self.before.per_solved.to_json(),
+            "per_solved_after": self.after.per_solved.to_json(),
+            "break_even": self.break_even.to_json(),
+        }
+
+
+def amortised(once: Cost, before: Use, after: Use, tasks: int) -> Amortised:
+    """`once`: what the optimization cost in all. Raises ValueError for no tasks."""
+    if tasks < 1:
+        raise ValueError(f"a cost cannot be spread over {tasks} tasks")
+    spread = _each(lambda optimization, use: optimization / tasks + use, once, after.per_task)
+
+    def even(optimization: float, old: float, new: float) -> int | None:
+        return break_even(optimization, old, new, before.accuracy, after.accuracy)
+
+    return Amortised(tasks, before, Use(spread, after.accuracy), _each(even, once, before.per_task, after.per_task))
+
+
+def break_even(once: float, before: float, after: float, accuracy_before: float, accuracy_after: float) -> int | None:
+    """The smallest n with (once + n·after)/(n·accuracy_after) < before/accuracy_before; None where there is none up to 10¹².
+
+    `before` and `after`: cost per task. Where nothing was solved before, the first solved task is cheaper.
+    """
+    if accuracy_after <= 0:
+        return None
+    if accuracy_before <= 0:
+        return 1
+    saved = accuracy_after / accuracy_before * before - after
+    """For each task: what the same number of solved ones cost before, less what the task costs now."""
+    if saved <= 0 or once / MOST_TASKS >= saved:
+        return None
+    return math.floor(once / saved) + 1
+
+
+def _each(make: Callable[..., float | None], *costs: Cost) -> Cost:
+    """Unit by unit; None where one of them is."""
+
+    def of(values: Sequence[float | None]) -> float | None:
+        return None if any(value is None for value in values) else make(*values)
+
+    return Cost(of([cost.calls for cost in costs]), of([cost.tokens for cost in costs]), of([cost.dollars for cost in costs]))

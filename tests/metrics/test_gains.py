@@ -1,0 +1,373 @@
+"""Gains: what must hold for any records, and then who is said to have gained, to be the best, and at what cost."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from loopbench.metrics.comparison import ArmInfo, compare
+from loopbench.metrics.gains import (
+    MOST_TASKS,
+    Arms,
+    Cost,
+    Gain,
+    Gains,
+    Use,
+    amortised,
+    break_even,
+    dev_gain,
+    gains,
+    use_of,
+)
+from loopbench.metrics.record import Record
+from loopbench.metrics.statistics import holm
+
+INVERSE = {"better": "worse", "worse": "better", "equivalent": "equivalent", "undecided": "undecided"}
+DESIGNS = ("a", "b", "c")
+ARMS = [Arms(name, f"{name}-", f"{name}+") for name in DESIGNS]
+
+
+def record(arm: str, task: int, accuracy: float, repeat: int = 0, **changes: Any) -> Record:
+    values: dict[str, Any] = {"suite": "s", "suite_digest": "d", "seed": 0, "status": "scored", "stop": "finished"}
+    values |= {"calls": {"decide": 3}, "input_tokens": 90, "output_tokens": 10}
+    return Record(arm=arm, task=f"t{task}", repeat=repeat, scores={"accuracy": accuracy}, **(values | changes))
+
+
+def judged(records: list[Record], arms: list[Arms] = ARMS, **levels: float) -> Gains:
+    infos = [ArmInfo(name, name, {}, "scripted", "clean", "s") for arm in arms for name in (arm.before, arm.after)]
+    return gains(compare(records, infos, **levels), records, arms)
+
+
+def outcomes(**scores: list[float]) -> list[Record]:
+    """Keywords: `a0` for a before, `a1` for it after, one score per task."""
+    sides = {"0": "-", "1": "+"}
+    return [
+        record(name[:-1] + sides[name[-1]], task, score, cluster="")
+        for name, found in scores.items()
+        for task, score in enumerate(found)
+    ]
+
+
+def share(right: int, of: int = 100) -> list[float]:
+    return [1.0] * right + [0.0] * (of - right)
+
+
+def gain_of(found: Gains, design: str) -> Gain:
+    return next(gain for gain in found.gains if gain.design == design)
+
+
+RUN = st.lists(
+    st.builds(
+        record,
+        st.sampled_from([name for arm in ARMS for name in (arm.before, arm.after)]),
+        st.integers(0, 6),
+        st.sampled_from([0.0, 0.3, 1.0]),
+        st.integers(0, 2),
+        status=st.sampled_from(["scored", "scored", "scored", "errored"]),
+        cluster=st.just(""),
+    ),
+    max_size=60,
+)
+
+# Laws.
+
+
+@given(RUN)
+def test_before_and_after_swapped_turns_everything_around(records):
+    there, back = judged(records), judged(records, [Arms(arm.design, arm.after, arm.before) for arm in ARMS])
+    for one, other in zip(there.gains, back.gains, strict=True):
+        assert (one.before, one.after) == (other.after, other.before)
+        assert (one.test is None) == (other.test is None)
+        if one.test is not None and other.test is not None:
+            assert other.test.difference.value == pytest.approx(-one.test.difference.value, abs=1e-9)
+            assert other.test.difference.low == pytest.approx(-one.test.difference.high, abs=1e-9)
+            assert (other.test.p, other.test.p_holm) == pytest.approx((one.test.p, one.test.p_holm))
+            assert other.test.verdict.word == INVERSE[one.test.verdict.word]
+    assert (there.before.designs, there.after.designs) == (back.after.designs, back.before.designs)
+    for first, second in zip(there.interactions, back.interactions, strict=True):
+        assert second.difference.value == pytest.approx(-first.difference.value, abs=1e-9)
+        assert second.verdict.word == INVERSE[first.verdict.word]
+
+
+@given(records=RUN, data=st.data())
+def test_the_order_of_records_and_designs_changes_nothing_but_rounding(records, data):
+    there = judged(records)
+    back = judged(data.draw(st.permutations(records)), data.draw(st.permutations(ARMS)))
+    for design in DESIGNS:
+        one, other = gain_of(there, design), gain_of(back, design)
+        assert (one.test is None) == (other.test is None)
+        if one.test is not None and other.test is not None:
+            assert one.test.verdict == other.test.verdict
+            assert one.test.p_holm == pytest.approx(other.test.p_holm)
+    for mine, theirs in ((there.before, back.before), (there.after, back.after)):
+        places = {ranked.design: (ranked.place, frozenset(ranked.tied)) for ranked in mine.designs}
+        assert places == {ranked.design: (ranked.place, frozenset(ranked.tied)) for ranked in theirs.designs}
+
+
+@given(RUN)
+def test_equal_records_are_no_gain(records):
+    before = [item for item in records if item.arm.endswith("-")]
+    copies = [Record.from_json(item.to_json() | {"arm": item.arm.replace("-", "+")}) for item in before]
+    found = judged([*before, *copies])
+    for gain in found.gains:
+        if gain.test is not None:
+            difference = gain.test.difference
+            assert (difference.value, gain.test.p) == (0.0, 1.0)
+            assert difference.low < 0 < difference.high
+            assert gain.test.verdict.word in ("equivalent", "undecided")
+    assert found.change in (None, "same")
+    for pair in found.interactions:
+        assert (pair.difference.value, pair.p) == (0.0, 1.0)
+
+
+@given(RUN)
+def test_each_family_is_corrected_for_its_own_size(records):
+    found = judged(records)
+    tests = [gain.test for gain in found.gains if gain.test is not None]
+    for family in (tests, found.before.pairs, found.after.pairs, found.interactions):
+        assert [pair.p_holm for pair in family] == pytest.approx(holm([pair.p for pair in family]))
+        ordered = sorted(family, key=lambda pair: pair.p)
+        assert all(one.p_holm <= other.p_holm for one, other in pairwise(ordered))
+        assert all(pair.p <= pair.p_holm for pair in family)
+
+
+@given(RUN)
+def test_a_ranking_has_its_places_by_accuracy(records):
+    found = judged(records)
+    for ranking in (found.before, found.after):
+        for above, below in pairwise(ranking.designs):
+            assert above.accuracy.value >= below.accuracy.value - 1e-9
+            assert (above.place == below.place) == (above.accuracy.value == pytest.approx(below.accuracy.value, abs=1e-9))
+        tied = {(ranked.design, other) for ranked in ranking.designs for other in ranked.tied}
+        assert tied == {(other, one) for one, other in tied}
+        for ranked in ranking.designs:
+            others = {other.design for other in ranking.designs} - {ranked.design}
+            apart = {
+                other for other in others if ranking.is_better(ranked.design, other) or ranking.is_better(other, ranked.design)
+            }
+            assert set(ranked.tied) == others - apart
+
+
+@given(RUN)
+def test_the_difference_between_two_gains_is_that_of_their_tasks(records):
+    found = judged(records)
+    means: dict[tuple[str, str], float] = {}
+    for arm, task in {(item.arm, item.task) for item in records if item.status == "scored"}:
+        scores = [item.accuracy for item in records if (item.arm, item.task, item.status) == (arm, task, "scored")]
+        means[arm, task] = sum(scores) / len(scores)
+    for pair in found.interactions:
+        sides = [f"{name}{side}" for name in (pair.a, pair.b) for side in "+-"]
+        tasks = [f"t{task}" for task in range(7) if all((arm, f"t{task}") in means for arm in sides)]
+        differences = [
+            means[sides[0], task] - means[sides[1], task] - means[sides[2], task] + means[sides[3], task] for task in tasks
+        ]
+        assert pair.difference.n == len(tasks)
+        assert pair.difference.value == pytest.approx(sum(differences) / len(tasks), abs=1e-9)
+        assert -2 <= pair.difference.low < pair.difference.high <= 2
+
+
+@given(RUN)
+def test_json_has_no_number_that_json_cannot_say(records):
+    found = judged(records)
+    made = {"ranking": found.to_json(), "gains": [gain.to_json() for gain in found.gains]}
+    assert json.loads(json.dumps(made, allow_nan=False)) == made
+
+
+# Gains.
+
+
+def test_a_gain_on_the_same_tasks_is_shown():
+    found = gain_of(judged(outcomes(a0=share(40), a1=share(70)), ARMS[:1]), "a")
+    assert found.test is not None
+    assert (found.test.difference.value, found.test.verdict.word) == (pytest.approx(0.3), "better")
+    assert found.test.difference.low > 0
+    lost = gain_of(judged(outcomes(a0=share(70), a1=share(40)), ARMS[:1]), "a")
+    assert lost.test is not None
+    assert lost.test.verdict.word == "worse"
+
+
+def test_designs_are_corrected_for_each_other():
+    six = {"a0": share(0, 20), "a1": share(6, 20)}  # p = 2/2⁶
+    alone = judged(outcomes(**six), ARMS[:1])
+    among = judged(outcomes(**six, b0=share(5, 20), b1=share(5, 20)), ARMS[:2])
+    assert [gain.test and gain.test.verdict.word for gain in alone.gains] == ["better"]
+    assert [gain.test and gain.test.verdict.word for gain in among.gains] == ["undecided", "undecided"]
+
+
+def test_repeats_count_as_one_task():
+    records = [record(arm, 0, score, repeat) for repeat in range(20) for arm, score in (("a-", 0.0), ("a+", 1.0))]
+    found = gain_of(judged(records, ARMS[:1]), "a").test
+    assert found is not None
+    assert (found.difference.n, found.p, found.verdict.word) == (1, 1.0, "undecided")
+
+
+def test_a_design_without_trials_has_no_gain():
+    found = judged(outcomes(a0=share(5, 10), a1=share(6, 10), b0=share(5, 10)), ARMS[:2])
+    assert gain_of(found, "b").after is None
+    assert gain_of(found, "b").test is None
+    assert gain_of(found, "b").to_json()["verdict"] is None
+    assert [ranked.design for ranked in found.after.designs] == ["a"]
+
+
+def test_an_arm_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="'x'"):
+        gains(compare([], []), [], [Arms("a", "x", "y")])
+
+
+# Which loop is the best.
+
+
+def test_the_best_loop_stays():
+    found = judged(outcomes(a0=share(60), a1=share(80), b0=share(30), b1=share(50)), ARMS[:2])
+    assert (found.highest, found.change, found.interaction) == (("a", "a"), "same", None)
+    assert found.to_json()["top_changed"] is False
+
+
+def test_a_design_that_shares_the_first_place_stayed():
+    found = judged(outcomes(a0=share(60), a1=share(70), b0=share(60), b1=share(80)), ARMS[:2])
+    assert found.before.highest == ("a", "b")
+    assert (found.highest, found.change) == (("b", "b"), "same")
+
+
+def test_another_loop_may_be_highest_by_chance():
+    found = judged(outcomes(a0=share(51), a1=share(50), b0=share(50), b1=share(51)), ARMS[:2])
+    assert (found.highest, found.change) == (("a", "b"), "by chance")
+    assert found.before.designs[0].tied == ("b",)
+    assert found.to_json()["top_changed"] is True
+
+
+@pytest.mark.parametrize("order", [ARMS[:2], ARMS[1::-1]])
+def test_gains_may_differ_beyond_chance(order):
+    found = judged(outcomes(a0=share(51), a1=share(52), b0=share(50), b1=share(90)), order)
+    assert found.interaction is not None
+    assert (found.interaction.a, found.interaction.b) == ("b", "a")
+    assert (found.interaction.difference.value, found.interaction.verdict.word) == (pytest.approx(0.39), "better")
+    assert found.interaction.difference.low > 0
+    assert found.change == "gains differ"  # before, the two were not told apart
+
+
+def test_loops_may_change_places_beyond_chance():
+    found = judged(outcomes(a0=share(60), a1=share(60), b0=share(30), b1=share(90)), ARMS[:2])
+    assert found.change == "crossed"
+    assert found.before.is_better("a", "b")
+    assert found.after.is_better("b", "a")
+
+
+def test_one_design_has_a_ranking_of_its_own():
+    found = judged(outcomes(a0=share(60), a1=share(60)), ARMS[:1])
+    assert (found.change, found.interactions) == ("same", ())
+
+
+def test_nothing_is_said_where_nothing_is_known():
+    found = judged([], ARMS)
+    assert (found.highest, found.change, found.interaction) == (None, None, None)
+    assert found.to_json()["top_changed"] is None
+
+
+# The gain that the optimizer saw.
+
+SCORES = st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 1))
+
+
+@given(SCORES, SCORES)
+def test_dev_gains_are_over_common_tasks_and_turn_around(before, after):
+    found, turned = dev_gain(before, after), dev_gain(after, before)
+    assert (found is None) == (turned is None) == (not before.keys() & after.keys())
+    if found is not None and turned is not None:
+        assert found.gain == pytest.approx(-turned.gain)
+        assert 0 <= found.before <= 1
+        assert found.tasks == len(before.keys() & after.keys())
+
+
+def test_optimism_is_what_dev_showed_beyond_the_locked_tasks():
+    seen = dev_gain({"x": 0.0, "y": 0.0}, {"x": 1.0, "y": 0.0})
+    found = judged(outcomes(a0=share(40), a1=share(50)), ARMS[:1])
+    assert seen is not None
+    assert seen.optimism(gain_of(found, "a")) == pytest.approx(0.4)
+    assert seen.optimism(Gain("a", None, None, None)) is None
+
+
+# Cost.
+
+AMOUNT = st.integers(0, 10**6)
+ACCURACY = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 1.0])
+
+
+@given(AMOUNT, AMOUNT, AMOUNT, ACCURACY, ACCURACY)
+def test_break_even_is_the_first_number_of_tasks_that_pays(once, before, after, accuracy_before, accuracy_after):
+    found = break_even(once, before, after, accuracy_before, accuracy_after)
+
+    def cheaper(tasks: int) -> bool:
+        """Without division: (once + n·after)/(n·accuracy_after) < before/accuracy_before."""
+        return (once + tasks * after) * accuracy_before < before * tasks * accuracy_after - 1e-6 * tasks
+
+    if accuracy_before == 0 or accuracy_after == 0:
+        assert found == (1 if accuracy_after else None)
+    elif found is None:
+        assert not cheaper(MOST_TASKS)
+    else:
+        assert not cheaper(found - 1)
+        assert cheaper(2 * found) or math.isclose(after * accuracy_before, before * accuracy_after, rel_tol=1e-3)
+
+
+def test_break_even_examples():
+    assert break_even(1000, 10, 5, 0.5, 0.5) == 201  # at 200 tasks both cost the same
+    assert break_even(1000, 10, 10, 0.5, 1.0) == 101
+    assert break_even(0, 10, 5, 0.5, 0.5) == 1
+    assert break_even(1000, 10, 10, 0.5, 0.5) is None
+    assert break_even(0, 10, 10, 0.5, 0.5) is None
+    assert break_even(1000, 5, 10, 0.5, 0.9) is None
+
+
+@given(AMOUNT, AMOUNT, AMOUNT, ACCURACY, ACCURACY, st.integers(1, 10**9))
+def test_more_tasks_never_make_a_task_dearer(once, before, after, accuracy_before, accuracy_after, tasks):
+    old, new = Use(Cost(before, before), accuracy_before), Use(Cost(after, after), accuracy_after)
+    few, many = (amortised(Cost(once, once), old, new, n) for n in (tasks, 2 * tasks))
+    assert few.before == many.before == old
+    assert many.after.per_task.tokens is not None
+    assert few.after.per_task.tokens is not None
+    assert after <= many.after.per_task.tokens <= few.after.per_task.tokens
+    assert few.break_even == many.break_even
+    assert few.after.per_task.dollars is None
+
+
+@given(AMOUNT, AMOUNT, AMOUNT, ACCURACY, ACCURACY)
+def test_at_the_break_even_a_solved_task_is_cheaper(once, before, after, accuracy_before, accuracy_after):
+    found = break_even(once, before, after, accuracy_before, accuracy_after)
+    assume(found is not None)
+    made = amortised(Cost(once), Use(Cost(before), accuracy_before), Use(Cost(after), accuracy_after), found or 0)
+    assert made.after.per_solved.calls is not None
+    if made.before.per_solved.calls is not None:
+        assert made.after.per_solved.calls <= made.before.per_solved.calls * (1 + 1e-9)
+
+
+def test_costs_of_use_come_from_an_arms_trials():
+    found = compare(outcomes(a0=share(5, 10), a1=share(10, 10)), [ArmInfo(n, n, {}, "m", "p", "s") for n in ("a-", "a+")])
+    before, after = (use_of(arm.summary) for arm in found.arms)
+    assert before == Use(Cost(3, 100, None), 0.5)
+    assert before.per_solved == Cost(6, 200, None)
+    assert after is not None
+    made = amortised(Cost(300, 1000, 1.0), before, after, 100)
+    assert made.to_json() == {
+        "tasks": 100,
+        "per_task_before": {"calls": 3, "tokens": 100, "cost_usd": None},
+        "per_task_after": {"calls": 6, "tokens": 110, "cost_usd": None},
+        "per_solved_before": {"calls": 6, "tokens": 200, "cost_usd": None},
+        "per_solved_after": {"calls": 6, "tokens": 110, "cost_usd": None},
+        "break_even": {"calls": 101, "tokens": 11, "cost_usd": None},
+    }
+
+
+def test_an_arm_without_scored_trials_has_no_use():
+    assert use_of(compare([], [ArmInfo("a", "a", {}, "m", "p", "s")]).arms[0].summary) is None
+
+
+def test_no_tasks_are_refused():
+    with pytest.raises(ValueError, match="0 tasks"):
+        amortised(Cost(), Use(Cost(), 1.0), Use(Cost(), 1.0), 0)

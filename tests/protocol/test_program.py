@@ -1,0 +1,179 @@
+"""Programs: what is saved is read back, and a demonstration of a loop's own format is the conversation that it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.protocol import (
+    Message,
+    NativeCall,
+    Prompt,
+    Reply,
+    in_own_format,
+    own_prompt,
+    program_digest,
+    prompted,
+    read_program,
+)
+from loopbench.protocol.names import Spec, parse_spec
+from loopbench.protocol.program import CONVERSATION, EXAMPLES, SavedProgram, conversation_text, merged, reply_text
+
+texts = st.text(max_size=30)
+ids = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=6)
+native_calls = st.builds(NativeCall, ids, texts, texts)
+call_lists = st.lists(native_calls, max_size=2, unique_by=lambda call: call.id).map(tuple)
+messages = st.lists(
+    st.builds(Message, st.just("user"), texts)
+    | st.builds(Message, st.just("assistant"), texts, call_lists)
+    | st.builds(Message, st.just("tool"), texts, call_id=ids),
+    min_size=1,
+    max_size=5,
+)
+
+
+def _is_plain(text: str) -> bool:
+    """No text that reads as calls."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return True
+    return not (isinstance(data, dict) and data.keys() == {"text", "calls"})
+
+
+replies = st.builds(Reply, texts.filter(_is_plain), call_lists)
+
+
+@given(messages, replies)
+def test_a_demonstration_is_the_conversation_that_it_was(shown: list[Message], reply: Reply) -> None:
+    asked = prompted("decide", own_prompt("", "reply"), shown)
+    demo = {**asked.inputs(), **asked.outputs(reply)}
+    turns = in_own_format(own_prompt("Do it.", "reply", [json.loads(json.dumps(demo))])).turns
+    assert [(turn.role, turn.content) for turn in turns[: len(shown)]] == [(message.role, message.content) for message in shown]
+    said = turns[len(shown)]
+    assert (said.role, said.content) == ("assistant", reply.text)
+    names = [[(call.name, call.arguments) for call in turn.calls] for turn in turns[: len(shown) + 1]]
+    assert names == [[(call.name, call.arguments) for call in item.calls] for item in (*shown, reply)]
+    answered = [turn.call_id for turn in turns[len(shown) + 1 :]]
+    assert answered == [call.id for call in said.calls]  # providers want every call answered
+
+
+@given(st.lists(st.tuples(messages, replies), max_size=4))
+def test_call_ids_are_unique_over_all_demonstrations(pairs: list[tuple[list[Message], Reply]]) -> None:
+    demos = [{CONVERSATION: conversation_text(shown), "reply": reply_text(reply)} for shown, reply in pairs]
+    last = [turn for turn in in_own_format(own_prompt("", "reply", demos)).turns if turn.role == "assistant"]
+    prefixes = {call.id.rpartition("_")[0] for turn in last for call in turn.calls}
+    assert all(prefix.startswith("example_") for prefix in prefixes)
+    per_demo = [{call.id for turn in _turns_of(demo, place) for call in turn.calls} for place, demo in enumerate(demos)]
+    everything = [name for names in per_demo for name in names]
+    assert len(everything) == len(set(everything))
+
+
+def _turns_of(demo: dict[str, str], place: int) -> list[Message]:
+    empty: list[dict[str, str]] = [{CONVERSATION: "[]", "reply": ""}] * place
+    turns = in_own_format(own_prompt("", "reply", [*empty, demo])).turns
+    return [turn for turn in turns if any(call.id.startswith(f"example_{place}_") for call in turn.calls)]
+
+
+def test_what_is_no_conversation_stands_as_it_is() -> None:
+    cut = '[{"role": "user", "content": "a qu'
+    turns = in_own_format(own_prompt("", "reply", [{CONVERSATION: cut, "reply": "yes"}])).turns
+    assert turns == (Message("user", cut), Message("assistant", "yes"))
+
+
+def test_labelled_examples_stand_below_the_instructions() -> None:
+    demos = [{"query": "1 + 1?", "answer": 2, "task": "t"}, {"query": "Where?", "answer": "Rome"}, {"task": "of no use"}]
+    made = in_own_format(own_prompt("Do it.", "reply", demos))
+    assert made.text == f"Do it.\n\n{EXAMPLES}\n\nQuestion: 1 + 1?\nAnswer: 2\n\nQuestion: Where?\nAnswer: Rome"
+    assert made.turns == ()
+    assert in_own_format(own_prompt("Do it.", "reply", [{"task": "t"}])).text == "Do it."
+
+
+PROGRAM = {"react": Prompt("Think.", {"query": str}, {"thought": str}), "extract": own_prompt("Say.", "answer")}
+
+
+@given(texts, st.lists(st.dictionaries(texts, st.integers() | texts, max_size=3), max_size=3).map(tuple))
+def test_a_file_is_read_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, said: str, demos: tuple[dict[str, Any], ...]
+) -> None:
+    path = tmp_path_factory.mktemp("program") / "p.json"
+    path.write_text(json.dumps({"react": _state(said, list(demos)), "metadata": {}, "loopbench": {"loop": "x"}}), encoding="utf-8")
+    saved = read_program(path)
+    assert saved == SavedProgram({"react": (said, demos)}, {"loop": "x"})
+    changed = merged(PROGRAM, saved.on(_Loop()))
+    assert (changed["react"].instructions, changed["react"].demos) == (said, demos)
+    assert changed["extract"] == PROGRAM["extract"]
+    same = said == "Think." and not demos
+    assert (program_digest(changed) == program_digest(PROGRAM)) == same
+
+
+class _Loop:
+    predictors = PROGRAM
+
+    def with_predictors(self, program: Any) -> _Loop:
+        return self
+
+
+def _state(instructions: Any, demos: Any) -> dict[str, Any]:
+    return {"signature": {"instructions": instructions, "fields": []}, "demos": demos, "lm": None, "traces": [], "train": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "p.json: no valid JSON"),
+        ("[" * 100_000, "p.json: no valid JSON"),
+        ("[]", "p.json: no program: a JSON object of predictors is wanted"),
+        ("{}", "p.json: no program: it holds no predictor"),
+        ('{"metadata": {}, "loopbench": {}}', "p.json: no program: it holds no predictor"),
+        ('{"loopbench": 1}', "p.json: loopbench: a JSON object is wanted"),
+        ('{"react": 1}', "p.json: react: signature.instructions: a text is wanted"),
+        (json.dumps({"react": _state(7, [])}), "p.json: react: signature.instructions: a text is wanted"),
+        (json.dumps({"react": _state("a", {})}), "p.json: react: demos: a list of JSON objects is wanted"),
+        (json.dumps({"react": _state("a", [1])}), "p.json: react: demos: a list of JSON objects is wanted"),
+    ],
+)
+def test_a_bad_file_is_told_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=said.replace(".", r"\.")) as error:
+        read_program(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_program_of_another_loop_is_refused() -> None:
+    saved = SavedProgram({"decide": ("a", ())}, {"loop": "bare"})
+    with pytest.raises(
+        ValueError, match=r"predictor 'decide' is none of this loop's .react, extract.; it was saved for loop 'bare'"
+    ):
+        saved.on(_Loop())
+    with pytest.raises(ValueError, match="predictor 'reac' is none of this loop's; did you mean 'react'"):
+        merged(PROGRAM, {"reac": PROGRAM["react"]})
+
+
+# --- @FILE in names ---
+
+words = st.from_regex(r"[a-z_][a-z0-9_]{0,6}", fullmatch=True)
+paths = st.from_regex(r"[a-zA-Z0-9_./()=@-][a-zA-Z0-9_./()=@ -]{0,10}[a-zA-Z0-9]", fullmatch=True)
+
+
+@given(words, st.dictionaries(words, st.integers() | st.booleans() | st.text(max_size=8), max_size=3), paths | st.none())
+def test_a_spec_is_read_as_it_is_written(name: str, options: dict[str, Any], program: str | None) -> None:
+    spec = Spec(name, options, program)
+    assert parse_spec(str(spec)) == spec
+
+
+@pytest.mark.parametrize("text", ["a@", "a(b=1)@ ", "a b", "a(b=1) c", "a(b=1", "a)"])
+def test_what_is_no_spec_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="write"):
+        parse_spec(text)
+
+
+def test_a_label_has_the_files_name_only() -> None:
+    assert parse_spec("a(b=1)@runs/x/optimized.json").label == "a(b=1)@optimized.json"
+    assert parse_spec("a").label == "a"
