@@ -264,6 +264,10 @@ def test_both_paths_send_equal_requests_with_codec_role_and_scope(question: Any,
     assert [len(direct), len(through)] == [1, 1]
     for request in (*direct, *through):
         assert (request.codec, request.role, request.scope) == (codec, codec.role, scope)
+        assert request.examples == len(request.messages) - 2
+        assert request.prompted is not None
+        assert (request.prompted.predictor, request.prompted.inputs()) == (codec.predictor, fields)
+        assert request.prompted.outputs(Reply(GOOD[codec])) == codec.read(Reply(GOOD[codec]))
     assert move == same == codec.parse(Reply(GOOD[codec]))
 
 

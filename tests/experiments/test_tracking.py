@@ -29,6 +29,8 @@ from mlflow.utils.validation import _validate_metric_name, _validate_param_name
 from loopbench.experiments import compare, tracking
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import read_trace
+from loopbench.experiments.tracking import store
+from loopbench.experiments.tracking.addresses import reason
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 from loopbench.protocol import StopReason
@@ -121,7 +123,7 @@ def test_a_password_is_never_shown(scheme, password):
             public_address(f"see '{address}' and {address}"),
             tracking.ui_command(address),
             tracking.ui_command(f"{scheme}://db.example.test/mlflow?sslpassword={quote(password, safe='')}&a=b"),
-            tracking._reason(error, address),
+            reason(error, address),
         ):
             assert password not in shown
             assert spelling not in shown
@@ -511,7 +513,7 @@ def test_a_failure_is_one_line_and_costs_nothing(run, tmp_path, capsys):
 
 
 def test_a_server_that_never_answers_is_asked_once(run, monkeypatch):
-    monkeypatch.setattr(tracking, "KNOCK_S", 0.3)
+    monkeypatch.setattr(store, "KNOCK_S", 0.3)
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()

@@ -654,7 +654,7 @@ def test_option_max_tokens_must_be_positive() -> None:
 def test_options_are_the_fields_with_a_line_each_and_hooks_are_none_of_them() -> None:
     options = options_of(Finish)
     assert all(option.doc for option in options.values())
-    assert set(options) == {item.name for item in dataclasses.fields(Finish)} - {"on_step", "on_stream", "resolver"}
+    assert set(options) == {item.name for item in dataclasses.fields(Finish)} - {"on_step", "on_stream", "resolver", "program"}
     assert Finish(on_step=lambda step: None) == Finish()
 
 

@@ -938,7 +938,7 @@ def test_option_cancel_grace_s_is_how_long_a_thread_is_waited_for(grace: float, 
 
 
 def test_hooks_are_no_options_and_every_field_is_documented() -> None:
-    hooks = {"callbacks", "prompts", "cancellation_token", "executor", "select_model", "context_manager"}
+    hooks = {"callbacks", "prompts", "cancellation_token", "executor", "select_model", "context_manager", "program"}
     names = {field.name for field in dataclasses.fields(Phased)}
     assert set(options_of(Phased)) == names - hooks
     source = inspect.getsource(Phased)

@@ -185,7 +185,8 @@ def test_json_has_no_number_that_json_cannot_say(records):
 def test_a_gain_on_the_same_tasks_is_shown():
     found = gain_of(judged(outcomes(a0=share(40), a1=share(70)), ARMS[:1]), "a")
     assert found.test is not None
-    assert (found.test.difference.value, found.test.verdict.word) == (pytest.approx(0.3), "better")
+    assert found.test.difference.value == pytest.approx(0.3)
+    assert found.test.verdict.word == "better"
     assert found.test.difference.low > 0
     lost = gain_of(judged(outcomes(a0=share(70), a1=share(40)), ARMS[:1]), "a")
     assert lost.test is not None
@@ -247,7 +248,8 @@ def test_gains_may_differ_beyond_chance(order):
     found = judged(outcomes(a0=share(51), a1=share(52), b0=share(50), b1=share(90)), order)
     assert found.interaction is not None
     assert (found.interaction.a, found.interaction.b) == ("b", "a")
-    assert (found.interaction.difference.value, found.interaction.verdict.word) == (pytest.approx(0.39), "better")
+    assert found.interaction.difference.value == pytest.approx(0.39)
+    assert found.interaction.verdict.word == "better"
     assert found.interaction.difference.low > 0
     assert found.change == "gains differ"  # before, the two were not told apart
 
@@ -305,7 +307,7 @@ def test_break_even_is_the_first_number_of_tasks_that_pays(once, before, after, 
 
     def cheaper(tasks: int) -> bool:
         """Without division: (once + n·after)/(n·accuracy_after) < before/accuracy_before."""
-        return (once + tasks * after) * accuracy_before < before * tasks * accuracy_after - 1e-6 * tasks
+        return bool((once + tasks * after) * accuracy_before < before * tasks * accuracy_after - 1e-6 * tasks)
 
     if accuracy_before == 0 or accuracy_after == 0:
         assert found == (1 if accuracy_after else None)
@@ -329,22 +331,22 @@ def test_break_even_examples():
 def test_more_tasks_never_make_a_task_dearer(once, before, after, accuracy_before, accuracy_after, tasks):
     old, new = Use(Cost(before, before), accuracy_before), Use(Cost(after, after), accuracy_after)
     few, many = (amortised(Cost(once, once), old, new, n) for n in (tasks, 2 * tasks))
-    assert few.before == many.before == old
-    assert many.after.per_task.tokens is not None
-    assert few.after.per_task.tokens is not None
-    assert after <= many.after.per_task.tokens <= few.after.per_task.tokens
+    assert many.use.per_task.tokens is not None
+    assert few.use.per_task.tokens is not None
+    assert after <= many.use.per_task.tokens <= few.use.per_task.tokens
     assert few.break_even == many.break_even
-    assert few.after.per_task.dollars is None
+    assert few.use.per_task.dollars is None
 
 
 @given(AMOUNT, AMOUNT, AMOUNT, ACCURACY, ACCURACY)
 def test_at_the_break_even_a_solved_task_is_cheaper(once, before, after, accuracy_before, accuracy_after):
     found = break_even(once, before, after, accuracy_before, accuracy_after)
     assume(found is not None)
-    made = amortised(Cost(once), Use(Cost(before), accuracy_before), Use(Cost(after), accuracy_after), found or 0)
-    assert made.after.per_solved.calls is not None
-    if made.before.per_solved.calls is not None:
-        assert made.after.per_solved.calls <= made.before.per_solved.calls * (1 + 1e-9)
+    old, new = Use(Cost(before), accuracy_before), Use(Cost(after), accuracy_after)
+    solved = amortised(Cost(once), old, new, found or 0).use.per_solved
+    assert solved.calls is not None
+    if old.per_solved.calls is not None:
+        assert solved.calls <= old.per_solved.calls * (1 + 1e-9)
 
 
 def test_costs_of_use_come_from_an_arms_trials():
@@ -356,10 +358,8 @@ def test_costs_of_use_come_from_an_arms_trials():
     made = amortised(Cost(300, 1000, 1.0), before, after, 100)
     assert made.to_json() == {
         "tasks": 100,
-        "per_task_before": {"calls": 3, "tokens": 100, "cost_usd": None},
-        "per_task_after": {"calls": 6, "tokens": 110, "cost_usd": None},
-        "per_solved_before": {"calls": 6, "tokens": 200, "cost_usd": None},
-        "per_solved_after": {"calls": 6, "tokens": 110, "cost_usd": None},
+        "per_task": {"calls": 6, "tokens": 110, "cost_usd": None},
+        "per_solved": {"calls": 6, "tokens": 110, "cost_usd": None},
         "break_even": {"calls": 101, "tokens": 11, "cost_usd": None},
     }
 

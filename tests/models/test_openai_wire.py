@@ -183,7 +183,7 @@ def test_a_whole_request():
             "stream": True,
             "stream_options": {"include_usage": True},
             "parallel_tool_calls": False,
-            "metadata": {"role": "plan", "scope": "s", "codec": "k"},
+            "metadata": {"role": "plan", "scope": "s", "codec": "k", "examples": "2"},
             "user": "ignored",
         }
     )
@@ -197,9 +197,9 @@ def test_a_whole_request():
     assert request.tools == (ToolSpec("add", "Adds.", {"type": "object"}),)
     assert (request.tool_choice, request.response_schema) == ("add", {"type": "integer"})
     assert request.sampling == Sampling(0.5, 9, 1, 3, ("END",))
-    assert (request.role, request.scope, request.codec) == (Role.PLAN, "s", None)
+    assert (request.role, request.scope, request.codec, request.examples) == (Role.PLAN, "s", None, 2)
     assert (asked.model, asked.stream, asked.include_usage, asked.request.parallel_calls) == ("scripted", True, True, False)
-    assert asked.metadata == {"role": "plan", "scope": "s", "codec": "k"}
+    assert asked.metadata == {"role": "plan", "scope": "s", "codec": "k", "examples": "2"}
 
 
 @pytest.mark.parametrize(
@@ -301,6 +301,11 @@ CALL = {"id": "c", "type": "function", "function": {"name": "add", "arguments": 
         ({"metadata": {"a": "x" * 513}}, "metadata", "string_above_max_length"),
         ({"metadata": {str(i): "x" for i in range(17)}}, "metadata", "object_above_max_properties"),
         ({"metadata": {"role": "boss"}}, "metadata.role", "invalid_value"),
+        ({"metadata": {"examples": 1}}, "metadata.examples", "invalid_type"),
+        *(
+            ({"metadata": {"examples": said}}, "metadata.examples", "invalid_value")
+            for said in ("", "-1", "1.0", "²", "2", "9" * 500)
+        ),
         ({"functions": []}, "functions", "unsupported_parameter"),
     ],
 )

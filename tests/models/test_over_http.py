@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -25,6 +26,7 @@ from loopbench.protocol import (
     ProviderError,
     Reply,
     Request,
+    WrappedModel,
     run_sync,
 )
 
@@ -97,6 +99,35 @@ def test_a_reply_is_that_of_the_model_in_process(bench, codec, streamed, schema)
     assert outside.finish_reason == inside.finish_reason
     assert outside.usage == inside.usage
     assert (codec or NATIVE).parse(outside) == (codec or NATIVE).parse(inside)
+
+
+class Noting(WrappedModel):
+    """A trial's scripted model that keeps what it is asked."""
+
+    def __init__(self, scripted: Any) -> None:
+        super().__init__(scripted)
+        self.tunnel = scripted.tunnel
+        self.requests: list[Request] = []
+
+    async def complete(self, request: Request) -> Reply:
+        self.requests.append(request)
+        return await self.model.complete(request)
+
+
+@pytest.mark.parametrize("examples", [0, 2])
+def test_the_server_is_told_how_many_messages_are_examples(bench, examples):
+    trial = bench.Bench(bench.chain(1))
+    demo = (Message("user", "1 + 1?"), Message("assistant", "2"))[:examples]
+    asked = trial.request(codec=bare.CODEC, examples=examples)
+    request = replace(asked, messages=(Message("system", "Be brief."), *demo, *asked.messages))
+    noting = Noting(trial.scripted)
+
+    async def ask(switchboard: Switchboard) -> None:
+        with switchboard.put_through(noting) as model:  # type: ignore[arg-type]  # of a scripted model, nothing else is wanted
+            await model.complete(request)
+
+    connected(ask)
+    assert [(told.examples, told.messages) for told in noting.requests] == [(examples, request.messages)]
 
 
 @pytest.mark.parametrize("streamed", [False, True])

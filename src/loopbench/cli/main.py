@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,8 +15,10 @@ from .check_model import check_model
 from .check_suite import check_suite
 from .environment import load_env
 from .folders import run_folder
-from .own_prints import own_prints_aside
+from .optimize import go_on, optimize, print_report
+from .own_prints import own_prints_aside, quiet_loops
 from .profile import profile as profile_commands
+from .programs import diff, show_program
 from .serve import serve
 from .suite import suite as suite_commands
 
@@ -195,11 +194,14 @@ def resume(
 ) -> None:
     """Go on with an interrupted run: only trials without a result, or that infrastructure made fail, are run."""
     from loopbench.experiments.compare import Allowed, reopen
+    from loopbench.experiments.optimization.files import is_optimization
 
     load_env()  # keys may stand in a .env of the current directory
-    allowed = Allowed(allow or (), base_url, cassette)
+    folder, allowed = run_folder(run, runs), Allowed(allow or (), base_url, cassette)
+    if is_optimization(folder):
+        go_on(folder, allowed, mlflow=mlflow, as_json=as_json, quiet=quiet)
     with own_prints_aside():
-        again = reopen(run_folder(run, runs), allowed, mlflow=mlflow)
+        again = reopen(folder, allowed, mlflow=mlflow)
     _carry_out(again, as_json=as_json, quiet=quiet)
 
 
@@ -214,11 +216,15 @@ def report(
 ) -> None:
     """Print the table of a run again; no model is called."""
     from loopbench.experiments.compare import results
+    from loopbench.experiments.optimization.files import is_optimization
     from loopbench.experiments.report import to_csv, to_markdown
 
     if as_json + as_csv + as_markdown > 1:
         raise ValueError("--json, --csv and --markdown exclude each other")
-    found = results(run_folder(run, runs))
+    folder = run_folder(run, runs)
+    if is_optimization(folder):
+        print_report(folder, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown, all_metrics=all_metrics)
+    found = results(folder)
     if as_csv:
         print(to_csv(found.comparison), end="")
     elif as_markdown:
@@ -241,10 +247,11 @@ def show(
     """Print the trace of one trial: prompt, reply, move, observation, faults."""
     from loopbench.experiments.compare import find_record, results
     from loopbench.experiments.journal import read_trace
+    from loopbench.experiments.optimization.files import trials_folder
 
     from . import render
 
-    folder = run_folder(run, runs)
+    folder = trials_folder(run_folder(run, runs))
     found = results(folder)
     if trial is None:
         missed = [record for record in found.records if record.status != "excluded" and record.accuracy < 1]
@@ -270,6 +277,7 @@ class Listed(StrEnum):
     PROFILES = "profiles"
     METRICS = "metrics"
     MODELS = "models"
+    OPTIMIZERS = "optimizers"
 
 
 @app.command(name="list")
@@ -328,6 +336,9 @@ check.command(name="model")(check_model)
 check.command(name="suite")(check_suite)
 app.add_typer(profile_commands, name="profile")
 app.add_typer(suite_commands, name="suite")
+app.command()(optimize)
+app.command(name="show-program")(show_program)
+app.command()(diff)
 app.command()(serve)
 
 
@@ -342,7 +353,7 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
 
     interrupted, stopped = False, ""
     try:
-        with _quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet) as progress:
+        with quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet) as progress:
             stopped = run(experiment, progress)
     except KeyboardInterrupt:
         interrupted = True
@@ -370,18 +381,6 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
     if interrupted or stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(INVALID if found.comparison.invalid else DONE)
-
-
-@contextmanager
-def _quiet_loops() -> Iterator[None]:
-    """What a loop warns of stands in its trial's trace; thousands of trials would flood the terminal with it."""
-    loops = logging.getLogger("loopbench.loops")
-    level = loops.level
-    loops.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        loops.setLevel(level)
 
 
 def _track(experiment: Experiment, found: Results) -> None:

@@ -12,7 +12,7 @@ import os
 # Read by LiteLLM when it is first imported, and by DSPy: no price table is fetched from the network.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
-from .asking import Asked, ThroughPredictor, ask, ask_fields
+from .asking import Asked, ThroughPredictor, ask, ask_fields, program_of, request_of, with_prompt
 from .chat_format import FORMAT, ChatFormat, Fields, SignatureCodec, with_instructions
 from .clients import close_local_clients
 from .engine import lm_of
@@ -36,5 +36,8 @@ __all__ = [
     "local_client",
     "model_error",
     "open_lm",
+    "program_of",
+    "request_of",
     "with_instructions",
+    "with_prompt",
 ]

@@ -10,10 +10,25 @@ from typing import Any
 
 import dspy
 from dspy.utils.exceptions import AdapterParseError, LMError
+from pydantic_core import to_jsonable_python
 
-from loopbench.protocol import Capabilities, Chunk, Message, Model, ModelError, Move, Reply, Request, Usage, WireError
+from loopbench.protocol import (
+    Capabilities,
+    Chunk,
+    Message,
+    Model,
+    ModelError,
+    Move,
+    Program,
+    Prompt,
+    Prompted,
+    Reply,
+    Request,
+    Usage,
+    WireError,
+)
 
-from .chat_format import FORMAT, Fields, SignatureCodec, complaint, debug_text, outputs_of
+from .chat_format import FORMAT, Fields, SignatureCodec, complaint, debug_text, outputs_of, with_instructions
 from .errors import model_error
 
 
@@ -23,6 +38,8 @@ class _Asking:
 
     codec: SignatureCodec
     scope: str
+    examples: int
+    prompted: Prompted | None
 
 
 ASKED: ContextVar[_Asking | None] = ContextVar("loopbench_asked", default=None)
@@ -63,16 +80,40 @@ async def ask_fields(predictor: Any, fields: Mapping[str, str], *, codec: Signat
     """`ask`, for a loop that needs more of the reply than the move: its output fields as they are. Raises what `ask` raises."""
     if isinstance(model, ThroughPredictor):
         return await _ask_predictor(predictor, dict(fields), codec, scope)
-    user = FORMAT.format_user_message_content(codec.signature, dict(fields), main_request=True)
-    messages = (*_prefix(codec.signature, predictor.demos), Message("user", user))
-    debug_text("prompt", "\n\n".join(message.content for message in messages))
-    reply = await model.complete(Request(messages, role=codec.role, scope=scope, codec=codec))
+    request = request_of(predictor, fields, codec, scope=scope)
+    debug_text("prompt", "\n\n".join(message.content for message in request.messages))
+    reply = await model.complete(request)
     debug_text("reply", reply.text)
     return Asked(codec.read(reply), reply.usage)
 
 
+def request_of(
+    predictor: Any, fields: Mapping[str, str], codec: SignatureCodec, *, scope: str = "", turns: Sequence[Message] = ()
+) -> Request:
+    """What `ask` sends: system message and demonstrations, and the input fields. `turns`: further messages between the two."""
+    prefix = _prefix(codec.signature, predictor.demos)
+    user = FORMAT.format_user_message_content(codec.signature, dict(fields), main_request=True)
+    return Request(
+        (*prefix, *turns, Message("user", user)),
+        role=codec.role,
+        scope=scope,
+        codec=codec,
+        examples=len(prefix) - 1,
+        prompted=prompted_by(codec, fields),
+    )
+
+
+def prompted_by(codec: SignatureCodec, fields: Mapping[str, Any]) -> Prompted | None:
+    """None for a codec that names no predictor."""
+    if not codec.predictor:
+        return None
+    given = dict(fields)
+    return Prompted(codec.predictor, lambda: given, codec.read)
+
+
 async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, scope: str) -> Asked:
-    token = ASKED.set(_Asking(codec, scope))
+    examples = len(_prefix(codec.signature, predictor.demos)) - 1
+    token = ASKED.set(_Asking(codec, scope, examples, prompted_by(codec, fields)))
     try:
         with dspy.context(adapter=FORMAT):
             prediction = await predictor.acall(signature=codec.signature, **fields)
@@ -111,3 +152,26 @@ def _prefix(signature: Any, demos: Sequence[Any]) -> tuple[Message, ...]:
         messages = tuple(Message(item["role"], item["content"]) for item in FORMAT.prefix(signature, shown))
         known = _PREFIXES[key] = _Prefix(tuple(demos), copy.deepcopy(shown), messages)
     return known.messages
+
+
+# --- predictors of DSPy's as a program ---
+
+
+def program_of(predictors: Mapping[str, Any]) -> Program:
+    """The state of predictors, by name."""
+    return {name: _prompt_of(predictor) for name, predictor in predictors.items()}
+
+
+def _prompt_of(predictor: Any) -> Prompt:
+    signature = predictor.signature
+    inputs = {name: info.annotation for name, info in signature.input_fields.items()}
+    demos = tuple(to_jsonable_python(dict(demo.items())) for demo in predictor.demos)
+    return Prompt(signature.instructions, inputs, outputs_of(signature), demos)
+
+
+def with_prompt(predictor: Any, prompt: Prompt) -> Any:
+    """A copy of the predictor with other instructions and demonstrations; its signature's fields stay."""
+    made = copy.copy(predictor)
+    made.signature = with_instructions(predictor.signature, prompt.instructions)
+    made.demos = [dspy.Example(**demo) for demo in prompt.demos]
+    return made

@@ -174,6 +174,8 @@ class SignatureCodec(ABC):
     name: str
     role: Role
     max_calls: int = 1
+    predictor: str = ""
+    """Name of the predictor that it serves, among those that an optimizer may change; empty for none of them."""
 
     def __init__(self, signature: Any) -> None:
         self.signature = signature

@@ -63,7 +63,10 @@ def _request_of(request: Any) -> Request:
     several = choice is None or choice.parallel is not False
     made = Request(tuple(messages), tools, _choice_of(choice), _schema_of(config.response_format), sampling, several)
     asked = ASKED.get()
-    return made if asked is None else replace(made, role=asked.codec.role, scope=asked.scope, codec=asked.codec)
+    if asked is None:
+        return made
+    codec = asked.codec
+    return replace(made, role=codec.role, scope=asked.scope, codec=codec, examples=asked.examples, prompted=asked.prompted)
 
 
 def _choice_of(choice: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""What can be named: loops, suites, profiles, metrics, models, each with a line about it and its options."""
+"""What can be named: loops, suites, profiles, metrics, models, optimizers, each with a line about it and its options."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SuiteEntry(Entry):
 
 
 def entries(what: str) -> list[Entry]:
-    """`what`: loops, suites, profiles, metrics or models."""
+    """`what`: loops, suites, profiles, metrics, models or optimizers."""
     return _LISTS[what]()
 
 
@@ -138,10 +138,23 @@ def _models() -> list[Entry]:
     ]
 
 
+def _optimizers() -> list[Entry]:
+    from .optimization.optimizers import optimizers  # loads DSPy: a second, and only this needs it
+
+    made = []
+    for optimizer in optimizers():
+        options = tuple(OptionLine(option.name, _shown(option.default), option.doc) for option in optimizer.described.values())
+        made.append(Entry(optimizer.name, optimizer.summary, options))
+    plugins = sorted(point.name for point in entry_points(group="loopbench.optimizers"))
+    own = Entry("package.module:Name", "a teleprompter of your own: a class or function that gives an object with DSPy's compile")
+    return [*made, *(Entry(name, "(plug-in)") for name in plugins), own]
+
+
 _LISTS: dict[str, Callable[[], list[Entry]]] = {
     "loops": lambda: _designs("loop"),
     "suites": lambda: _designs("suite"),
     "profiles": _profiles,
     "metrics": _metrics,
     "models": _models,
+    "optimizers": _optimizers,
 }

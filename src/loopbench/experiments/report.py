@@ -221,11 +221,16 @@ def plain(text: str) -> str:
 
 def to_markdown(title: str, comparison: Comparison) -> str:
     """Tables and notes for a pull request."""
-    parts = [f"## {_cell(title)}"]
-    for table in tables(comparison):
+    return markdown_page(title, tables(comparison), (*verdicts(comparison), *notes(comparison)))
+
+
+def markdown_page(title: str, found: Sequence[Table], said: Sequence[str]) -> str:
+    """A heading, tables, and a list of what is said about them."""
+    parts = [f"## {markdown_cell(title)}"]
+    for table in found:
         lines = [f"### {table.title}", "", _line(table.columns), _line(["---"] * len(table.columns))]
-        parts.append("\n".join([*lines, *(_line([_cell(cell) for cell in row]) for row in table.rows)]))
-    parts.append("\n".join(f"- {_item(note)}" for note in (*verdicts(comparison), *notes(comparison))))
+        parts.append("\n".join([*lines, *(_line([markdown_cell(cell) for cell in row]) for row in table.rows)]))
+    parts.append("\n".join(f"- {markdown_item(note)}" for note in said))
     return "\n\n".join(parts) + "\n"
 
 
@@ -233,15 +238,22 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _cell(text: str) -> str:
-    """Markdown and HTML marks taken literally."""
+def markdown_cell(text: str) -> str:
+    """One line, Markdown and HTML marks taken literally."""
     escaped = " ".join(plain(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\|`*_~\[\]])", r"\\\1", escaped)
 
 
-def _item(text: str) -> str:
+def markdown_item(text: str) -> str:
     """An item of a list, whose first characters begin no heading, rule or list of their own."""
-    return re.sub(r"^(\d{0,9})([#+=.)-])", r"\1\\\2", _cell(text))
+    return re.sub(r"^(\d{0,9})([#+=.)-])", r"\1\\\2", markdown_cell(text))
+
+
+def markdown_block(text: str) -> str:
+    """Lines taken literally: a fence longer than any in them."""
+    safe = plain(text)
+    fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", safe)), default=0))
+    return f"{fence}text\n{safe}\n{fence}"
 
 
 def to_csv(comparison: Comparison) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from loopbench.datasets.task import Task
-from loopbench.models.filling import otherwise
+from loopbench.models.filling import fits, otherwise
 from loopbench.models.profiles import Profile
 from loopbench.models.receipts import Truth
 from loopbench.models.scripted import Script
@@ -18,4 +18,5 @@ def script_of(task: Task, truth: Mapping[str, Truth], profile: Profile, seed: in
     specs = {tool.name: tool.spec for tool in tools}
     schema = task.query.schema
     made_up = None if schema is None or not profile.bluff else otherwise(schema, task.expected)  # nobody asks where none bluffs
-    return Script(task.plan, truth, profile, seed, task.id, repeat, specs, task.query.text, made_up)
+    words = schema is None or not profile.weaknesses or fits(schema, "in words")
+    return Script(task.plan, truth, profile, seed, task.id, repeat, specs, task.query.text, made_up, words)

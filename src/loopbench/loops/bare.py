@@ -227,7 +227,7 @@ class Bare:
         return _outcome(MAX_STEPS_TEXT, StopReason.MAX_STEPS, step, history, consecutive_errors)
 
     def _opening(self, prompt: Prompt, tools: Toolbox) -> tuple[list[Message], int]:
-        """What every request begins with: a system message where there is anything to say, and demonstrations; how many of these."""
+        """What every request begins with: a system message where there is one, and demonstrations; and how many these are."""
         codec = FORMATS[self.decision_format]
         shown = in_own_format(prompt)
         text = shown.text

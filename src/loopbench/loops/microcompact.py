@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self, cast
 
 from loopbench.protocol import (
     SILENT,
@@ -14,6 +14,8 @@ from loopbench.protocol import (
     Model,
     Observer,
     Outcome,
+    Program,
+    Prompted,
     Query,
     Reply,
     Request,
@@ -22,6 +24,7 @@ from loopbench.protocol import (
     WrappedModel,
     run_sync,
 )
+from loopbench.protocol.program import CONVERSATION, conversation_text
 
 CLEARED = "[old result cleared]"
 
@@ -50,6 +53,16 @@ class Microcompact:
     def stops(self) -> frozenset[StopReason]:
         return self.loop.stops
 
+    @property
+    def predictors(self) -> Program:
+        """Those of the loop within. Raises AttributeError where its prompts cannot be changed."""
+        within: Program = cast(Any, self.loop).predictors
+        return within
+
+    def with_predictors(self, program: Program) -> Self:
+        """The loop within with other prompts. Raises what it raises."""
+        return replace(self, loop=cast(Any, self.loop).with_predictors(program))
+
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, loop=self.loop.with_step_limit(tool_steps))
 
@@ -74,15 +87,30 @@ class CompactingModel(WrappedModel):
         return self.model.stream(self._short(request))
 
     def _short(self, request: Request) -> Request:
-        replies = [place for place, message in enumerate(request.messages) if message.role == "assistant"]
+        system = [message for message in request.messages[:1] if message.role == "system"]
+        first = len(system) + request.examples  # demonstrations are no part of the conversation
+        task = request.messages[first:]
+        replies = [place for place, message in enumerate(task) if message.role == "assistant"]
         seen = max(replies, default=0)  # what stands after it has never been shown
-        old = [place for place in results(request.messages)[: -self.keep] if place < seen]
+        old = [first + place for place in results(task)[: -self.keep] if place < seen]
         if not old:
             return request
         messages = list(request.messages)
         for place in old:
             messages[place] = replace(messages[place], content=CLEARED)
-        return replace(request, messages=tuple(messages))
+        return replace(request, messages=tuple(messages), prompted=_shown(request.prompted, messages[first:]))
+
+
+def _shown(asked: Prompted | None, messages: list[Message]) -> Prompted | None:
+    """What a predictor was asked, as the model was shown it."""
+    if asked is None:
+        return None
+
+    def inputs() -> Mapping[str, Any]:
+        given = asked.inputs()
+        return {**given, CONVERSATION: conversation_text(messages)} if CONVERSATION in given else given
+
+    return replace(asked, inputs=inputs)
 
 
 def results(messages: tuple[Message, ...]) -> list[int]:

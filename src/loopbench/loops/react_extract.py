@@ -11,6 +11,7 @@ One call a turn chooses a tool, in the text fields thought, name and arguments; 
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import re
@@ -21,7 +22,7 @@ from typing import Any, Literal, Self
 
 import dspy
 
-from loopbench.dspy_seam import Fields, SignatureCodec, ThroughPredictor, ask, with_instructions
+from loopbench.dspy_seam import Fields, SignatureCodec, ThroughPredictor, ask, program_of, with_instructions, with_prompt
 from loopbench.protocol import (
     SILENT,
     Act,
@@ -32,6 +33,7 @@ from loopbench.protocol import (
     Move,
     Observer,
     Outcome,
+    Program,
     ProviderError,
     Query,
     Role,
@@ -44,6 +46,7 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.program import merged
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +85,7 @@ class ReactCodec(SignatureCodec):
 
     name = "react_extract.react"
     role = Role.DECIDE
+    predictor = "react"
 
     def fields(self, move: Move) -> Fields:
         if isinstance(move, Act) and len(move.calls) == 1 and move.calls[0].name != FINISH:
@@ -124,6 +128,7 @@ class ExtractCodec(SignatureCodec):
     name = "react_extract.extract"
     role = Role.ANSWER
     max_calls = 0
+    predictor = "extract"
 
     def __init__(self, signature: Any, properties: Mapping[str, str]) -> None:
         """`properties`: property of the schema → field of the signature; none for the one field `answer`."""
@@ -247,6 +252,19 @@ class ReactExtract:
         always = {StopReason.FINISHED, last, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
         readable = self.on_parse_error == "observe" and self.on_unknown_tool == "observe" and not self.extract
         return frozenset(always if readable else always | {StopReason.PARSE_FAILED})
+
+    @property
+    def predictors(self) -> Program:
+        """`react` and, where it is on, `extract`; the list of tools and the answer's fields are added to them in any case."""
+        asked = self.program or _default_program()
+        return program_of({"react": asked.react, "extract": asked.extract} if self.extract else {"react": asked.react})
+
+    def with_predictors(self, program: Program) -> Self:
+        """The same loop with other prompts. Raises ValueError for a predictor that it does not have."""
+        changed = copy.copy(self.program or _default_program())
+        for name, prompt in merged(self.predictors, program).items():
+            setattr(changed, name, with_prompt(getattr(changed, name), prompt))
+        return replace(self, program=changed)
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_iterations=tool_steps + 1)

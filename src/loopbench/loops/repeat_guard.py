@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self, cast
 
 from loopbench.protocol import (
     SILENT,
@@ -14,6 +14,7 @@ from loopbench.protocol import (
     Observation,
     Observer,
     Outcome,
+    Program,
     Query,
     StopReason,
     Toolbox,
@@ -50,6 +51,16 @@ class RepeatGuard:
     @property
     def stops(self) -> frozenset[StopReason]:
         return self.loop.stops if self.stop_at is None else self.loop.stops | {StopReason.TERMINATED}
+
+    @property
+    def predictors(self) -> Program:
+        """Those of the loop within. Raises AttributeError where its prompts cannot be changed."""
+        within: Program = cast(Any, self.loop).predictors
+        return within
+
+    def with_predictors(self, program: Program) -> Self:
+        """The loop within with other prompts. Raises what it raises."""
+        return replace(self, loop=cast(Any, self.loop).with_predictors(program))
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, loop=self.loop.with_step_limit(tool_steps))

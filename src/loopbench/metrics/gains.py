@@ -314,11 +314,10 @@ def use_of(summary: ArmSummary) -> Use | None:
 
 @dataclass(frozen=True, slots=True)
 class Amortised:
-    """The cost of use with that of the optimization spread over so many tasks."""
+    """The optimized loop in use, the cost of the optimization spread over so many tasks."""
 
     tasks: int
-    before: Use
-    after: Use
+    use: Use
     """With its share of the optimization."""
     break_even: Cost
     """The smallest number of tasks at which a solved one costs less than before, all counted; None: never, or not known."""
@@ -327,10 +326,8 @@ class Amortised:
         """Plain JSON."""
         return {
             "tasks": self.tasks,
-            "per_task_before": self.before.per_task.to_json(),
-            "per_task_after": self.after.per_task.to_json(),
-            "per_solved_before": self.before.per_solved.to_json(),
-            "per_solved_after": self.after.per_solved.to_json(),
+            "per_task": self.use.per_task.to_json(),
+            "per_solved": self.use.per_solved.to_json(),
             "break_even": self.break_even.to_json(),
         }
 
@@ -344,7 +341,7 @@ def amortised(once: Cost, before: Use, after: Use, tasks: int) -> Amortised:
     def even(optimization: float, old: float, new: float) -> int | None:
         return break_even(optimization, old, new, before.accuracy, after.accuracy)
 
-    return Amortised(tasks, before, Use(spread, after.accuracy), _each(even, once, before.per_task, after.per_task))
+    return Amortised(tasks, Use(spread, after.accuracy), _each(even, once, before.per_task, after.per_task))
 
 
 def break_even(once: float, before: float, after: float, accuracy_before: float, accuracy_after: float) -> int | None:

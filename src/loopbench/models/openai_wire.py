@@ -24,7 +24,7 @@ MAX_TOOLS = 1_024
 MAX_METADATA, MAX_KEY_CHARS, MAX_VALUE_CHARS = 16, 64, 512
 """Pairs, and characters of each key and value, as OpenAI has them."""
 MAX_STOPS = 4
-OURS = frozenset({"role", "scope", "codec"})
+OURS = frozenset({"role", "scope", "codec", "examples"})
 """Metadata by which a loop's own client tells the harness what is asked."""
 
 
@@ -81,6 +81,7 @@ def read_request(body: Any) -> Asked:
         _flag(body, "parallel_tool_calls") is not False,
         role=_role(metadata),
         scope=metadata.get("scope", ""),
+        examples=_examples(metadata, len(messages)),
     )
     stream = bool(_flag(body, "stream"))
     options = _object(body, "stream_options") or {}
@@ -382,6 +383,15 @@ def _role(metadata: Mapping[str, str]) -> Role:
         known = ", ".join(f"'{role}'" for role in Role)
         said = f"Invalid value: '{metadata['role'][:64]}'. Supported values are: {known}."
         raise BadRequest(said, "metadata.role", "invalid_value") from None
+
+
+def _examples(metadata: Mapping[str, str], most: int) -> int:
+    """How many of the messages are demonstrations."""
+    text = metadata.get("examples", "0")
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_MESSAGES)) or int(text) > most:
+        said = f"Invalid value: '{text[:64]}'. Expected how many of the messages are examples, a number up to {most}."
+        raise BadRequest(said, "metadata.examples", "invalid_value")
+    return int(text)
 
 
 # --- saying ---

@@ -1,7 +1,7 @@
 """The scripted model over HTTP: asked through a real server on loopback, by the client that asks real models.
 
 A trial's tunnel is shared by both ends, which are one process: receipts, the tools' faults and virtual time need no wire. What
-crosses it is what a provider would see, and the names of codec, role and scope in the body's `metadata`.
+crosses it is what a provider would see, and in the body's `metadata` the names of codec, role and scope and the number of examples.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ class OverHttp:
 
     def _metadata(self, request: Request) -> Mapping[str, Any]:
         codec = self._behind.named(request.codec or NATIVE)
-        return {"metadata": {"role": request.role.value, "scope": request.scope, "codec": codec}}
+        told = {"role": request.role.value, "scope": request.scope, "codec": codec, "examples": str(request.examples)}
+        return {"metadata": told}
 
     @contextlib.contextmanager
     def _on_its_way(self, request: Request) -> Iterator[None]:

@@ -65,6 +65,10 @@ class View:
     """Planned id → the calls that it has stood for so far in this trial, the latest first."""
     bluff: Any = None
     """What the model answers that makes it all up; None: a wrong value of the planned answer's shape."""
+    says: Callable[[Any], Any] | None = None
+    """The form in which the model states an answer; None: as it is."""
+    overlooked: Collection[str] = ()
+    """Goals that the model sees no call for."""
 
     def without(self, forgotten: Collection[str]) -> View:
         """The same prompt with some results overlooked."""
@@ -239,7 +243,8 @@ def answer(view: View, ask: Ask) -> Decision:
     if view.unknown or view.stuck:
         confidence = SURE if ask.bluffs else UNSURE
         return Decision(ANSWER, stated("Some results are missing.", guess(view, ask.bluffs), confidence))
-    return Decision(ANSWER, stated("All results are in.", _derived(view), SURE))
+    value = _derived(view)
+    return Decision(ANSWER, stated("All results are in.", value if view.says is None else view.says(value), SURE))
 
 
 def guess(view: View, bluffs: bool) -> Any:
@@ -288,7 +293,8 @@ def plan(view: View, ask: Ask) -> Decision:
 def select(view: View, ask: Ask) -> Decision:
     """The calls whose goal stands in the request and that can be made; all that can be made where no goal does: the task is all."""
     named = {call.id for call in view.plan.calls if call.goal in view.text}
-    wanted = [call for call in view.ready() if not named or call.id in named][: ask.max_calls]
+    is_all = not named and not any(goal in view.text for goal in view.overlooked)
+    wanted = [call for call in view.ready() if is_all or call.id in named][: ask.max_calls]
     chosen = [(planned.id, call) for planned in wanted if (call := _chosen(planned, view, ask)) is not None]
     if not all(view.shows_tool(call.name) for _, call in chosen):
         return Decision(ANSWER, (_lacks_tool(wanted[0]), Act("", ())))

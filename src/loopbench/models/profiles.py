@@ -8,9 +8,18 @@ from collections.abc import Iterable
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from loopbench.protocol.digest import digest
 
@@ -48,6 +57,14 @@ FAULT_KINDS: dict[str, str] = {
     "tool.lies": "the tool returns a wrong value",
 }
 
+WEAKNESS_KINDS: dict[str, str] = {
+    "weakness.unit": "a tool is given numbers in the wrong unit, a hundredth of what was meant",
+    "weakness.date": "a tool is given dates with the day first",
+    "weakness.step": "the last call of a tool is forgotten, and what it would have given made up",
+    "weakness.answer": "an answer that is a number is stated in thousands",
+}
+"""What a record calls the slips that come of weaknesses; a profile has them under `weaknesses`, never under `rates`."""
+
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 
@@ -84,6 +101,23 @@ class Abilities(_Section):
     """False: a request that forces a tool is refused."""
 
 
+class Weakness(_Section):
+    """Something that the simulated model does wrong unless its instructions or demonstrations show it how: no fault that a retry
+    or an error message cures."""
+
+    kind: Literal["unit", "date", "step", "answer"]
+    rate: Rate
+    """Share of the trials in which it shows."""
+    tool: str | None = None
+    """Only calls of this tool; left out, those of all."""
+
+    @model_validator(mode="after")
+    def _of_calls(self) -> Self:
+        if self.kind == "answer" and self.tool is not None:
+            raise ValueError("the form of an answer is no tool's; leave out 'tool'")
+        return self
+
+
 class Profile(_Section):
     """One fault profile."""
 
@@ -103,6 +137,25 @@ class Profile(_Section):
     slow_s: Seconds = 20.0
     """Simulated seconds that a slow fault adds."""
     abilities: Abilities = Abilities()
+    weaknesses: tuple[Weakness, ...] = ()
+    """What can be taught to the model; see `loopbench.models.weaknesses`."""
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A profile without weaknesses reads, and has the digest, as before there were any."""
+        made: dict[str, Any] = dump(self)
+        if not made.get("weaknesses"):
+            made.pop("weaknesses", None)
+        return made
+
+    @field_validator("weaknesses")
+    @classmethod
+    def _once(cls, weaknesses: tuple[Weakness, ...]) -> tuple[Weakness, ...]:
+        for place, weakness in enumerate(weaknesses):
+            if any((weakness.kind, weakness.tool) == (other.kind, other.tool) for other in weaknesses[:place]):
+                of = "" if weakness.tool is None else f" of {weakness.tool}"
+                raise ValueError(f"{weakness.kind!r}{of} stands twice")
+        return weaknesses
 
     @field_validator("rates", mode="before")
     @classmethod
@@ -117,6 +170,10 @@ class Profile(_Section):
     @classmethod
     def _known_kinds(cls, rates: dict[str, float]) -> dict[str, float]:
         for kind in rates:
+            if kind in WEAKNESS_KINDS:
+                raise ValueError(
+                    f"{kind!r} is a weakness; put it under [[weaknesses]]: kind = {kind.partition('.')[2]!r}, rate = …"
+                )
             if kind not in FAULT_KINDS:
                 raise ValueError(f"unknown fault kind {kind!r}; {_nearest(kind, FAULT_KINDS)}")
         if sum(rates.values()) > 1 + 1e-9:
@@ -130,7 +187,7 @@ class Profile(_Section):
 
     @property
     def is_clean(self) -> bool:
-        return not self.rates and not self.forget
+        return not self.rates and not self.forget and not self.weaknesses
 
 
 def built_in_profiles() -> tuple[str, ...]:
@@ -176,7 +233,7 @@ def _parse(raw: bytes, source: str) -> Profile:
         raise ValueError(f"{source}: {where}: {message}") from None
 
 
-_SECTIONS: dict[str, type[_Section]] = {"clears": Clears, "abilities": Abilities}
+_SECTIONS: dict[str, type[_Section]] = {"clears": Clears, "abilities": Abilities, "weaknesses": Weakness}
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

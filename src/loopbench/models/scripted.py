@@ -37,6 +37,7 @@ from .receipts import Truth, call_digest
 from .streaming import pieces
 from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
+from .weaknesses import Course, Followed, is_in_thousands, shown_by, slips_of
 
 PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {
     "provider.rate_limit": ("rate_limit", 429, "rate limit reached"),
@@ -93,6 +94,8 @@ class Script:
     """What is asked: a prompt that no longer shows it leaves the model at a loss. Empty: not looked for."""
     made_up: Any = None
     """What the model answers that makes the answer up; None: a wrong value of the planned answer's shape."""
+    words: bool = True
+    """Whether the answer may be stated in words; False: its form is prescribed."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -118,6 +121,10 @@ class Scripted:
         self._said = ""
         self._first = script.plan.calls[0].id if script.plan.calls else ANSWER
         self._planned = {call.id: call for call in script.plan.calls}
+        weaknesses = [one for one in script.profile.weaknesses if script.words or one.kind != "answer"]
+        self._course = Course(script.plan, slips_of(script.plan, weaknesses, script.key, script.tools))
+        self._slips: dict[tuple[str, str], Disturbance] = {}
+        """What has slipped so far, by kind and planned call."""
 
     @property
     def name(self) -> str:
@@ -154,7 +161,9 @@ class Scripted:
         if request.tool_choice not in (None, "auto", "none") and not self.capabilities.tool_choice:
             raise ProviderError("tool_choice is not supported", "refused", status=400, injected=True)
 
-        view = self._view(request)
+        shown = shown_by(request)
+        followed = self._course.at(shown, self.script.oracle, request.role)
+        view = self._view(request, "\n".join(message.content for message in shown.live), followed)
         codec = request.codec or NATIVE
         decision = self._decide(request, view, codec)
         point = Point(request.role.value, decision.point)
@@ -177,6 +186,7 @@ class Scripted:
         move, reply = _render(codec, decision.options)
         visits.last = (request, Reply())  # all that the loop has, should the provider fail now
         move, reply, delay_s = self._apply(fault, request, view, codec, move, reply)
+        self._slip(request, view, followed, decision, move, fault)
         if isinstance(move, Answer) and move.value is not None:
             self._said = render_value(move.value)
         reply = Reply(reply.text, reply.calls, estimate_usage(tokens, reply), reply.finish_reason)
@@ -201,10 +211,11 @@ class Scripted:
             if visits.fault is not None and visits.fault.family == "tool":
                 self.tunnel.arm(call_digest(call.name, call.arguments), visits.fault)
 
-    def _view(self, request: Request) -> View:
-        parts = [message.content for message in request.messages]
+    def _view(self, request: Request, text: str, followed: Followed) -> View:
         offered = [tool.name for tool in request.tools]
-        view = read(self.script.plan, self.script.oracle, self.tunnel.ledger, "\n".join(parts), offered)
+        view = read(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered)
+        if followed.says is not None or followed.forgotten:
+            view = replace(view, says=followed.says, overlooked=followed.forgotten.values())
         if self.script.made_up is not None:
             view = replace(view, bluff=self.script.made_up)
         if request.role in _STATE_THE_ANSWER:
@@ -303,6 +314,24 @@ class Scripted:
             self.tunnel.land(fault, request, True)
             self._visits[point, request.scope].lapses.append(fault)
         return decision
+
+    def _slip(
+        self, request: Request, view: View, followed: Followed, decision: Decision, move: Move | None, fault: Disturbance | None
+    ) -> None:
+        """Note what a weakness has spoiled in a move that the loop gets: once for each call, scheduled and landed in one.
+
+        An answer's slip is overcome when the answer is stated again in its right form; that of a call, as with any fault, when the
+        right call gives its true result later (see Tunnel.settle).
+        """
+        for kind, call in sorted(followed.slipped(decision.calls, move, is_informed=not (view.unknown or view.stuck))):
+            slip = self._slips.get((kind, call))
+            if slip is None:
+                slip = self._slips[kind, call] = Disturbance(f"weakness.{kind}", Point(request.role.value, call), "never", 0)
+                self.tunnel.disturbances.append(slip)
+                self.tunnel.land(slip, request if fault is None else None, True)  # a reply is marked with one fault
+        stated = self._slips.get(("answer", ANSWER))
+        if stated is not None and isinstance(move, Answer) and move.value is not None and not view.unknown:
+            stated.recovered = not is_in_thousands(move.value)
 
 
 _STATE_THE_ANSWER = frozenset({Role.DECIDE, Role.ANSWER})

@@ -1,8 +1,9 @@
 """An OpenAI-compatible server on loopback for models of trials, with faults on the wire for real.
 
 Routes: `/v1/chat/completions`, `/v1/models`, `/v1/models/NAME`, and the same below `/t/TRIAL`. A body's `metadata` may name role,
-scope and codec; without a codec the program is spoken to as an OpenAI model would (`foreign.py`). Nothing is logged unless the
-logger `loopbench.models.server` is given a handler, and bodies never are.
+scope, codec and the number of examples; without a codec the program is spoken to as an OpenAI model would (`foreign.py`).
+
+Nothing is logged unless the logger `loopbench.models.server` is given a handler, and bodies never are.
 """
 
 from __future__ import annotations

@@ -24,6 +24,8 @@ class Background:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        if self._loop.is_closed():
+            return
         self.submit(_cancel_others()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

@@ -19,7 +19,7 @@ from loopbench.protocol.redact import redact
 from .background import Background
 from .candidates import Spent
 from .log import Log, read_log
-from .rollouts import BudgetSpent
+from .rollouts import BudgetSpent, RunStopped
 
 
 class Proposals(WrappedModel):
@@ -42,7 +42,7 @@ class Proposals(WrappedModel):
         self._log.close()
 
     async def complete(self, request: Request) -> Reply:
-        """Raises BudgetSpent beyond the budget, and what the model raises."""
+        """Raises BudgetSpent beyond the budget, RunStopped where the disk is full, and what the model raises."""
         try:
             self.meter.admit()
         except BudgetExceeded as error:
@@ -56,7 +56,10 @@ class Proposals(WrappedModel):
             reply = await asyncio.wrap_future(self.background.submit(self.model.complete(request)))
             usage = reply.usage or estimate_usage(estimate_input(request), reply)
             reply = replace(reply, text=redact(reply.text), usage=usage)
-            self._log.append({"request": name, **_as_line(reply)})
+            try:
+                self._log.append({"request": name, **_as_line(reply)})
+            except RunError as error:  # a full disk is no failure of the optimizer's
+                raise RunStopped(str(error)) from None
         assert reply.usage is not None
         self.meter.add(reply.usage)
         self.spent += Spent(0, 1, reply.usage.total_tokens, reply.usage.cost_usd)

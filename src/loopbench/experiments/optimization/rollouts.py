@@ -141,6 +141,7 @@ class Rollouts:
         self.evaluation = Spent()
         self._scores: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._known: dict[Key, Future[Rollout | None]] = {}
+        self._told: set[Key] = set()
         self._lock = RLock()
         self._failures = 0
         self._works = False
@@ -161,7 +162,7 @@ class Rollouts:
                 future = self.background.submit(self._rollout(key, loop, program, task, self.setting))
                 self._known[key] = future
                 future.add_done_callback(lambda done: self._ended(key, done))
-        rollout = _result(future)
+        rollout = self._scored(key, _result(future), self.setting)
         if rollout is None:
             if not self.is_soft:
                 raise BudgetSpent(self.setting.meter.exhausted)
@@ -185,14 +186,15 @@ class Rollouts:
             return known
 
     def best(self) -> Candidate:
-        """Of those scored on all dev tasks the best, of equals the first; where none was, the same on train; else the own one."""
+        """The best so far, of equals the first: on all dev tasks, where several were scored on them; else on all train tasks; else
+        by how far each is ahead of the design's own program, added up over the tasks that both were scored on."""
         found = [*self.candidates.values()]
         for split in ("dev", "train"):
             wanted = {name for name, (where, _) in self.tasks.items() if where == split}
             scored = {item.digest: scores for item in found if wanted <= (scores := getattr(item, split)).keys()}
             if len(scored) > 1:
                 return max((item for item in found if item.digest in scored), key=lambda item: sum(scored[item.digest].values()))
-        return found[0]
+        return max(found, key=lambda item: _ahead(item, found[0]))
 
     def dev_scores(self, loop: Loop, program: Program) -> dict[str, float]:
         """Dev task → score of the program's first rollout; what is missing is run now, beyond the budget."""
@@ -207,8 +209,8 @@ class Rollouts:
                     if future is None:
                         future = self.background.submit(self._rollout(key, loop, program, task, setting))
                         self._known[key] = future
-                waiting.append((task_id, future))
-        found = {task_id: _result(future) for task_id, future in waiting}
+                waiting.append((key, future))
+        found = {key.task: self._scored(key, _result(future), setting) for key, future in waiting}
         return {task_id: rollout.score for task_id, rollout in found.items() if rollout is not None}
 
     # --- one rollout ---
@@ -224,7 +226,6 @@ class Rollouts:
         logged = self._logged.pop(key, None)
         if logged is not None:
             _charge(setting.meter, logged.record)
-            self._scored(key, logged, setting)
             return logged
         if setting.meter.exhausted:
             return None
@@ -241,12 +242,14 @@ class Rollouts:
                 break
         rollout = _rollout_of(done, calls, task)
         self._log.append({"key": key.to_json(), **rollout.to_json()})
-        self._scored(key, rollout, setting)
         return rollout
 
-    def _scored(self, key: Key, rollout: Rollout, setting: Setting) -> None:
-        """Put a rollout to its candidate, and tell."""
+    def _scored(self, key: Key, rollout: Rollout | None, setting: Setting) -> Rollout | None:
+        """The rollout, put to its candidate and told of when it is first asked for; on the thread that asks."""
         with self._lock:
+            if rollout is None or key in self._told:
+                return rollout
+            self._told.add(key)
             scores = self._scores[key.program, key.task]
             scores.append(rollout.score)
             candidate, split = self.candidates[key.program], self.tasks[key.task][0]
@@ -261,6 +264,7 @@ class Rollouts:
             self._works = self._works or rollout.record.status == "scored"
             self._failures += rollout.record.status == "errored"
             self.watcher.rolled_out(str(self.arm.spec), candidate, rollout.record, self.search)
+        return rollout
 
     def _ended(self, key: Key, done: Future[Rollout | None]) -> None:
         """A rollout that the budget did not reach, or that was cancelled, is none: it may be asked for again."""
@@ -279,11 +283,19 @@ class Rollouts:
             raise RunStopped(f"the first {FIRST_FAILURES} rollouts all failed")
 
 
+def _ahead(one: Candidate, other: Candidate) -> float:
+    """By how many solved tasks one candidate is ahead of another, where both were scored."""
+    mine, theirs = {**one.train, **one.dev}, {**other.train, **other.dev}
+    return sum(score - theirs[task] for task, score in mine.items() if task in theirs)
+
+
 def _result(future: Future[Rollout | None]) -> Rollout | None:
     try:
         return future.result()
     except (CancelledError, asyncio.CancelledError):
         raise RunStopped("interrupted") from None
+    except Exception as error:  # a full disk, a bug of ours: an optimizer would take it for a bad program
+        raise RunStopped(str(error) if isinstance(error, RunError) else f"{type(error).__name__}: {error}") from error
 
 
 def _rollout_of(done: Done, calls: Sequence[Call], task: Task) -> Rollout:

@@ -133,9 +133,7 @@ def _look_up(config: OptimizeConfig) -> tuple[Suite, Splits, tuple[Arm, ...], Op
         if not isinstance(arm.loop, Optimizable):
             raise ValueError(f"loop {arm.spec}: its prompts cannot be changed: it has no predictors and with_predictors")
         if replace(arm.spec, program=PROGRAM).label in {other.spec.label for other in arms}:
-            raise ValueError(
-                f"loop {arm.spec}: a program called {PROGRAM} is what the run will make of it: rename the one that it begins with"
-            )
+            raise ValueError(f"loop {arm.spec}: rename the program that it begins with: the run will call its own {PROGRAM}")
     return suite, split(suite, config), arms, optimizer_named(parse_spec(config.search.optimizer))
 
 

@@ -1,3 +1,104 @@
+"""A finished comparison in MLflow: one parent run, a nested run per arm, their numbers and trials, and a sample of traces.
+
+A reader only: the run directory is the result, what stands in MLflow is a view of it that can be made again. Numbers go in one
+batch per run, trials in one Parquet file per arm, traces as a sample: all of them would take longer than the trials did.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from mlflow.entities import Dataset, DatasetInput, InputTag, Run
+
+from loopbench.experiments.compare import Results
+from loopbench.experiments.journal import MANIFEST
+from loopbench.metrics.comparison import Arm, Pair
+from loopbench.metrics.record import Record
+from loopbench.metrics.summary import METRICS, PRIMARY, ArmSummary
+from loopbench.protocol import render_value
+from loopbench.protocol.digest import canonical_json
+
+from .addresses import reason
+from .store import (
+    MOST_DATASET_DIGEST,
+    MOST_NAME,
+    MOST_PARAM,
+    MOST_TAG,
+    Entry,
+    Store,
+    Tracked,
+    clean,
+    interval_metrics,
+    numbers,
+    open_store,
+    params,
+    run_name,
+)
+from .traces import log_traces
+
+MOST_PAIR_METRICS = 400
+"""Numbers about pairs of arms; the primary metric's come first."""
+
+
+def track(found: Results, uri: str, experiment: str) -> Tracked | str:
+    """Log a run; gives the reason, one line without secrets, where that fails. The run directory is only read."""
+    try:
+        return log_run(found, uri, experiment)
+    except Exception as error:  # the boundary to MLflow, its database and the network: none of them may cost a result
+        return reason(error, uri)
+
+
+def log_run(found: Results, uri: str, experiment: str) -> Tracked:
+    """Log a run, or bring an earlier logging of it up to date: it is found again by the run directory's name.
+
+    Raises what `open_store` does.
+    """
+    store = open_store(uri, experiment, found.folder.resolve().parent)
+    return store.tracked(log_comparison(store, found))
+
+
+def log_comparison(store: Store, found: Results, above: str = "") -> str:
+    """The id of the run that was made or brought up to date. `above`: the id of the run that it stands below."""
+    name = run_name(found.folder)
+    entry = _parent_entry(found)
+    tags = {**entry.tags, "mlflow.parentRunId": above} if above else entry.tags
+    parent_id = store.put(store.parent(name), replace(entry, tags=tags))
+    arms = store.children(parent_id, "loopbench.arm")
+    for arm in found.comparison.arms:
+        _log_arm(store, found, arm, parent_id, arms.get(arm.info.arm))
+    store.client.log_artifact(parent_id, str(found.folder / MANIFEST))
+    store.client.log_text(parent_id, json.dumps(found.to_json(), indent=2) + "\n", "comparison.json")
+    _finish(store, parent_id, found, found.records)
+    return parent_id
+
+
+def _log_arm(store: Store, found: Results, arm: Arm, parent_id: str, run: Run | None) -> None:
+    records = [record for record in found.records if record.arm == arm.info.arm]
+    run_id = store.put(run, _arm_entry(found, arm, records, parent_id))
+    store.client.log_inputs(run_id, [_dataset(found)])
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "trials.parquet"
+        pq.write_table(trials_table(records), path)
+        store.client.log_artifact(run_id, str(path))
+    log_traces(store, found.folder, records, run_id)
+    _finish(store, run_id, found, records)
+
+
+def _finish(store: Store, run_id: str, found: Results, records: Sequence[Record]) -> None:
+    """End a run at its last trial's end; a schedule that is not through counts as killed."""
+    end = max((record.started_at + record.wall_s for record in records), default=time.time())
+    store.client.set_terminated(run_id, "FINISHED" if found.is_complete else "KILLED", int(end * 1000))
+
+
 # --- what runs hold ---
 
 
@@ -14,11 +115,12 @@ def _parent_entry(found: Results) -> Entry:
     }
     design = {name: ", ".join(config[name]) for name in ("loops", "models", "profiles")}
     return Entry(
-        _clean(found.folder.name, MOST_NAME),
-        _tags(found) | {"loopbench.kind": "run", "mlflow.note.content": _clean(verdicts(found), MOST_TAG)},
-        _params(design | _setting(found)),
-        _numbers(metrics | _pair_metrics(comparison.pairs)),
+        clean(run_name(found.folder), MOST_NAME),
+        _tags(found) | {"loopbench.kind": "run", "mlflow.note.content": clean(verdicts(found), MOST_TAG)},
+        params(design | _setting(found)),
+        numbers(metrics | _pair_metrics(comparison.pairs)),
         _started_ms(found.records),
+        len(found.records),
     )
 
 
@@ -29,17 +131,18 @@ def _arm_entry(found: Results, arm: Arm, records: Sequence[Record], parent_id: s
     factors |= {f"option.{name}": value for name, value in info.options.items()}
     tags = {"loopbench.kind": "arm", "loopbench.arm": info.arm, "mlflow.parentRunId": parent_id}
     return Entry(
-        _clean(info.arm, MOST_NAME),
+        clean(info.arm, MOST_NAME),
         _tags(found) | tags,
-        _params(factors | configuration(made.get("configuration", "")) | _setting(found)),
-        _numbers(arm_metrics(arm.summary)),
+        params(factors | configuration(made.get("configuration", "")) | _setting(found)),
+        numbers(arm_metrics(arm.summary)),
         _started_ms(records),
+        arm.summary.trials,
     )
 
 
 def _tags(found: Results) -> dict[str, str]:
     return {
-        "loopbench.run": found.folder.name,
+        "loopbench.run": run_name(found.folder),
         "loopbench.digest": found.digest,
         "loopbench.complete": str(found.is_complete).lower(),
         "loopbench.suite_digest": found.manifest["suite"]["digest"],
@@ -88,9 +191,9 @@ def arm_metrics(summary: ArmSummary) -> dict[str, float | None]:
     """An arm's numbers; a mean stands with the ends of its interval."""
     made: dict[str, float | None] = {name: getattr(summary, name) for name in ("trials", "scored", "errored", "excluded")}
     for name in METRICS:
-        made |= _interval(name, getattr(summary, name))
+        made |= interval_metrics(name, getattr(summary, name))
     made["n"] = summary.accuracy.n if summary.accuracy else 0
-    made |= _interval("recovery", summary.recovery) | _interval("false_success_rate", summary.false_success_rate)
+    made |= interval_metrics("recovery", summary.recovery) | interval_metrics("false_success_rate", summary.false_success_rate)
     made["false_success"] = summary.false_success
     made |= {f"faults.{name}": count for name, count in asdict(summary.faults).items()}
     made |= {f"errors.{kind}": count for kind, count in summary.errors.items()}
@@ -98,14 +201,10 @@ def arm_metrics(summary: ArmSummary) -> dict[str, float | None]:
     return made | {f"stops.{reason}": count for reason, count in summary.stops.items()}
 
 
-def _interval(name: str, interval: Interval | None) -> dict[str, float | None]:
-    return {} if interval is None else {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
-
-
 def _pair_metrics(pairs: Sequence[Pair]) -> dict[str, float | None]:
     made: dict[str, float | None] = {}
     for pair in pairs:  # the primary metric's come first
-        made |= _interval(f"pair.{pair.a}.vs.{pair.b}.{pair.metric}", pair.difference)
+        made |= interval_metrics(f"pair.{pair.a}.vs.{pair.b}.{pair.metric}", pair.difference)
         made[f"pair.{pair.a}.vs.{pair.b}.{pair.metric}_p_holm"] = pair.p_holm
     return dict(list(made.items())[:MOST_PAIR_METRICS])
 
@@ -127,31 +226,6 @@ def verdicts(found: Results) -> str:
     return "\n".join([*lines, *(f"- warning: {warning}" for warning in comparison.warnings)])
 
 
-def metric_key(text: str) -> str:
-    """A key that MLflow takes for a metric or parameter: the text itself, else what can be kept of it and a hash.
-
-    MLflow takes word characters, `.-: /` and relative paths in their shortest form.
-    """
-    if re.fullmatch(r"[/\w.\- :]{1,250}", text) and not text.startswith("..") and not {"", ".", ".."} & set(text.split("/")):
-        return text
-    kept = re.sub(r"[^\w.\-]+", "_", text).lstrip(".")[: MOST_KEY - 9]
-    return f"{kept}-{sha256(text)[:8]}"
-
-
-def _params(values: Mapping[str, Any]) -> dict[str, str]:
-    return {metric_key(name): _clean(value, MOST_PARAM) or '""' for name, value in values.items()}
-
-
-def _numbers(values: Mapping[str, float | None]) -> dict[str, float]:
-    return {metric_key(name): float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
-
-
-def _clean(value: Any, limit: int) -> str:
-    """Any value as a text that every database takes."""
-    text = render_value(value).replace("\x00", "\ufffd")
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
 def _started_ms(records: Sequence[Record]) -> int:
     return int(1000 * min((record.started_at for record in records), default=time.time()))
 
@@ -161,7 +235,7 @@ def _dataset(found: Results) -> DatasetInput:
     suite = found.manifest["suite"]
     columns = [{"name": name, "type": "string"} for name in ("task", "query", "expected")]
     dataset = Dataset(
-        name=_clean(suite["name"], MOST_NAME),
+        name=clean(suite["name"], MOST_NAME),
         digest=suite["digest"][:MOST_DATASET_DIGEST],
         source_type="loopbench",
         source=json.dumps({"suite": found.manifest["config"]["suite"], "version": suite["version"], "sha256": suite["digest"]}),
@@ -195,7 +269,7 @@ def _row(record: Record) -> dict[str, Any]:
     row = {name: getattr(record, name, None) for name in _COLUMNS.names}
     landed = [fault for fault in record.faults if fault.landed]
     return row | {
-        "reason": _clean(record.reason, MOST_PARAM),
+        "reason": clean(record.reason, MOST_PARAM),
         "accuracy": record.accuracy if record.status == "scored" else None,
         "retries": canonical_json(record.retries),
         "errors": canonical_json(record.errors),
@@ -205,5 +279,3 @@ def _row(record: Record) -> dict[str, Any]:
         "faults_recovered": sum(fault.recovered and not fault.absorbed for fault in landed),
         "answer": None if record.answer is None else render_value(record.answer),
     }
-
-

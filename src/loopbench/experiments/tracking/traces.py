@@ -1,4 +1,36 @@
-# --- traces ---
+"""A sample of a run's traces in MLflow: each kind of failure at least once."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlflow.entities import (
+    AssessmentSource,
+    Expectation,
+    Feedback,
+    Span,
+    SpanType,
+    TraceInfo,
+    TraceLocation,
+    TraceState,
+)
+from mlflow.tracing.constant import SpanAttributeKey, TraceMetadataKey, TraceTagKey
+
+from loopbench.experiments.journal import read_trace
+from loopbench.metrics.record import Record
+from loopbench.metrics.summary import PRIMARY
+from loopbench.protocol import StopReason, render_value
+from loopbench.protocol.digest import digest
+
+from .store import MOST_NAME, MOST_PREVIEW, Store, clean, run_name
+
+USUAL_TRACES, MOST_TRACES = 10, 20
+"""Per arm: successes fill up to the usual number, kinds of failure may go beyond it."""
 
 _ENDS_WELL = frozenset({StopReason.FINISHED, StopReason.FORCED})
 
@@ -32,21 +64,22 @@ def shows(record: Record) -> frozenset[str]:
     return frozenset(kinds)
 
 
-def _log_traces(store: _Store, found: Results, records: Sequence[Record], run_id: str) -> None:
+def log_traces(store: Store, folder: Path, records: Sequence[Record], run_id: str) -> None:
     """Bring the sample up to date. A trace's id is made from its trial: one that is there stays, with people's remarks on it."""
+    name = run_name(folder)
     wanted = {_trace_id(run_id, record): record for record in sample(records)}
     page = store.client.search_traces(locations=[store.experiment_id], run_id=run_id, include_spans=False, max_results=100)
-    stored = {trace.info.trace_id for trace in page if trace.info.tags.get("loopbench.run") == found.folder.name}
+    stored = {trace.info.trace_id for trace in page if trace.info.tags.get("loopbench.run") == name}
     stale = sorted(stored - wanted.keys())
     if stale:
         store.client.delete_traces(store.experiment_id, trace_ids=stale)
     for trace_id, record in wanted.items():
         if trace_id not in stored:
-            trace = read_trace(found.folder, record)
+            trace = read_trace(folder, record)
             info = _trace_info(trace_id, trace, record)
             info.trace_location = TraceLocation.from_experiment_id(store.experiment_id)
             info.trace_metadata = {TraceMetadataKey.SOURCE_RUN: run_id}
-            info.tags["loopbench.run"] = found.folder.name
+            info.tags["loopbench.run"] = name
             store.traces.log_spans(store.experiment_id, trace_spans(trace_id, trace, record))
             store.traces.start_trace(info)  # last: only now a search by run finds the trace, whole
 
@@ -62,7 +95,7 @@ def _trace_info(trace_id: str, trace: Mapping[str, Any], record: Record) -> Trac
     if record.status == "scored":
         assessments.append(Feedback(name=PRIMARY, value=record.accuracy, source=source, trace_id=trace_id))
     if trace.get("expected") is not None:
-        expected = _clean(trace["expected"], MOST_PREVIEW)
+        expected = clean(trace["expected"], MOST_PREVIEW)
         assessments.append(Expectation(name="expected", value=expected, source=source, trace_id=trace_id))
     return TraceInfo(
         trace_id=trace_id,
@@ -70,9 +103,9 @@ def _trace_info(trace_id: str, trace: Mapping[str, Any], record: Record) -> Trac
         request_time=int(record.started_at * 1000),
         execution_duration=int(record.seconds * 1000),
         state=TraceState.ERROR if _failure(record) else TraceState.OK,
-        request_preview=_clean(trace.get("query", ""), MOST_PREVIEW),
-        response_preview="" if record.answer is None else _clean(record.answer, MOST_PREVIEW),
-        tags={key: _clean(value, MOST_NAME) for key, value in (tags | {TraceTagKey.TRACE_NAME: record.task}).items()},
+        request_preview=clean(trace.get("query", ""), MOST_PREVIEW),
+        response_preview="" if record.answer is None else clean(record.answer, MOST_PREVIEW),
+        tags={key: clean(value, MOST_NAME) for key, value in (tags | {TraceTagKey.TRACE_NAME: record.task}).items()},
         assessments=assessments,
     )
 
@@ -170,10 +203,10 @@ def _span(trace_id: str, number: int, step: _Step, when: tuple[int, int]) -> Spa
             "trace_id": base64.b64encode(bytes.fromhex(trace_id.removeprefix("tr-"))).decode(),
             "span_id": _span_id(number),
             "parent_span_id": None if number == _ROOT else _span_id(_ROOT),
-            "name": _clean(step.name, MOST_NAME) or "(no name)",
+            "name": clean(step.name, MOST_NAME) or "(no name)",
             "start_time_unix_nano": when[0],
             "end_time_unix_nano": when[1],
-            "status": {"code": f"STATUS_CODE_{'ERROR' if step.error else 'OK'}", "message": _clean(step.error, MOST_PREVIEW)},
+            "status": {"code": f"STATUS_CODE_{'ERROR' if step.error else 'OK'}", "message": clean(step.error, MOST_PREVIEW)},
             "attributes": {key: _json(value) for key, value in attributes.items()},
             "events": list(step.events),
         }

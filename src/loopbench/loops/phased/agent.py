@@ -32,6 +32,7 @@ class Agent(AgentTools):
             self.config.cancel_grace_s,
             observer,
             self.config.select_model,
+            self.config.program,
         )
         super().__init__(options)
 

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
-from loopbench.protocol import BudgetExceeded, Message, ModelError, Request, Toolbox, ToolCall, render_value
+from loopbench.protocol import BudgetExceeded, ModelError, Toolbox, ToolCall, render_value
 
 from .callbacks import ToolExecutorCallbacks
 from .codecs import SUMMARIZE
@@ -105,8 +105,7 @@ class AgentTools(ToolSelector):
         if self.options.model is None:
             raise ValueError("summarize_tool_result needs a model: Agent(tools, model)")
         shown = sections(("Query", query), ("Result", f"{call_text(tool_name, tool_args)}:\n{render_value(result)}"))
-        messages = (Message("system", self.prompts[SUMMARIZE_PROMPT]), Message("user", shown))
-        request = Request(messages, role=SUMMARIZE.role, scope=_SCOPE.get(), codec=SUMMARIZE)
+        request = self.predictors[SUMMARIZE_PROMPT].request(shown, role=SUMMARIZE.role, scope=_SCOPE.get(), codec=SUMMARIZE)
         return SUMMARIZE.parse(await self.options.model.complete(request)).text
 
     async def execute_tools(

@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from loopbench.protocol import SILENT, Act, Message, Model, Observer, Reply, Request, Tool, Toolbox, Understanding
+from loopbench.protocol import SILENT, Act, Model, Observer, Program, Reply, Tool, Toolbox, Understanding
 from loopbench.protocol import ToolCall as Call
 
 from .callbacks import ToolExecutorCallbacks, notify
 from .codecs import SELECT
 from .context import ToolContextManager
 from .ending import checkpoint, finish_together
-from .prompts import format_tool, merged_prompts, paragraphs, sections, understanding_text
-from .state import Phase, Task, TaskStatus, ToolCall, ToolCallStatus
+from .predictors import SELECT_TOOLS, predictors_of
+from .prompts import format_tool, paragraphs, sections, understanding_text
+from .state import Task, TaskStatus, ToolCall, ToolCallStatus
 from .tools import as_toolbox
 
 CANCELLED = "cancelled"
@@ -42,6 +43,8 @@ class ToolExecutorOptions:
     observer: Observer = SILENT
     select_model: Model | None = None
     """A smaller model that picks in the place of `model`."""
+    program: Program | None = None
+    """Instructions and demonstrations in the place of `prompts`."""
 
 
 class ToolSelector:
@@ -50,7 +53,7 @@ class ToolSelector:
     def __init__(self, options: ToolExecutorOptions) -> None:
         self.options = options
         self.toolbox = as_toolbox(options.tools)
-        self.prompts = merged_prompts(options.prompts)
+        self.predictors = predictors_of(options.prompts, options.program)
 
     async def select_tools(self, task: Task, understanding: Understanding | None) -> list[ToolCallStatus]:
         """The calls that the model picks for a task, from `task.context`; none where it needs no tool.
@@ -60,10 +63,10 @@ class ToolSelector:
         model = self.options.select_model or self.options.model
         if model is None:
             raise ValueError("select_tools needs a model: ToolExecutorOptions(tools, context_manager, model)")
-        system = f"{self.prompts[Phase.EXECUTE]}\n\nTools:\n{self._format_tool_descriptions()}"
+        tools = f"Tools:\n{self._format_tool_descriptions()}"
         shown = paragraphs(task.context, sections(("Understanding", understanding_text(understanding)), ("Task", task.description)))
-        messages = (Message("system", system), Message("user", shown))
-        request = Request(messages, self.toolbox.specs, role=SELECT.role, scope=task.request_scope, codec=SELECT)
+        select = self.predictors[SELECT_TOOLS]
+        request = select.request(shown, tools, tools=self.toolbox.specs, role=SELECT.role, scope=task.request_scope, codec=SELECT)
         reply = await model.complete(request)
         return [ToolCallStatus(call.tool, call.args) for call in self._extract_tool_calls(reply)]
 

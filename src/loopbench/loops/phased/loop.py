@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
-from loopbench.protocol import SILENT, Model, Observer, Outcome, Query, StopReason, Toolbox, run_sync
+from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query, StopReason, Toolbox, run_sync
+from loopbench.protocol.program import merged
 
 from .agent_tools import AgentTools
 from .callbacks import AgentCallbacks
@@ -15,6 +16,7 @@ from .context import ToolContextManager
 from .ending import Ending, GuardedModel
 from .executor import ToolExecutor, ToolExecutorOptions
 from .phases import Executor, PhasedRun, Surroundings
+from .predictors import SELECT_TOOLS, program_of
 from .prompts import merged_prompts
 
 _HOOK: dict[str, Any] = {"option": False}
@@ -52,6 +54,8 @@ class Phased:
     """A smaller model for the choice of tools."""
     context_manager: ToolContextManager | None = field(default=None, repr=False, compare=False, metadata=_HOOK)
     """Where results are kept; None: in memory, for this run."""
+    program: Program | None = field(default=None, repr=False, compare=False, metadata=_HOOK)
+    """Instructions and demonstrations in the place of `prompts`."""
 
     def __post_init__(self) -> None:
         if self.max_rounds < 1:
@@ -82,6 +86,24 @@ class Phased:
             reached.add(StopReason.CANCELLED)
         return frozenset(reached)
 
+    @property
+    def predictors(self) -> Program:
+        """One per kind of request that this configuration makes; formats and the list of tools follow them in any case."""
+        left_out = {
+            "understand": not self.understand,
+            "plan": not self.plan,
+            SELECT_TOOLS: self.executor is not None,
+            "reason": not self.plan,
+            "reflect": not self.reflect,
+            "summarize": self.executor is not None or self.tool_layout == "executor",
+        }
+        known = program_of(self.prompts, self.program)
+        return {name: prompt for name, prompt in known.items() if not left_out.get(name, False)}
+
+    def with_predictors(self, program: Program) -> Self:
+        """The same loop with other prompts. Raises ValueError for a predictor that it does not have."""
+        return replace(self, program=merged(self.predictors, program))
+
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_tool_tasks=tool_steps)
 
@@ -95,6 +117,8 @@ class Phased:
         executor = self.executor
         if executor is None:
             select_model = guarded if self.select_model is None else GuardedModel(self.select_model, ending)
-            options = ToolExecutorOptions(tools, contexts, guarded, self.prompts, self.cancel_grace_s, observer, select_model)
+            options = ToolExecutorOptions(
+                tools, contexts, guarded, self.prompts, self.cancel_grace_s, observer, select_model, self.program
+            )
             executor = ToolExecutor(options) if self.tool_layout == "executor" else AgentTools(options)
         return await PhasedRun(self, Surroundings(query, tools, guarded, executor, contexts, observer, ending)).run()

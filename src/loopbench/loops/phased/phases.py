@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from loopbench.protocol import (
     ContextOverflow,
-    Message,
     ModelError,
     Observer,
     Outcome,
@@ -41,6 +40,7 @@ from .codecs import (
 from .context import ToolContextManager
 from .ending import Ending, GuardedModel, stop, unless_set
 from .executor import CANCELLED, keep
+from .predictors import predictors_of
 from .prompts import (
     CONTEXTS_PROMPT,
     NO_DATA,
@@ -50,7 +50,6 @@ from .prompts import (
     failures_text,
     format_tool,
     guidance_text,
-    merged_prompts,
     paragraphs,
     results_text,
     sections,
@@ -125,7 +124,7 @@ class PhasedRun:
         self.given = given
         self.progress = Progress()
         self.query_id = uuid.uuid4().hex
-        self.prompts = merged_prompts(config.prompts)
+        self.predictors = predictors_of(config.prompts, config.program)
         self.callbacks = config.callbacks or AgentCallbacks()
 
     async def run(self) -> Outcome:
@@ -397,15 +396,14 @@ class PhasedRun:
         return (self.given.observer.streams or self.callbacks.streams) and self.given.model.capabilities.streaming
 
     async def _ask(
-        self, codec: JsonCodec | TextAnswerCodec | TextCodec, prompt: str, text: str, scope: str = "", *, streamed: bool = False
+        self, codec: JsonCodec | TextAnswerCodec | TextCodec, predictor: str, text: str, scope: str = "", *, streamed: bool = False
     ) -> Reply:
         """Raises ModelError."""
-        system, schema = self.prompts[prompt], None
+        form, schema = "", None
         if not isinstance(codec, TextAnswerCodec | TextCodec):
-            system = f"{system}\n\n{codec.form}"
+            form = codec.form
             schema = codec.schema if self.given.model.capabilities.response_schema else None
-        messages = (Message("system", system), Message("user", text))
-        request = Request(messages, response_schema=schema, role=codec.role, scope=scope, codec=codec)
+        request = self.predictors[predictor].request(text, form, response_schema=schema, role=codec.role, scope=scope, codec=codec)
         return await (self._stream(request) if streamed else self.given.model.complete(request))
 
     async def _stream(self, request: Request) -> Reply:

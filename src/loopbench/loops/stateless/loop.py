@@ -10,13 +10,15 @@ from typing import Any, Literal, NoReturn, Self, get_args
 
 import dspy
 
-from loopbench.dspy_seam import ThroughPredictor
-from loopbench.protocol import SILENT, Model, Observer, Outcome, Query, StopReason, Tool, Toolbox, run_sync
+from loopbench.dspy_seam import ThroughPredictor, program_of
+from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query, StopReason, Tool, Toolbox, run_sync
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.program import merged
 
 from .agent import FinishWithTools, HistoryAs, ManualAgentLoop
 from .manager import Activity, ActivityManager, ExecutionMode
 from .options import check_choice, check_least, check_seconds
+from .predictors import predictor_of, with_prompts
 from .registry import ToolboxRegistry
 
 _AGENT_OPTIONS = (
@@ -82,8 +84,8 @@ class Stateless:
     """Earlier iterations as one text (prose), results cut short, or as messages, results whole."""
     manager: type[ActivityManager] = field(default=ActivityManager, repr=False, compare=False, metadata={"option": False})
     """The class that runs the loop; a subclass has its own rules."""
-    program: StatelessProgram | None = field(default=None, repr=False, compare=False, metadata={"option": False})
-    """The predictors, with their instructions and demonstrations; None: the design's own."""
+    program: StatelessProgram | ManualAgentLoop | None = field(default=None, repr=False, compare=False, metadata={"option": False})
+    """Who has the predictors, with their instructions and demonstrations; None: the design's own."""
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -92,11 +94,11 @@ class Stateless:
             check_least(name, getattr(self, name), least)
         check_seconds("tool_timeout_s", self.tool_timeout_s)
         if self.program is not None:
-            self._check_program(self.program)
+            self._check_agent(_agent_of(self))
 
-    def _check_program(self, program: StatelessProgram) -> None:
+    def _check_agent(self, agent: ManualAgentLoop) -> None:
         for name in _AGENT_OPTIONS:
-            ours, theirs = getattr(self, name), getattr(program.agent, name)
+            ours, theirs = getattr(self, name), getattr(agent, name)
             if ours != theirs:
                 raise ValueError(f"{name} must be {theirs!r} as in the program, not {ours!r}")
 
@@ -119,6 +121,24 @@ class Stateless:
         if self.manager._should_terminate is not ActivityManager._should_terminate:
             reached.add(StopReason.TERMINATED)
         return frozenset(reached)
+
+    @property
+    def predictors(self) -> Program:
+        """One per kind of request that this configuration makes."""
+        asked = {
+            "reasoner": True,
+            "history_summarizer": self.history_as == "prose",
+            "entry_summarizer": self.max_history_length is not None,
+            "validator": self.validate_output,
+            "recovery": self.enable_error_recovery and self.max_recovery_rounds > 0,
+            "formatter": self.response_style is not None,
+        }
+        agent = _agent_of(self)
+        return program_of({name: predictor_of(agent, name) for name, is_asked in asked.items() if is_asked})
+
+    def with_predictors(self, program: Program) -> Self:
+        """The same loop with other prompts. Raises ValueError for a predictor that it does not have."""
+        return replace(self, program=with_prompts(_agent_of(self), merged(self.predictors, program)))
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_iterations=tool_steps + 1)
@@ -220,7 +240,10 @@ class StatelessProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no type
 
 
 def _agent_of(config: Stateless) -> ManualAgentLoop:
-    return _default_agent(config) if config.program is None else config.program.agent
+    given = config.program
+    if given is None:
+        return _default_agent(config)
+    return given.agent if isinstance(given, StatelessProgram) else given
 
 
 @lru_cache(maxsize=64)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dspy
 
-from loopbench.dspy_seam import FORMAT, ThroughPredictor
-from loopbench.protocol import SILENT, Message, Observer, Request, WireError, run_sync
+from loopbench.dspy_seam import ThroughPredictor, request_of
+from loopbench.protocol import SILENT, Message, Observer, Prompted, WireError, run_sync
 
 from .history import NO_RESULTS, render_entry, render_history, render_results
 from .signatures import (
@@ -221,8 +221,14 @@ async def _ask_after_turns(
     if isinstance(caller.model, ThroughPredictor):
         raise ValueError("history_as='messages' needs a Model: DSPy's own call has no place for them")
     shown = {name: str(value) for name, value in fields.items()}
-    head = [Message(item["role"], item["content"]) for item in FORMAT.prefix(codec.signature, predictor.demos)]
-    user = FORMAT.format_user_message_content(codec.signature, shown, main_request=True)
-    reply = await caller.model.complete(Request((*head, *turns, Message("user", user)), role=codec.role, codec=codec))
+
+    def inputs() -> dict[str, str]:  # a demonstration has no messages of its own
+        summaries = shown["conversation_history"].removesuffix(IN_MESSAGES)
+        spoken = "\n".join(f"{turn.role}: {turn.content}" for turn in turns)
+        return shown | {"conversation_history": f"{summaries}{spoken}"}
+
+    request = request_of(predictor, shown, codec, turns=turns)
+    request = replace(request, prompted=Prompted(codec.predictor, inputs, codec.read))
+    reply = await caller.model.complete(request)
     caller.count(reply.usage)
     return codec.read(reply)

@@ -126,6 +126,7 @@ class DecideCodec(CheckedCodec):
 
     name = "stateless.decide"
     role = Role.DECIDE
+    predictor = "reasoner"
     max_calls = MOST_CALLS
 
     def __init__(self, signature: Any, *, calls_win: bool = False) -> None:
@@ -199,6 +200,7 @@ class RecoverCodec(CheckedCodec):
 
     name = "stateless.recover"
     role = Role.RECOVER
+    predictor = "recovery"
     max_calls = 1
 
     def fields(self, move: Move) -> Fields:
@@ -231,6 +233,7 @@ class ValidateCodec(SignatureCodec):
 
     name = "stateless.validate"
     role = Role.VALIDATE
+    predictor = "validator"
     max_calls = 0
 
     def fields(self, move: Move) -> Fields:
@@ -251,6 +254,7 @@ class ProseCodec(SignatureCodec):
         """`text`: the field."""
         super().__init__(signature)
         self.name = name
+        self.predictor = _WRITERS[name]
         self.role = role
         self.text = text
 
@@ -262,6 +266,14 @@ class ProseCodec(SignatureCodec):
 
     def move(self, fields: Fields) -> Move:
         return Text(fields[self.text])
+
+
+_WRITERS = {
+    "stateless.format": "formatter",
+    "stateless.summarize": "history_summarizer",
+    "stateless.compress": "entry_summarizer",
+}
+"""Name of a codec for prose → its predictor."""
 
 
 @lru_cache(maxsize=256)

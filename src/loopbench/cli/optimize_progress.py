@@ -1,0 +1,164 @@
+"""Live progress of an optimization on stderr: a line per design that goes on, or one now and then where there is no terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from loopbench.experiments.config import BudgetConfig
+from loopbench.experiments.optimization.candidates import Candidate, Ended, Spent
+from loopbench.experiments.optimization.run import Optimization
+from loopbench.experiments.report import plain
+from loopbench.metrics.record import Record
+
+from .progress import PLAIN_EVERY_S
+
+
+@dataclass(slots=True)
+class Searched:
+    """How far a design's optimization is."""
+
+    dev_tasks: int
+    budget: BudgetConfig
+    own: float | None = None
+    """Dev score of the design's own program, once it is scored on all dev tasks."""
+    best: float | None = None
+    """The highest of all programs that are."""
+    programs: int = 0
+    search: Spent = field(default_factory=Spent)
+    proposals: Spent = field(default_factory=Spent)
+    ended: Ended | None = None
+    began_at: float = field(default_factory=time.monotonic)
+    seconds: float = 0.0
+
+    def scored(self, candidate: Candidate, search: Spent) -> None:
+        self.search, self.seconds = search, time.monotonic() - self.began_at
+        mean = candidate.dev_mean
+        if mean is None or len(candidate.dev) < self.dev_tasks:
+            return
+        if candidate.number == 0:
+            self.own = mean
+        self.best = mean if self.best is None else max(self.best, mean)
+
+    @property
+    def line(self) -> str:
+        """Programs tried, the best dev score so far, what is spent of the budget, and how fast it goes."""
+        said = [f"{self.programs} program{'' if self.programs == 1 else 's'}"]
+        if self.best is not None:
+            said.append(f"best on dev {self.best:.3f}" + ("" if self.own is None else f" (own {self.own:.3f})"))
+        said.append(_spent(self.search, self.budget))
+        if self.proposals.calls:
+            said.append(f"{self.proposals.calls} proposals")
+        if self.ended is not None:
+            said.append(self.ended.status)
+        elif self.seconds >= 1 and self.search.trials:
+            said.append(f"{self.search.trials / self.seconds:.0f} rollouts/s")
+        return ", ".join(said)
+
+
+def _spent(search: Spent, budget: BudgetConfig) -> str:
+    """Of each limit."""
+    parts = []
+    if budget.calls is not None:
+        parts.append(f"{search.calls} of {budget.calls} calls")
+    if budget.tokens is not None:
+        parts.append(f"{search.tokens} of {budget.tokens} tokens")
+    if budget.dollars is not None:
+        parts.append(f"${search.dollars or 0:.4f} of ${budget.dollars:g}")
+    return ", ".join(parts) or f"{search.calls} calls"
+
+
+class Board:
+    """Watches designs while their prompts are searched, then the trials of the test."""
+
+    def __init__(self, made: Optimization) -> None:
+        self.dev_tasks = len(made.splits.dev)
+        self.budget = made.config.search.budget
+        self.searched: dict[str, Searched] = {}
+        self.tests = 2 * len(made.designs) * len(made.splits.test) * made.config.compare.repeats
+        self.tested = 0
+
+    def began(self, design: str, own: Candidate) -> None:
+        self.searched[design] = Searched(self.dev_tasks, self.budget, programs=1)
+
+    def tried(self, design: str, candidate: Candidate) -> None:
+        self.searched[design].programs += 1
+
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: Spent) -> None:
+        self.searched[design].scored(candidate, search)
+
+    def proposed(self, design: str, proposals: Spent) -> None:
+        self.searched[design].proposals = proposals
+
+    def ended(self, design: str, ended: Ended, kept: Candidate) -> None:
+        """Also told of a design that a resumed run finds done, which never began in it."""
+        known = self.searched.setdefault(design, Searched(self.dev_tasks, self.budget))
+        known.programs, known.search, known.proposals, known.ended = ended.candidates, ended.search, ended.proposals, ended
+        known.own, known.best = _mean(ended.before), _mean(ended.after)
+
+    def finished(self, record: Record) -> None:
+        """A trial of the test."""
+        self.tested += 1
+
+
+def _mean(scores: Mapping[str, float]) -> float | None:
+    return sum(scores.values()) / len(scores) if scores else None
+
+
+class _Terminal(Board):
+    """A live view."""
+
+    def __rich__(self) -> Table:
+        grid = Table.grid(padding=(0, 2))
+        for design, searched in [*self.searched.items()]:
+            style = "dim" if searched.ended is not None else ""
+            grid.add_row(Text(plain(design), style=f"bold {style}".strip()), Text(searched.line, style=style))
+        if self.tested:
+            grid.add_row(Text("test", style="bold"), Text(f"{self.tested} of {self.tests} trials"))
+        return grid
+
+
+class _Lines(Board):
+    """A line now and then."""
+
+    def __init__(self, made: Optimization) -> None:
+        super().__init__(made)
+        self.said_at = time.monotonic()
+
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: Spent) -> None:
+        super().rolled_out(design, candidate, record, search)
+        self._say(f"{design}: {self.searched[design].line}")
+
+    def ended(self, design: str, ended: Ended, kept: Candidate) -> None:
+        super().ended(design, ended, kept)
+        self._say(f"{design}: {self.searched[design].line}", now=True)
+
+    def finished(self, record: Record) -> None:
+        super().finished(record)
+        self._say(f"test: {self.tested} of {self.tests} trials", now=self.tested == self.tests)
+
+    def _say(self, line: str, *, now: bool = False) -> None:
+        if now or time.monotonic() - self.said_at >= PLAIN_EVERY_S:
+            self.said_at = time.monotonic()
+            print(plain(line), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def watching(made: Optimization, *, quiet: bool) -> Iterator[Board]:
+    """The progress of an optimization, for as long as the block lasts."""
+    if quiet:
+        yield Board(made)
+    elif not sys.stderr.isatty():
+        yield _Lines(made)
+    else:
+        view = _Terminal(made)
+        with Live(view, console=Console(file=sys.stderr), refresh_per_second=8, transient=True):
+            yield view

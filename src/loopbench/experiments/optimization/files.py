@@ -1,0 +1,28 @@
+"""The names in an optimization's run directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loopbench.experiments.journal import MANIFEST, RunError, read_manifest
+
+KIND = "optimization"
+"""What its manifest says that it is."""
+PROGRAM, ENDED, CANDIDATES = "optimized.json", "ended.json", "candidates.json"
+ROLLOUTS, PROPOSALS = "rollouts.jsonl", "proposals.jsonl"
+TEST = "test"
+"""The folder of the comparison on the test split."""
+
+
+def is_optimization(folder: Path) -> bool:
+    """Whether a run directory is that of an optimization. Raises RunError where it is none at all."""
+    return read_manifest(folder).get("kind") == KIND
+
+
+def trials_folder(folder: Path) -> Path:
+    """Where a run's trials stand: its own directory, or that of an optimization's test. Raises RunError where none was begun."""
+    if not is_optimization(folder):
+        return folder
+    if not (folder / TEST / MANIFEST).is_file():
+        raise RunError(f"{folder}: no trial of the test split was run yet")
+    return folder / TEST

@@ -1,0 +1,34 @@
+"""Several watchers as one."""
+
+from __future__ import annotations
+
+from loopbench.metrics.record import Record
+
+from .candidates import Candidate, Ended, Spent, Watcher
+
+
+class Watchers:
+    """Tells each of them, one after the other."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self.watchers = watchers
+
+    def began(self, design: str, own: Candidate) -> None:
+        for watcher in self.watchers:
+            watcher.began(design, own)
+
+    def tried(self, design: str, candidate: Candidate) -> None:
+        for watcher in self.watchers:
+            watcher.tried(design, candidate)
+
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: Spent) -> None:
+        for watcher in self.watchers:
+            watcher.rolled_out(design, candidate, record, search)
+
+    def proposed(self, design: str, proposals: Spent) -> None:
+        for watcher in self.watchers:
+            watcher.proposed(design, proposals)
+
+    def ended(self, design: str, ended: Ended, kept: Candidate) -> None:
+        for watcher in self.watchers:
+            watcher.ended(design, ended, kept)

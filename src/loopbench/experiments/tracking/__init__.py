@@ -1,0 +1,31 @@
+"""Runs in MLflow: finished comparisons, and optimizations while they go on.
+
+The one package that imports MLflow.
+"""
+
+from .addresses import DATABASES, SERVERS, default_uri, ui_command  # first: it sets what MLflow reads when it is imported
+from .comparison import arm_metrics, configuration, log_run, track, trials_table, verdicts
+from .optimization import OptimizationTracker
+from .store import Tracked, metric_key
+from .traces import MOST_TRACES, USUAL_TRACES, sample, shows, trace_spans
+
+__all__ = [
+    "DATABASES",
+    "MOST_TRACES",
+    "SERVERS",
+    "USUAL_TRACES",
+    "OptimizationTracker",
+    "Tracked",
+    "arm_metrics",
+    "configuration",
+    "default_uri",
+    "log_run",
+    "metric_key",
+    "sample",
+    "shows",
+    "trace_spans",
+    "track",
+    "trials_table",
+    "ui_command",
+    "verdicts",
+]

@@ -1,0 +1,86 @@
+"""Predictors' prompts in MLflow's prompt registry: a prompt per design and predictor, a version per program.
+
+MLflow reads `{{name}}` as a variable and `{% … %}` as Jinja. What models and people wrote is neither: a version formats to the very
+text that was registered, and has no variables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from mlflow.entities.model_registry import PromptVersion
+from mlflow.prompt.constants import PROMPT_EXPERIMENT_IDS_TAG_KEY
+
+from loopbench.protocol import Prompt, render_value
+from loopbench.protocol.digest import sha256
+from loopbench.protocol.redact import redact
+
+from .store import MOST_NAME, Store, clean
+
+MOST_TEMPLATE = 100_000
+"""Characters that MLflow takes (mlflow/utils/validation.py)."""
+_MARKS = re.compile(r"\{(?=[{%#\r]|\Z)|\r")
+"""What begins a mark of Jinja's, now or together with what is put behind it, and the one character that Jinja changes."""
+_JINJA = "{% if true %}{% endif %}"
+"""Nothing, and with it a text is taken for Jinja's; at the end, it also keeps the line break before it."""
+
+
+def as_template(text: str) -> str:
+    """A template without variables that formats to this text."""
+    if not re.search(r"\{[{%#]", text):
+        return text
+    return _MARKS.sub(lambda mark: '{{ "{" }}' if mark[0] == "{" else '{{ "\\r" }}', text) + _JINJA
+
+
+def prompt_text(prompt: Prompt) -> str:
+    """Instructions, and the demonstrations field by field; without secrets."""
+    shown = [
+        "\n".join([f"--- example {number} ---", *(f"{name}: {render_value(value)}" for name, value in demo.items())])
+        for number, demo in enumerate(prompt.demos, 1)
+    ]
+    return redact("\n\n".join([prompt.instructions, *shown]))
+
+
+def prompt_name(design: str, predictor: str) -> str:
+    """`loopbench.react_extract.react`; what MLflow does not take in a name is left out, and a hash tells such names apart."""
+    return ".".join(["loopbench", plain_name(design), plain_name(predictor)])
+
+
+def plain_name(text: str) -> str:
+    """Letters, digits, `_` and `-` only: the text itself, else what can be kept of it and a hash."""
+    if re.fullmatch(r"[A-Za-z0-9_-]{1,80}", text):
+        return text
+    return f"{re.sub(r'[^A-Za-z0-9_]+', '-', text)[:80].strip('-')}-{sha256(text)[:8]}"
+
+
+def register(store: Store, name: str, prompt: Prompt, tags: Mapping[str, str]) -> PromptVersion | None:
+    """The version of this text for `loopbench.digest`, made where there is none; None for a prompt too long for MLflow."""
+    template = as_template(clean(prompt_text(prompt), MOST_TEMPLATE + 1))
+    if len(template) > MOST_TEMPLATE:
+        return None
+    tags = {**tags, "loopbench.template": sha256(template)}
+    _offer(store, name)
+    wanted = " and ".join(f"tag.`{key}` = '{tags[key]}'" for key in ("loopbench.digest", "loopbench.template"))
+    found = store.client.search_model_versions(f"name = '{name}' and {_IS_PROMPT} and {wanted}", max_results=1)
+    if found:
+        return store.client.get_prompt_version(name, found[0].version)
+    return store.client.create_prompt_version(name, template, tags={key: clean(value, MOST_NAME) for key, value in tags.items()})
+
+
+_IS_PROMPT = "tag.`mlflow.prompt.is_prompt` = 'true'"  # without it, MLflow leaves prompts out
+
+
+def _offer(store: Store, name: str) -> None:
+    """Make the prompt where it is missing, and show it among the experiment's.
+
+    `register_prompt` would do both for the experiment of MLflow's global address.
+    """
+    known = store.client.get_prompt(name)
+    if known is None:
+        store.client.create_prompt(name, tags={PROMPT_EXPERIMENT_IDS_TAG_KEY: f",{store.experiment_id},"})
+        return
+    shown = [number for number in known.tags.get(PROMPT_EXPERIMENT_IDS_TAG_KEY, "").split(",") if number]
+    if store.experiment_id not in shown:
+        together = ",".join([*shown, store.experiment_id])
+        store.client.set_prompt_tag(name, PROMPT_EXPERIMENT_IDS_TAG_KEY, f",{together},")

@@ -1,0 +1,68 @@
+"""The design's prompts as predictors, and what each of their requests begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loopbench.protocol import Message, OwnPrompt, Program, Prompt, Request, in_own_format, own_prompt, prompted
+from loopbench.protocol.program import merged
+
+from .prompts import CONTEXTS_PROMPT, REASON_PROMPT, SUMMARIZE_PROMPT, merged_prompts
+from .state import Phase
+
+SELECT_TOOLS = "select"
+PREDICTORS: Mapping[str, tuple[str, str]] = {
+    "understand": (Phase.UNDERSTAND, "understanding"),
+    "plan": (Phase.PLAN, "tasks"),
+    SELECT_TOOLS: (Phase.EXECUTE, "calls"),
+    "reason": (REASON_PROMPT, "conclusion"),
+    "reflect": (Phase.REFLECT, "judgement"),
+    "contexts": (CONTEXTS_PROMPT, "choice"),
+    "answer": (Phase.ANSWER, "final_answer"),
+    "summarize": (SUMMARIZE_PROMPT, "summary"),
+}
+"""Predictor → its text among PROMPTS, and an output field of its own; none is `answer`, which labelled examples have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor:
+    """One kind of request."""
+
+    name: str
+    prompt: Prompt
+    shown: OwnPrompt
+
+    def request(self, text: str, form: str = "", **rest: Any) -> Request:
+        """`text`: of the user message. `form`: what follows the instructions whatever they are. `rest`: of the request."""
+        system = Message("system", f"{self.shown.text}\n\n{form}" if form else self.shown.text)
+        asked = Message("user", text)
+        return Request(
+            (system, *self.shown.turns, asked),
+            examples=len(self.shown.turns),
+            prompted=prompted(self.name, self.prompt, (asked,)),
+            **rest,
+        )
+
+
+def program_of(prompts: Mapping[str, str] | None, changed: Program | None) -> Program:
+    """All predictors. `prompts`: texts that replace some of PROMPTS. `changed`: states that stand in the place of both.
+
+    Raises ValueError for a name that is none of theirs.
+    """
+    texts = merged_prompts(prompts)
+    own = {name: own_prompt(texts[text], output) for name, (text, output) in PREDICTORS.items()}
+    return merged(own, changed or {})
+
+
+def predictors_of(prompts: Mapping[str, str] | None, changed: Program | None) -> Mapping[str, Predictor]:
+    """The same, by name, ready to ask."""
+    return _OWN if prompts is None and changed is None else _opened(program_of(prompts, changed))
+
+
+def _opened(program: Program) -> Mapping[str, Predictor]:
+    return {name: Predictor(name, prompt, in_own_format(prompt)) for name, prompt in program.items()}
+
+
+_OWN = _opened(program_of(None, None))

@@ -1,0 +1,169 @@
+"""What the demonstrations in a prompt show: calls with their arguments, answers, and what is said besides, in any wire format.
+
+A call is a tool's name and next to it a JSON object that the tool takes as its arguments; a list of tools is none. Read as text and
+as JSON within JSON, because every design writes its calls in a way of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from loopbench.protocol import Message
+
+_DEEPEST = 40
+"""Levels of JSON, and of texts within JSON, that are looked into."""
+_WINDOW = 200
+"""Characters before a JSON object in which its tool's name is looked for."""
+_BETWEEN = r"(?i:(?:\W+\w*(?:arg|param|input|tool|name|function|call)\w*)*)\W*\Z"
+"""What stands between a tool's name and its arguments: marks, and words that say that arguments come."""
+_DIGITS = r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_NUMBER = re.compile(rf"(?<![\w.]){_DIGITS}(?!\w)")
+_RECEIPT = re.compile(rf"(?:(?<![\w.])({_DIGITS})\s*)?\[r:[0-9a-f]{{6}}\.[0-9a-f]{{4}}\]")
+_STATED = re.compile(r"(?:answer|response)\b[ \t#\]\[:=>*\"']*\n?[ \t]*(-?[\d.,]+)[ \t]*(?=[\"<]|\Z|\n)", re.IGNORECASE)
+_FOR_ANSWERS = re.compile(r"(?:answer|response)\Z", re.IGNORECASE)
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstrated:
+    """What some texts show."""
+
+    calls: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    """Tool and arguments."""
+    numbers: set[float] = field(default_factory=set)
+    """That are said in prose: neither an argument nor a result."""
+    results: set[float] = field(default_factory=set)
+    """Before a receipt, or in JSON that is no call."""
+    answers: list[Any] = field(default_factory=list)
+    """Values stated as an answer: numbers, or text as it stands there."""
+
+
+def texts_of(messages: Sequence[Message]) -> tuple[str, ...]:
+    """All that messages show: native calls as JSON, and a reply that is nothing but a number as the answer that it is."""
+    texts = []
+    for message in messages:
+        is_answer = message.role == "assistant" and is_plain_number(message.content)
+        texts.append(f"Answer: {message.content}" if is_answer else message.content)
+        texts += [json.dumps({"name": call.name, "arguments": call.arguments}) for call in message.calls]
+    return tuple(texts)
+
+
+@lru_cache(maxsize=128)
+def demonstrated(texts: tuple[str, ...], tools: frozenset[str]) -> Demonstrated:
+    """What texts show of calls of these tools, and beside them."""
+    reader = _Reader(tools)
+    for text in texts:
+        reader.read_text(text, 0)
+    return reader.found
+
+
+def is_plain_number(value: Any) -> bool:
+    """Whether a value is a number, or text that is one in digits."""
+    if isinstance(value, str):
+        return _NUMBER.fullmatch(value.strip()) is not None
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class _Reader:
+    """One walk through texts."""
+
+    def __init__(self, tools: frozenset[str]) -> None:
+        self.tools = tools
+        self.found = Demonstrated()
+        names = "|".join(map(re.escape, sorted(tools, key=len, reverse=True)))
+        self._called = re.compile(rf"(?<!\w)({names})(?!\w){_BETWEEN}") if tools else None
+
+    def read_text(self, text: str, depth: int) -> None:
+        start = 0
+        for match in re.finditer(r"[\[{]", text):
+            if match.start() < start:
+                continue
+            try:
+                value, end = _DECODER.raw_decode(text, match.start())
+            except (ValueError, RecursionError):
+                continue
+            self._read_prose(text[start : match.start()])
+            tool = self._tool_before(text[max(0, match.start() - _WINDOW) : match.start()])
+            if tool is not None and isinstance(value, dict):
+                self.found.calls.append((tool, value))
+            else:
+                self._read_value(value, depth)
+            start = end
+        self._read_prose(text[start:])
+
+    def _tool_before(self, text: str) -> str | None:
+        match = self._called.search(text) if self._called is not None else None
+        return None if match is None else match.group(1)
+
+    def _read_prose(self, text: str) -> None:
+        self.found.answers.extend(match.group(1) for match in _STATED.finditer(text))
+        for match in _RECEIPT.finditer(text):
+            _add(self.found.results, match.group(1))
+        for match in _NUMBER.finditer(_RECEIPT.sub(" ", text)):
+            _add(self.found.numbers, match.group())
+
+    def _read_value(self, value: Any, depth: int) -> None:
+        """All of a JSON value, texts within it included."""
+        if depth >= _DEEPEST:
+            return
+        if isinstance(value, str):
+            self.read_text(value, depth + 1)
+        elif isinstance(value, list):
+            for item in value:
+                self._read_value(item, depth + 1)
+        elif isinstance(value, dict):
+            self._read_object(value, depth)
+        elif not isinstance(value, bool):
+            _add(self.found.results, value)
+
+    def _read_object(self, value: Mapping[str, Any], depth: int) -> None:
+        called = next((item for item in value.values() if isinstance(item, str) and item in self.tools), None)
+        for key, item in value.items():
+            arguments = _as_object(item) if called is not None else None
+            if called is not None and arguments is not None:
+                self.found.calls.append((called, arguments))
+            else:
+                self._read_value(item, depth + 1)
+            if _FOR_ANSWERS.search(key) and not isinstance(item, dict | list):
+                self.found.answers.append(item)
+
+
+def _add(numbers: set[float], found: Any) -> None:
+    """Add what is a number, or text that is one."""
+    try:
+        number = float(found.replace(",", "") if isinstance(found, str) else found)
+    except (TypeError, OverflowError):  # None; a whole number beyond any float
+        return
+    if math.isfinite(number):
+        numbers.add(rounded(number))
+
+
+def _as_object(value: Any) -> Mapping[str, Any] | None:
+    """An object, also as JSON text."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+def numbers_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Names and values of the arguments that are numbers other than 0."""
+    for name, value in arguments.items():
+        if isinstance(value, int | float) and not isinstance(value, bool) and value and abs(value) < _HUGE:
+            yield name, rounded(float(value))
+
+
+def rounded(number: float) -> float:
+    """To twelve significant digits: what is compared was reckoned with."""
+    return float(f"{number:.12g}")
+
+
+_HUGE = 1e300

@@ -1,0 +1,326 @@
+"""The scripted proposal model: what an optimizer asks for better instructions, offline and the same every time.
+
+It reads any request of DSPy's (its chat, JSON or XML format) and gives every output field a value that fits. What it proposes comes
+from `HINTS`, a public table: where the request tells of failures, the hints that help against them; else a few drawn from the
+seed, useless ones among them, as a real model would that guesses. What an instruction says so far is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from loopbench.protocol import Capabilities, Chunk, Reply, Request
+from loopbench.protocol.digest import sha256
+
+from .draws import unit
+from .filling import Unfillable, least
+from .streaming import pieces
+from .tokens import estimate_input, estimate_usage
+from .weaknesses import CURES, is_day_first, is_hundredth
+
+HINTS: Mapping[str, str] = {kind: cure.hint for kind, cure in CURES.items()} | {
+    "think": "Think step by step.",
+    "reread": "Read the question twice before you begin.",
+    "brief": "Be brief and to the point.",
+    "check": "Check your work before you go on.",
+}
+"""Name → what may be proposed: a hint for each kind of weakness, and four that help against nothing."""
+
+FEWEST = 2
+"""Hints that are drawn where no failure is told; one more in half of the draws."""
+
+
+class ScriptedProposer:
+    """A proposal or reflection model. Equal seed and equal requests before it give equal replies. For any number of threads."""
+
+    name = "scripted-proposer"
+    capabilities = Capabilities(native_tools=False, tool_choice=False, parallel_calls=False)
+
+    def __init__(self, seed: int = 0, *, garbled: bool = False) -> None:
+        """`garbled`: replies in no usable form, as models give that do not keep to the format."""
+        self.seed = seed
+        self.garbled = garbled
+        self._asked: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    async def complete(self, request: Request) -> Reply:
+        """Never raises."""
+        text = GARBLED if self.garbled else self._answer(request)
+        return Reply(text, usage=estimate_usage(estimate_input(request), Reply(text)))
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """The same reply in pieces."""
+        for chunk in pieces(await self.complete(request)):
+            yield chunk
+
+    def _answer(self, request: Request) -> str:
+        asked = read_asked(request)
+        return _rendered(asked, _Proposal(asked, hints_for(asked, (self.seed, *self._occurrence(request)))))
+
+    def _occurrence(self, request: Request) -> tuple[str, int]:
+        """What is asked, and how often it has been asked before."""
+        asked = sha256(repr(request.as_dict()))  # not JSON, which cannot say everything that a request may hold
+        with self._lock:
+            count = self._asked[asked]
+            self._asked[asked] += 1
+        return asked, count
+
+
+GARBLED = "Certainly! I have thought about this at length, and the instruction could be better in several ways."
+
+
+# --- what is asked ---
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as a proposal model reads it."""
+
+    form: Literal["chat", "json", "xml", "text"]
+    outputs: Mapping[str, str]
+    """Output field → its type, as DSPy writes it."""
+    inputs: Mapping[str, str]
+    text: str
+    """All that the request tells of the case at hand, with JSON's escapes taken off."""
+    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Output field → JSON schema, where the request has one."""
+
+    @property
+    def current(self) -> str:
+        """The instructions to be improved; empty where there are none."""
+        if "attempted_instructions" in self.inputs:
+            return _best_attempt(self.inputs["attempted_instructions"])
+        for name in _CURRENT:
+            if name in self.inputs:
+                return self.inputs[name]
+        fenced = _FENCED.search(self.inputs.get("", ""))
+        return "" if fenced is None else fenced.group(1).strip()
+
+
+_CURRENT = (
+    "current_instruction",
+    "basic_instruction",
+    "original_instruction",
+    "original_instructions",
+    "instruction",
+    "instructions",
+)
+_FENCED = re.compile(r"```\w*\n(.*?)```", re.DOTALL)
+_FIELDS = re.compile(r"^\d+\. `(\w+)` \(([^\n]*?)\):", re.MULTILINE)
+_ATTEMPT = re.compile(r"^\[\d+\] «(?:««\n)?\s*Instruction #\d+: (.*?)»(?:»»)?$", re.MULTILINE | re.DOTALL)
+
+
+def read_asked(request: Request) -> Asked:
+    """What a request wants filled in, and what it tells."""
+    system = "\n".join(message.content for message in request.messages if message.role == "system")
+    rest = [message.content for message in request.messages if message.role != "system"]
+    body = rest[-1] if rest else ""
+    told = _unescaped("\n".join(rest))
+    head, found, listed = system.partition("Your output fields are:")
+    structure = listed.partition("All interactions will be structured")[2]
+    if found:
+        outputs = dict(_FIELDS.findall(listed.partition("All interactions will be structured")[0]))
+        form = _form(structure)
+        inputs = _inputs(body, [name for name, _ in _FIELDS.findall(head)], form)
+        return Asked(form, outputs, inputs, told, _schemas(structure, outputs))
+    properties = (request.response_schema or {}).get("properties")
+    if isinstance(properties, Mapping) and properties:
+        schemas = {str(name): item for name, item in properties.items() if isinstance(item, Mapping)}
+        kinds = {name: "str" if item.get("type") == "string" else "" for name, item in schemas.items()}
+        return Asked("json", kinds, {"": body}, told, schemas)
+    return Asked("text", {}, {"": body}, told)
+
+
+def _form(structure: str) -> Literal["chat", "json", "xml"]:
+    if "Outputs will be a JSON object" in structure:
+        return "json"
+    return "chat" if "[[ ## completed ## ]]" in structure else "xml"
+
+
+def _inputs(body: str, names: list[str], form: str) -> dict[str, str]:
+    """The input fields of a user's message: each stands behind its name, in order."""
+    marks: list[tuple[str, int, int]] = []
+    at = 0
+    for name in names:
+        mark = f"<{name}>\n" if form == "xml" else f"[[ ## {name} ## ]]\n"
+        start = body.find(mark, at)
+        if start >= 0:
+            at = start + len(mark)
+            marks.append((name, start, at))
+    end = body.rfind("\n\nRespond with ")
+    ends = [*(start for _, start, _ in marks[1:]), len(body) if end < 0 else end]
+    return {
+        name: body[start:end].strip().removesuffix(f"</{name}>").strip() for (name, _, start), end in zip(marks, ends, strict=False)
+    }
+
+
+def _schemas(structure: str, outputs: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
+    """What a format says of fields that are no plain text."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for text in (structure, _unescaped(structure)):
+        for name in outputs:
+            note = re.search(rf"\{{{name}\}} +# note: the value you produce must adhere to the JSON schema: (?=\{{)", text)
+            if note is None:
+                continue
+            try:
+                schema, _ = json.JSONDecoder().raw_decode(text, note.end())
+            except (ValueError, RecursionError):
+                continue
+            found[name] = schema
+    return found
+
+
+def _best_attempt(text: str) -> str:
+    """The last of some attempts: they stand in the order of their scores."""
+    attempts = _ATTEMPT.findall(text)
+    return re.sub(r"^    ", "", attempts[-1], flags=re.MULTILINE).strip() if attempts else ""
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r'\\+"', '"', re.sub(r"\\+n", "\n", text))
+
+
+# --- what is proposed ---
+
+
+def hints_for(asked: Asked, key: tuple[object, ...]) -> tuple[str, ...]:
+    """Names of hints: those that help against the failures told, where they are not there already; else some drawn by the key."""
+    known = asked.current or asked.text
+    new = [name for name, hint in HINTS.items() if hint not in known] or list(HINTS)
+    telling = [name for name in symptoms(asked.text) if name in new]
+    if telling:
+        return tuple(telling)
+    count = FEWEST + (unit(*key, "count") < 0.5)
+    drawn = sorted(new, key=lambda name: unit(*key, name))[:count]
+    return tuple(name for name in HINTS if name in drawn)
+
+
+def symptoms(text: str) -> tuple[str, ...]:
+    """Kinds of weakness that the feedback in a text tells of, in the order of `CURES`."""
+    found = {kind for was, meant in _arguments(text) for kind in _difference(was, meant)}
+    if _NEVER_MADE.search(text):
+        found.add("step")
+    if _THOUSANDS.search(text):
+        found.add("answer")
+    return tuple(kind for kind in CURES if kind in found)
+
+
+_ARGUMENT = re.compile(r"\bArgument [^\n]{1,200}? of [^\n]{1,200}? was ")
+_THE_PLAN_HAS = "; the plan has "
+_NEVER_MADE = re.compile(r"\bThe plan's call [^\n]* was never made\b")
+_THOUSANDS = re.compile(r"\bThe answer was [^\n]*\bthousand\b[^\n]*, expected ")
+_DECODER = json.JSONDecoder()
+
+
+def _arguments(text: str) -> Iterator[tuple[Any, Any]]:
+    """What arguments were, and what was planned."""
+    for match in _ARGUMENT.finditer(text):
+        try:
+            was, end = _DECODER.raw_decode(text, match.end())
+            if text.startswith(_THE_PLAN_HAS, end):
+                yield was, _DECODER.raw_decode(text, end + len(_THE_PLAN_HAS))[0]
+        except (ValueError, RecursionError):
+            continue
+
+
+def _difference(was: Any, meant: Any) -> Iterator[str]:
+    """The kinds of weakness that made one value of another."""
+    pairs = [(was, meant)]
+    while pairs:
+        one, other = pairs.pop()
+        if isinstance(one, dict) and isinstance(other, dict):
+            pairs += [(one[key], other[key]) for key in one.keys() & other.keys()]
+        elif isinstance(one, list) and isinstance(other, list):
+            pairs += list(zip(one, other, strict=False))
+        elif is_day_first(one, other):
+            yield "date"
+        elif is_hundredth(one, other):
+            yield "unit"
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    """Values for output fields."""
+
+    asked: Asked
+    names: tuple[str, ...]
+    """Of the hints."""
+
+    @property
+    def hints(self) -> str:
+        return "\n".join(HINTS[name] for name in self.names)
+
+    @property
+    def instruction(self) -> str:
+        """The current instructions and the hints."""
+        return "\n\n".join(filter(None, [self.asked.current, self.hints]))
+
+    def value(self, name: str, kind: str) -> Any:
+        """For an output field of this name and type."""
+        if kind == "str":
+            return self._text(name)
+        if kind.startswith("dict[str, str]"):
+            return dict.fromkeys(self._modules(), self.hints)
+        if kind.startswith("list[str]"):
+            return [HINTS[hint] for hint in self.names]
+        choices = re.match(r"Literal\[(?:'([^']*)'|\"([^\"]*)\"|(-?\d+))", kind)
+        if choices is not None:
+            return next(choice for choice in choices.groups() if choice is not None)
+        if kind in _LEAST:
+            return _LEAST[kind]
+        try:
+            return least(self.asked.schemas[name])
+        except (KeyError, Unfillable):
+            return self._text(name)
+
+    def _text(self, name: str) -> str:
+        if name.startswith("shortened"):
+            return self.asked.current or self.hints
+        if _INSTRUCTIONS.search(name):
+            return self.instruction
+        if _HINTS_ALONE.search(name):
+            return self.hints
+        return SENTENCES.get(name, f"This is what there is to say about {name.replace('_', ' ')}.")
+
+    def _modules(self) -> list[str]:
+        """Names of the modules that advice is asked for."""
+        try:
+            listed = json.loads(self.asked.inputs.get("module_names", ""))
+        except (ValueError, RecursionError):
+            listed = None
+        if isinstance(listed, list):
+            return [name for name in listed if isinstance(name, str)]
+        return re.findall(r"^Module (\S+)$", self.asked.inputs.get("modules_defn", ""), re.MULTILINE)
+
+
+SENTENCES: Mapping[str, str] = {
+    "proposed_prefix_for_output_field": "Reply:",
+    "reasoning": "I read what was asked, what was done, and what came of it.",
+    "discussion": "The worse run differs from the better one in how it followed the instructions.",
+    "observations": "The questions are to be answered with tools. Every one of them names the facts that it is about.",
+    "summary": "Questions that are to be answered with tools.",
+    "program_description": "The program answers questions by calling tools, one result after the other.",
+    "module_description": "The module decides what is done next, from the question and the results so far.",
+}
+"""Output field → what it is filled with where nothing is proposed by it."""
+_INSTRUCTIONS = re.compile(r"(?:instructions?|prompt)\Z")
+_HINTS_ALONE = re.compile(r"rule|advice|tip|hint|feedback|guidance|lesson")
+_LEAST: Mapping[str, Any] = {"bool": True, "int": 1, "float": 1.0}
+
+
+def _rendered(asked: Asked, proposal: _Proposal) -> str:
+    values = {name: proposal.value(name, kind) for name, kind in asked.outputs.items()}
+    if asked.form == "text":
+        return f"```\n{proposal.instruction}\n```"
+    if asked.form == "json":
+        return json.dumps(values, ensure_ascii=False)
+    texts = {name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for name, value in values.items()}
+    if asked.form == "xml":
+        return "\n\n".join(f"<{name}>\n{text}\n</{name}>" for name, text in texts.items())
+    return "\n\n".join([*(f"[[ ## {name} ## ]]\n{text}" for name, text in texts.items()), "[[ ## completed ## ]]"])

@@ -1,0 +1,220 @@
+"""`loopbench optimize` through the command line: end to end, cut off and gone on with, and each mistake in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SMALL = ["--suite", "arithmetic(size=60)", "--profile", "teachable", "--train", "6", "--dev", "6", "--test", "10", "--repeats", "1"]
+QUICK = [*SMALL, "--optimizer", "BootstrapFewShot", "--budget", "120calls", "--no-mlflow"]
+LONG = [*SMALL, "--optimizer", "COPRO(breadth=10, depth=3)", "--budget", "2000calls", "--no-mlflow"]
+
+
+def process(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Of a bare machine."""
+    env = {"PATH": os.defpath, "HOME": str(folder / "home"), "PYTHONHASHSEED": "random"}
+    command = [sys.executable, "-m", "loopbench", *arguments]
+    return subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """An optimization that a process of its own has run."""
+
+    folder: Path
+    out: str
+    err: str
+    code: int
+
+
+def only_run(folder: Path) -> Path:
+    (run,) = (path.parent for path in (folder / "runs").glob("*/manifest.json"))
+    return run
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Two designs, optimized once for all tests that read it."""
+    folder = tmp_path_factory.mktemp("optimized")
+    running = process(folder, "optimize", *QUICK, "--loop", "bare", "--loop", "finish")
+    out, err = running.communicate(timeout=200)
+    return Ran(only_run(folder), out, err, running.returncode)
+
+
+# --- end to end ---
+
+
+@pytest.mark.thorough
+def test_an_optimization_ends_with_a_ranking_and_programs(ran):
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("Highest before: ")
+    assert "Ranking before and after" in ran.out
+    assert f"run directory: {ran.folder.relative_to(ran.folder.parents[1])}" in ran.err
+    assert "test: 40 of 40 trials" in ran.err
+    assert "bare: " in ran.err
+    assert sorted(path.parent.name for path in ran.folder.glob("designs/*/optimized.json")) == ["1-bare", "2-finish"]
+
+
+@pytest.mark.thorough
+def test_its_report_is_printed_again(ran, loopbench):
+    assert loopbench("report", str(ran.folder)).out == ran.out.replace("bare: runs/", f"bare: {ran.folder.parent}/").replace(
+        "finish: runs/", f"finish: {ran.folder.parent}/"
+    )
+    made = loopbench("report", str(ran.folder), "--json").json
+    assert made["complete"] is True
+    assert [item["design"] for item in made["designs"]] == ["bare", "finish"]
+    for item in made["designs"]:
+        assert item["test"]["difference"]["n"] == 10
+        assert item["cost"]["search"]["calls"] <= 120
+        assert item["cost"]["amortised"]["tasks"] == 10_000
+    assert "### Ranking before and after" in loopbench("report", str(ran.folder), "--markdown").out
+    for flag in ("--csv", "--all-metrics"):
+        refused = loopbench("report", str(ran.folder), flag)
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+
+
+@pytest.mark.thorough
+def test_its_test_is_a_comparison(ran, loopbench):
+    made = loopbench("report", str(ran.folder / "test"), "--json").json
+    assert [arm["arm"] for arm in made["arms"]] == [
+        "bare/teachable",
+        "finish/teachable",
+        "bare@optimized.json/teachable",
+        "finish@optimized.json/teachable",
+    ]
+
+
+@pytest.mark.thorough
+def test_a_trial_of_its_test_is_shown(ran, loopbench):
+    records = [json.loads(line) for line in (ran.folder / "test/trials.jsonl").read_text().splitlines()]
+    name = f"{records[0]['arm']}/{records[0]['task']}/{records[0]['repeat']}"
+    assert name in loopbench("show", str(ran.folder), name).out
+    assert "trials were not solved" in loopbench("show", str(ran.folder)).out
+
+
+@pytest.mark.thorough
+def test_its_programs_are_shown_compared_and_used(ran, loopbench):
+    path = str(ran.folder / "designs/1-bare/optimized.json")
+    shown = loopbench("show-program", path)
+    assert "optimizer: BootstrapFewShot" in shown.out
+    found = loopbench("diff", "bare", path)
+    changed = json.loads((ran.folder / "designs/1-bare/ended.json").read_text())["chosen"] != 0
+    assert found.code == int(changed)
+    used = loopbench("compare", "--no-mlflow", "--loop", f"bare@{path}", "--suite", "arithmetic(size=6)", "-q", "--json").json
+    assert used["arms"][0]["arm"] == "bare@optimized.json/clean"
+    digest = json.loads((ran.folder / "designs/1-bare/ended.json").read_text())["digest"]
+    assert loopbench("show-program", path, "--json").json["digest"] == digest
+
+
+@pytest.mark.thorough
+def test_a_whole_optimization_is_only_printed_again_by_resume(ran, loopbench):
+    before = (ran.folder / "test/trials.jsonl").read_bytes()
+    again = loopbench("resume", str(ran.folder), "--quiet", "--json")
+    assert again.json["digest"] == loopbench("report", str(ran.folder), "--json").json["digest"]
+    assert (ran.folder / "test/trials.jsonl").read_bytes() == before
+
+
+# --- cut off ---
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Iterator[Any]:
+    """Starts a command and leaves none running."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        started.append(process(tmp_path, *arguments))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.kill()
+        running.communicate()
+
+
+def wait_for_rollouts(folder: Path, size: int) -> None:
+    for _ in range(1_200):
+        if any(path.stat().st_size > size for path in folder.glob("runs/*/designs/*/rollouts.jsonl")):
+            return
+        time.sleep(0.05)
+    raise AssertionError("no rollout has ended")
+
+
+@pytest.mark.thorough
+def test_an_interrupted_search_says_how_to_go_on_and_does(stopped, tmp_path, loopbench):
+    running = stopped("optimize", *LONG, "--loop", "bare", "--quiet")
+    wait_for_rollouts(tmp_path, 10_000)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert out == ""
+    run = only_run(tmp_path)
+    assert "interrupted; incomplete: 1 of 1 designs are not optimized yet, the test split is locked; go on with" in err
+    assert f"  loopbench resume {run.relative_to(tmp_path)}" in err
+    assert "Traceback" not in err
+
+    cut = loopbench("report", str(run))
+    assert (cut.code, "incomplete" in cut.out) == (0, True)
+    nothing = loopbench("show", str(run))
+    assert (nothing.code, "no trial of the test split" in nothing.err) == (2, True)
+
+    whole = stopped("resume", str(run), "--quiet", "--json")
+    out, err = whole.communicate(timeout=250)
+    assert whole.returncode == 0, err
+    made = json.loads(out)
+    assert made["complete"] is True
+    rows = [json.loads(line)["key"] for line in next(run.glob("designs/*/rollouts.jsonl")).read_text().splitlines()]
+    assert len({json.dumps(row) for row in rows}) == len(rows)  # none was run twice
+    at_one_sitting = loopbench("optimize", *LONG, "--loop", "bare", "--quiet", "--json", "--runs", str(tmp_path / "whole"))
+    assert at_one_sitting.json["digest"] == made["digest"]
+
+
+# --- lists and mistakes ---
+
+
+def test_optimizers_are_listed(loopbench):
+    made = {entry["name"]: entry for entry in loopbench("list", "optimizers", "--json").json}
+    assert {"LabeledFewShot", "BootstrapFewShot", "MIPROv2", "COPRO", "SIMBA", "GEPA", "InferRules"} <= made.keys()
+    assert all(entry["summary"] for entry in made.values())
+    assert any(option["name"] == "breadth" for option in made["COPRO"]["options"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--budget", "much"], "write calls, tokens or dollars"),
+        (["--proposer-budget", "0"], "a whole number from 1"),
+        (["--optimizer", "COPRA"], "did you mean 'COPRO'?"),
+        (["--optimizer", "COPRO(width=3)"], "width"),
+        (["--loop", "nothing"], "unknown loop 'nothing'"),
+        (["--train", "0"], "train"),
+        (["--profile", "nothing"], "nothing"),
+        (["--config", "missing.toml"], "missing.toml: no such file"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing(loopbench, here, arguments, said):
+    ended = loopbench("optimize", "--no-mlflow", "--loop", "bare", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert ended.err.count("\n") == 1
+    assert list(here.iterdir()) == []
+
+
+def test_resume_of_code_of_ones_own_has_to_be_allowed(loopbench, here, monkeypatch):
+    run = here / "run"
+    run.mkdir()
+    config = {"compare": {"loops": ["bare"]}, "search": {"optimizer": "some.module:Own"}}
+    (run / "manifest.json").write_text(json.dumps({"kind": "optimization", "config": config}))
+    refused = loopbench("resume", str(run))
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "--allow some.module:Own" in refused.err
