@@ -12,10 +12,21 @@ from loopbench.experiments.schedule import make_arms, schedule
 from loopbench.experiments.trial import Setting, run_trial
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import count_faults
-from loopbench.models.profiles import FAULT_KINDS, Clears, Profile, built_in_profiles, load_profile
+from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS, Clears, Profile, Weakness, built_in_profiles, load_profile
 from loopbench.protocol import run_sync
+from loopbench.protocol.digest import digest
 
-BUILT_IN = ("bad-network", "clean", "flaky-format", "flaky-tools", "forgetful", "provider-trouble", "stubborn")
+BUILT_IN = (
+    "bad-network",
+    "clean",
+    "flaky-format",
+    "flaky-tools",
+    "forgetful",
+    "provider-trouble",
+    "stubborn",
+    "teachable",
+    "teachable-dates",
+)
 LOOPS = ("bare", "react_extract")
 
 
@@ -53,6 +64,33 @@ def test_profiles_differ_by_what_they_do_not_by_their_description() -> None:
     assert one.digest != Profile(name="a", rates={"wire.empty": 0.1}).digest
 
 
+def test_weaknesses_are_part_of_a_digest_where_there_are_any() -> None:
+    plain, weak = Profile(name="a"), Profile(name="a", weaknesses=(Weakness(kind="unit", rate=0.5),))
+    assert "weaknesses" not in plain.model_dump()
+    assert plain.digest == digest(plain.model_dump(exclude={"description", "weaknesses"}))
+    assert weak.model_dump()["weaknesses"] == ({"kind": "unit", "rate": 0.5, "tool": None},)
+    assert weak.digest not in (plain.digest, Profile(name="a", weaknesses=(Weakness(kind="unit", rate=0.6),)).digest)
+
+
+def test_the_profiles_that_were_there_before_weaknesses_have_the_digests_that_they_had() -> None:
+    assert {name: load_profile(name).digest[:12] for name in BUILT_IN if not name.startswith("teachable")} == {
+        "bad-network": "b34b9578bb1c",
+        "clean": "cbb4bf2b1e8a",
+        "flaky-format": "a2e30cd7c351",
+        "flaky-tools": "367d1febba43",
+        "forgetful": "222005e1101d",
+        "provider-trouble": "6edf532929c2",
+        "stubborn": "805410c1ba88",
+    }
+
+
+@pytest.mark.parametrize("kind", WEAKNESS_KINDS)
+def test_a_weakness_has_no_rate_per_point(kind: str) -> None:
+    assert kind not in FAULT_KINDS
+    with pytest.raises(ValueError, match=r"is a weakness; put it under \[\[weaknesses\]\]: kind = "):
+        Profile(name="a", rates={kind: 0.1})
+
+
 # --- files of the user's own ---
 
 
@@ -79,12 +117,20 @@ def test_a_profile_of_one_s_own(tmp_path: Path) -> None:
         [abilities]
         context_tokens = 4000
         tool_choice = false
+        [[weaknesses]]
+        kind = "step"
+        rate = 1
+        tool = "book"
+        [[weaknesses]]
+        kind = "step"
+        rate = 0.25
         """,
     )
     profile = load_profile(name)
     assert profile.rates == {"wire.empty": 0.25, "tool.hangs": 0.5}
     assert profile.clears == Clears(feedback=0.5, after=0.5, never=0)
     assert (profile.abilities.context_tokens, profile.abilities.tool_choice) == (4000, False)
+    assert profile.weaknesses == (Weakness(kind="step", rate=1, tool="book"), Weakness(kind="step", rate=0.25))
     assert not profile.is_clean
 
 
@@ -114,6 +160,17 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
         ('name = "a"\n[rates]\n"wire.empty" = 0.6\n"wire.fenced" = 0.6', "rates", "add up to 1.2; at most 1 fault fits a point"),
         ('name = "a"\n[clears]\nfeedback = 0.5', "clears", "must be 1, not 0.7"),
         ('name = "a"\n[clears]\nattempts = 0', "clears.attempts", "greater than or equal to 1"),
+        ('name = "a"\n[[weaknesses]]\nkind = "units"\nrate = 1', "weaknesses.0.kind", "'unit', 'date', 'step' or 'answer'"),
+        ('name = "a"\n[[weaknesses]]\nkind = "unit"', "weaknesses.0.rate", "required"),
+        ('name = "a"\n[[weaknesses]]\nkind = "unit"\nrate = 1.5', "weaknesses.0.rate", "less than or equal to 1"),
+        ('name = "a"\n[[weaknesses]]\nkind = "unit"\nrate = 1\ntol = "x"', "weaknesses.0.tol", "did you mean 'tool'?"),
+        ('name = "a"\n[[weaknesses]]\nkind = "answer"\nrate = 1\ntool = "x"', "weaknesses.0", "leave out 'tool'"),
+        (
+            'name = "a"\n[[weaknesses]]\nkind = "unit"\nrate = 1\n[[weaknesses]]\nkind = "unit"\nrate = 0.5',
+            "weaknesses",
+            "'unit' stands twice",
+        ),
+        ('name = "a"\n[rates]\n"weakness.unit" = 0.1', "rates", "put it under [[weaknesses]]: kind = 'unit'"),
         ('name = "a"\npatience = 0', "patience", "greater than or equal to 1"),
         ('name = "a"\nslow_s = -1', "slow_s", "greater than or equal to 0"),
         ('name = "a"\nbluff = "often"', "bluff", "number"),
@@ -164,7 +221,8 @@ def test_what_is_scheduled_lands_and_is_counted_once(records: dict[str, list[Rec
     for arm, trials in records.items():
         counts = count_faults(trials)
         assert all(record.status == "scored" for record in trials), arm
-        assert (counts.scheduled > 20) == (not arm.endswith("/clean")), arm
+        fewest = 10 if load_profile(arm.partition("/")[2]).weaknesses else 20  # a weakness shows in the tasks that it can spoil
+        assert (counts.scheduled > fewest) == (not arm.endswith("/clean")), arm
         assert not counts.short, arm
         for fault in (fault for record in trials for fault in record.faults):
             assert fault.landed or not (fault.absorbed or fault.recovered)
@@ -186,7 +244,8 @@ def test_every_profile_does_what_it_is_named_for(records: dict[str, list[Record]
     for arm, trials in records.items():
         profile = load_profile(arm.partition("/")[2])
         kinds = {fault.kind for record in trials for fault in record.faults}
-        assert kinds <= set(profile.rates) | ({"decision.forget"} if profile.forget else set()), arm
+        weaknesses = {f"weakness.{weakness.kind}" for weakness in profile.weaknesses}
+        assert kinds <= {*profile.rates, *weaknesses} | ({"decision.forget"} if profile.forget else set()), arm
         assert kinds >= {kind for kind, rate in profile.rates.items() if rate >= 0.03}, arm
         waits = any(kind.endswith((".slow", ".hangs")) for kind in kinds)
         assert any(record.simulated_s for record in trials) == waits, arm

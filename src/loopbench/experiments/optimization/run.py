@@ -37,16 +37,12 @@ from loopbench.protocol.program import ABOUT
 from .background import Background
 from .candidates import Candidate, Ended, Status, Watcher
 from .config import OptimizeConfig, optimize_config_from
+from .files import CANDIDATES, ENDED, KIND, PROGRAM, PROPOSALS, ROLLOUTS, TEST
 from .log import log_digest
 from .optimizers import Optimizer, OptimizerFailed, Workshop, optimizer_named
 from .proposals import Proposals
 from .rollouts import BudgetSpent, Rollouts, RunStopped
 from .splits import Splits, split
-
-KIND = "optimization"
-PROGRAM, ENDED, CANDIDATES = "optimized.json", "ended.json", "candidates.json"
-ROLLOUTS, PROPOSALS = "rollouts.jsonl", "proposals.jsonl"
-TEST = "test"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +128,14 @@ def _look_up(config: OptimizeConfig) -> tuple[Suite, Splits, tuple[Arm, ...], Op
     for arm in arms:
         if not isinstance(arm.loop, Optimizable):
             raise ValueError(f"loop {arm.spec}: its prompts cannot be changed: it has no predictors and with_predictors")
-        if replace(arm.spec, program=PROGRAM).label in {other.spec.label for other in arms}:
+    labels = [replace(arm.spec, program=PROGRAM).label for arm in arms]
+    for arm, label in zip(arms, labels, strict=True):
+        if label in {other.spec.label for other in arms}:
             raise ValueError(f"loop {arm.spec}: rename the program that it begins with: the run will call its own {PROGRAM}")
+        if labels.count(label) > 1:
+            raise ValueError(
+                f"loop {arm.spec}: another design is the same loop with another program: optimize them one by one"
+            )
     return suite, split(suite, config), arms, optimizer_named(parse_spec(config.search.optimizer))
 
 
