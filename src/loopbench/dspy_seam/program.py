@@ -189,7 +189,9 @@ def _signature(name: str, prompt: Prompt) -> Any:
     """A signature of its own for every predictor: DSPy tells predictors apart by their signatures in places."""
     inputs = {field: (kind, dspy.InputField()) for field, kind in prompt.inputs.items()}
     outputs = {field: (kind, dspy.OutputField()) for field, kind in prompt.outputs.items()}
-    return dspy.Signature({**inputs, **outputs}, prompt.instructions, f"{name.title().replace('_', '')}Signature")
+    made = dspy.Signature({**inputs, **outputs}, prompt.instructions, f"{name.title().replace('_', '')}Signature")
+    made.instructions = prompt.instructions  # where there are none, DSPy makes some up
+    return made
 
 
 def _state(predictor: Any) -> dict[str, Any]:

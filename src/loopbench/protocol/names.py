@@ -60,14 +60,14 @@ def parse_spec(text: str) -> Spec:
 
 
 def _no_name(text: str) -> ValueError:
-    return ValueError(f"{text!r} is no name; write name, name(option=value) or name@FILE")
+    return ValueError(f"{_short(text)} is no name; write name, name(option=value) or name@FILE")
 
 
 def _bracketed(text: str) -> tuple[str, str]:
     """What stands in the brackets that a text begins with, and what stands behind them; all of it where it begins with none."""
     depth = 0
     for token in _TOKEN.finditer(text) if text.startswith("(") else ():
-        depth += (token.group() in "([{") - (token.group() in ")]}")
+        depth += (token.group() == "(") - (token.group() == ")")
         if depth == 0:
             return text[1 : token.start()], text[token.end() :].strip()
     return "", text.strip()

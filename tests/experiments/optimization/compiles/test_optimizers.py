@@ -198,9 +198,27 @@ def test_equal_seeds_give_equal_programs_by_equal_rollouts(spec: str, bench_of: 
     ]
 
 
-def test_the_seed_counts(bench_of: Any) -> None:
-    found = {program_digest(bench_of().compile("LabeledFewShot(k=2)", seed=seed).program) for seed in range(8)}
+def test_the_seed_counts(spec: str, bench_of: Any) -> None:
+    found = set()
+    for seed in range(4):
+        bench = bench_of()
+        found.add((program_digest(bench.compile(spec, seed=seed).program), str(bench.rollouts)))
     assert len(found) > 1
+
+
+def test_dev_tasks_that_are_few_make_no_minibatch(bench_of: Any) -> None:
+    few, none = bench_of(), bench_of()
+    few.compile("MIPROv2(num_candidates=3, num_trials=6)")
+    none.compile("MIPROv2(num_candidates=3, num_trials=6, minibatch=false)")
+    assert few.rollouts == none.rollouts
+
+
+def test_rollouts_that_nothing_looks_at_leave_no_trace(bench_of: Any) -> None:
+    traces = []
+    bench = bench_of(lambda program, task, draw: float(traces.append(dspy.settings.trace) is None))
+    bench.compile("COPRO(breadth=2, depth=1)")
+    assert traces
+    assert {*traces} == {None}
 
 
 @pytest.mark.thorough
