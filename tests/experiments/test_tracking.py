@@ -36,6 +36,9 @@ from loopbench.metrics.summary import METRICS
 from loopbench.protocol import StopReason
 from loopbench.protocol.redact import public_address
 
+# MLflow's own, at its first store
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+
 LOOPS = ("bare", "bare(max_steps=3, instructions='Say \"yes\", é.')")
 PROFILES = ("clean", "flaky-tools")
 

@@ -107,6 +107,15 @@ def test_the_same_request_again_is_answered_otherwise() -> None:
     }
 
 
+@pytest.mark.parametrize("skipped", range(5))
+def test_what_was_answered_from_a_log_counts(skipped: int) -> None:
+    whole, resumed = ScriptedProposer(1), ScriptedProposer(1)
+    replies = [ask(whole, request("Improve it.")) for _ in range(6)]
+    for _ in range(skipped):
+        resumed.skip(request("Improve it."))
+    assert [ask(resumed, request("Improve it.")) for _ in range(6 - skipped)] == replies[skipped:]
+
+
 def test_every_hint_is_drawn_now_and_then_two_or_three_at_a_time() -> None:
     drawn = [named(ask(ScriptedProposer(seed), request("Improve it."))) for seed in range(300)]
     assert {len(names) for names in drawn} == {2, 3}

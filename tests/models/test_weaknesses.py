@@ -489,11 +489,11 @@ def test_other_ways_to_write_a_call(text: str) -> None:
 def test_a_result_that_happens_to_be_said_elsewhere_is_no_number_of_the_question(bench) -> None:
     """0.5 * 0.06, both spoiled, gave 0.03, which stands in another question; the call of it shows nothing."""
     texts = [
-        Message("user", "What is 50 times 6, times 3?"),
+        Message("user", "What is 50 times 6, and its square?"),
         Message("assistant", "", (NativeCall("1", "times", '{"a": 0.5, "b": 0.06}'),)),
         Message("tool", "0.03 [r:aaaaaa.bbbb]", call_id="1"),
         Message("assistant", "", (NativeCall("2", "times", '{"a": 0.03, "b": 0.03}'),)),
-        Message("user", "What is 0.03 less than 1?"),
+        Message("user", "What is 0.03 less than 2?"),
     ]
     assert not covers("unit", texts)
 

@@ -59,6 +59,12 @@ class ScriptedProposer:
         for chunk in pieces(await self.complete(request)):
             yield chunk
 
+    def skip(self, request: Request) -> None:
+        """Count a request that was answered from elsewhere, such as the log of a run that goes on: the next like it is answered
+        as if this model had been asked every time.
+        """
+        self._occurrence(request)
+
     def _answer(self, request: Request) -> str:
         asked = read_asked(request)
         return _rendered(asked, _Proposal(asked, hints_for(asked, (self.seed, *self._occurrence(request)))))

@@ -20,7 +20,6 @@ from loopbench.protocol.program import EXAMPLES
 from .demonstrations import Demonstrated, demonstrated, is_plain_number, numbers_of, rounded, texts_of
 from .draws import unit
 from .faults import ANSWER, mislead
-from .filling import fits
 from .policy import MADE_UP
 from .profiles import Weakness
 from .receipts import Truth, sightings
@@ -138,6 +137,8 @@ class Slip:
 
     def _is_call(self, tool: str, arguments: Mapping[str, Any]) -> bool:
         """Whether an object next to a tool's name can be its arguments: the tool's description is none."""
+        from .filling import fits  # JSON schema takes long to import, and most trials have no weakness
+
         spec = self.specs.get(tool)
         if spec is None:
             return not {"properties", "$ref"} & arguments.keys()

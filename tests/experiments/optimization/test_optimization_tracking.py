@@ -44,7 +44,8 @@ from loopbench.experiments.tracking.shown import note, program_file
 from loopbench.metrics.record import Record
 from loopbench.protocol import Program, Prompt, program_digest, read_program
 
-pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")  # MLflow's own, at its first store
+# MLflow's own, at its first store
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 
 DESIGNS = ("react_extract", "bare(max_steps=3)")
 TASKS = ("d1", "d2", "d3")
@@ -700,6 +701,16 @@ def test_no_rollout_waits_for_a_store_that_does_not_answer(made: Made, tracked: 
     (run,) = client.search_runs([client.get_experiment_by_name("slow").experiment_id], "tags.loopbench.candidate = '0'")
     assert run.data.metrics["rollouts"] == 5003
     assert len(client.get_metric_history(run.info.run_id, "rollouts")) <= 5
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_teller_that_fails_hangs_nothing(made: Made) -> None:
+    def teller(line: str) -> None:
+        raise SystemExit(line)  # ends the thread that writes, and no more
+
+    with tracker_of(replace(made, uri="foo://x"), "dead", teller) as tracker:
+        tell(tracker, EVENTS)
+        assert tracker.finish(made.result) is None
 
 
 # --- what models write is data ---

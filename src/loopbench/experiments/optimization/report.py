@@ -26,17 +26,21 @@ def verdicts(found: OptimizationResult) -> list[str]:
     if found.gains is None or found.invalid:
         return []
     ranked = _best(found.gains)
-    words = {gain.design: gain.test.verdict.word for gain in found.gains.gains if gain.test is not None}
+    kept = {design.design for design in found.designs if design.is_unchanged}
+    words: dict[str, str] = {gain.design: gain.test.verdict.word for gain in found.gains.gains if gain.test is not None}
+    words |= dict.fromkeys(kept, UNCHANGED)
     grouped = [(said, [design for design, word in words.items() if word == found_word]) for found_word, said in _WORDS.items()]
     each = "; ".join(f"{said}: {', '.join(designs)}" for said, designs in grouped if designs)
     return [line for line in (ranked, each and f"Optimized, on the test tasks: {each}") if line]
 
 
+UNCHANGED = "same program"
 _WORDS = {
     "better": "better",
     "worse": "worse",
     "equivalent": "no difference beyond the margin",
     "undecided": "no difference shown",
+    UNCHANGED: "no better program found",
 }
 
 
@@ -151,7 +155,7 @@ def _gain(design: DesignResult) -> Iterator[str]:
     test = None if gain is None else gain.test
     yield UNKNOWN if test is None else interval(test.difference, 3)
     yield UNKNOWN if test is None else p_value(test.p_holm)
-    yield UNKNOWN if test is None else _verdict(test)
+    yield UNKNOWN if test is None else UNCHANGED if design.is_unchanged else _verdict(test)
     yield UNKNOWN if design.optimism is None else f"{design.optimism:+.3f}"
 
 

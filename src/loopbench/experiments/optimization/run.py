@@ -133,9 +133,7 @@ def _look_up(config: OptimizeConfig) -> tuple[Suite, Splits, tuple[Arm, ...], Op
         if label in {other.spec.label for other in arms}:
             raise ValueError(f"loop {arm.spec}: rename the program that it begins with: the run will call its own {PROGRAM}")
         if labels.count(label) > 1:
-            raise ValueError(
-                f"loop {arm.spec}: another design is the same loop with another program: optimize them one by one"
-            )
+            raise ValueError(f"loop {arm.spec}: another design is the same loop with another program: optimize them one by one")
     return suite, split(suite, config), arms, optimizer_named(parse_spec(config.search.optimizer))
 
 

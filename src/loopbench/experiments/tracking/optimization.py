@@ -104,7 +104,8 @@ class OptimizationTracker:
         mark = Event()
         self._queue.put(mark)
         self._hurry.set()
-        mark.wait()
+        while not mark.wait(FLUSH_S) and self._thread.is_alive():
+            pass
 
     def _put(self, told: Callable[[], None]) -> None:
         self._queue.put(told)
