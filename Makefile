@@ -7,10 +7,11 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 READY_REAL := $(VENV)/.ready-real
 
-.PHONY: help compare test test-slow test-real lint types fast bench clean
+.PHONY: help compare optimize test test-slow test-real lint types fast bench clean
 
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
+	@echo "make optimize   optimize the prompts of the five loops, and compare them before and after on locked tasks"
 	@echo "make test       lint, types, tests"
 	@echo "make fast       the tests without those that take seconds each"
 	@echo "make test-slow  the simulations that take minutes"
@@ -20,6 +21,9 @@ help:
 
 compare: $(READY)
 	$(BIN)/loopbench compare --loop bare --loop finish --loop phased --loop react_extract --loop stateless --profile flaky-format --profile flaky-tools
+
+optimize: $(READY)
+	$(BIN)/loopbench optimize --optimizer GEPA --profile teachable-flaky --suite 'arithmetic(size=200)' --repeats 2
 
 test: lint types $(READY_DEV)
 	$(BIN)/pytest -n auto -q

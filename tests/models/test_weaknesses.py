@@ -291,6 +291,14 @@ def test_step_is_forgotten_by_who_chooses_the_calls_and_by_no_planner(bench) -> 
     assert "done=True" in ask(wind, "", *wind.results("c1").values(), role=Role.REFLECT).text
 
 
+def test_step_is_noted_as_soon_as_the_call_is_left_out(bench) -> None:
+    """Of several calls that could be made at once one is missing."""
+    plan = Plan((bench.planned("c1", "seats", count=1), bench.planned("c2", "times", a=2, b=3)), Ref("c2"))
+    wind = bench.Bench(plan, weak("step"), tools=TOOLS)
+    assert "times" not in ask(wind, "").text
+    assert noted(wind) == [("weakness.step", "decide:c2")]
+
+
 def test_step_an_answer_that_names_no_result_comes_out_wrong_too(bench) -> None:
     wind = bench.Bench(product(bench=bench, answer=300), weak("step"), tools=TOOLS)
     assert run_sync(wind.run()) not in ("300", NOT_DETERMINED)

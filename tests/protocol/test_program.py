@@ -58,7 +58,8 @@ def test_a_demonstration_is_the_conversation_that_it_was(shown: list[Message], r
     said = turns[len(shown)]
     assert (said.role, said.content) == ("assistant", reply.text)
     names = [[(call.name, call.arguments) for call in turn.calls] for turn in turns[: len(shown) + 1]]
-    assert names == [[(call.name, call.arguments) for call in item.calls] for item in (*shown, reply)]
+    expected = [item.calls for item in shown] + [reply.calls]
+    assert names == [[(call.name, call.arguments) for call in calls] for calls in expected]
     answered = [turn.call_id for turn in turns[len(shown) + 1 :]]
     assert answered == [call.id for call in said.calls]  # providers want every call answered
 
@@ -87,7 +88,11 @@ def test_what_is_no_conversation_stands_as_it_is() -> None:
 
 
 def test_labelled_examples_stand_below_the_instructions() -> None:
-    demos = [{"query": "1 + 1?", "answer": 2, "task": "t"}, {"query": "Where?", "answer": "Rome"}, {"task": "of no use"}]
+    demos: list[dict[str, Any]] = [
+        {"query": "1 + 1?", "answer": 2, "task": "t"},
+        {"query": "Where?", "answer": "Rome"},
+        {"task": "of no use"},
+    ]
     made = in_own_format(own_prompt("Do it.", "reply", demos))
     assert made.text == f"Do it.\n\n{EXAMPLES}\n\nQuestion: 1 + 1?\nAnswer: 2\n\nQuestion: Where?\nAnswer: Rome"
     assert made.turns == ()

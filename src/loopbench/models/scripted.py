@@ -323,12 +323,17 @@ class Scripted:
         An answer's slip is overcome when the answer is stated again in its right form; that of a call, as with any fault, when the
         right call gives its true result later (see Tunnel.settle).
         """
-        for kind, call in sorted(followed.slipped(decision.calls, move, is_informed=not (view.unknown or view.stuck))):
-            slip = self._slips.get((kind, call))
-            if slip is None:
-                slip = self._slips[kind, call] = Disturbance(f"weakness.{kind}", Point(request.role.value, call), "never", 0)
-                self.tunnel.disturbances.append(slip)
-                self.tunnel.land(slip, request if fault is None else None, True)  # a reply is marked with one fault
+        if not self._course.slips:
+            return
+        right = replace(view, plan=self.script.plan, overlooked=())
+        due = self._decide(request, right, request.codec or NATIVE).calls if followed.forgotten else ()
+        slips = followed.slipped(decision.calls, move, due=due, is_informed=not (view.unknown or view.stuck))
+        for kind, call in sorted(slips):
+            if (kind, call) in self._slips:
+                continue
+            slip = self._slips[kind, call] = Disturbance(f"weakness.{kind}", Point(request.role.value, call), "never", 0)
+            self.tunnel.disturbances.append(slip)
+            self.tunnel.land(slip, request if fault is None else None, True)  # a reply is marked with one fault
         stated = self._slips.get(("answer", ANSWER))
         if stated is not None and isinstance(move, Answer) and move.value is not None and not view.unknown:
             stated.recovered = not is_in_thousands(move.value)

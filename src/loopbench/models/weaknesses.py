@@ -260,17 +260,22 @@ class Followed:
     says: Callable[[Any], Any] | None = None
     """The form in which an answer is stated; None: as it is."""
 
-    def slipped(self, calls: Sequence[str], move: Move | None, *, is_informed: bool) -> set[tuple[str, str]]:
+    def slipped(
+        self, calls: Sequence[str], move: Move | None, *, due: Collection[str] = (), is_informed: bool = False
+    ) -> set[tuple[str, str]]:
         """The slips that a move shows, as kind and planned call (or `answer`).
 
-        `calls`: ids of the planned calls that it makes. `is_informed`: the model has all results that it thinks it needs.
+        `calls`: ids of the planned calls that it makes. `due`: of those that it would make by the right plan. `is_informed`: the
+        model has all results that it thinks it needs.
         """
-        if isinstance(move, Act):
-            return set().union(*(self.spoiled.get(name, frozenset()) for name in calls))
-        if not isinstance(move, Answer):
+        if move is None:
             return set()
-        slips = {("step", name) for name in self.forgotten} if is_informed else set()
-        return slips | ({("answer", ANSWER)} if self.says is not None and is_in_thousands(move.value) else set())
+        is_answer = isinstance(move, Answer)
+        slips = {("step", name) for name in self.forgotten if name in due or (is_answer and is_informed)}
+        slips = slips.union(*(self.spoiled.get(name, frozenset()) for name in calls if isinstance(move, Act)))
+        if isinstance(move, Answer) and self.says is not None and is_in_thousands(move.value):
+            slips.add(("answer", ANSWER))
+        return slips
 
 
 def is_in_thousands(value: Any) -> bool:

@@ -95,6 +95,14 @@ def test_a_disturbed_result_is_no_truth() -> None:
     assert lines(*events, tool(*RATED))[1:] == []
 
 
+@pytest.mark.parametrize(
+    "first", [tool("rate", {"currency": "SEK"}, "{}", fault="garbage"), tool("rate", {"currency": "SEK"}, "no", "error")]
+)
+def test_a_call_that_got_through_in_the_end_counts(first: Event) -> None:
+    told = lines(first, tool(*RATED), tool("pay", {"amount": 8, "to": "Ann"}, "41"))
+    assert told[1] == "Argument amount of pay was 8; the plan has 7."
+
+
 def test_a_call_made_again_is_not_taken_for_another() -> None:
     second = PlannedCall("c2", "rate", {"currency": "NOK"}, "Find the other rate.")
     task = replace(TASK, plan=Plan((RATE, second), 42))

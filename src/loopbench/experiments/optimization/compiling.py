@@ -124,6 +124,10 @@ class LoopUnderTest(LoopProgram):
         made.set_lm(None)
         return made  # type: ignore[no-any-return]
 
+    def end(self) -> None:
+        """No rollout begins any more: after Ctrl-C, a thread of GEPA's goes on with its batch."""
+        self._fuse.blown = self._fuse.blown or _Uncaught("after the end")
+
     def forward(self, **inputs: Any) -> Any:
         trace = dspy.settings.trace
         before = 0 if trace is None else len(trace)
@@ -135,7 +139,7 @@ class LoopUnderTest(LoopProgram):
 
 
 class _Fuse:
-    """Of a program and all copies of it: once a rollout has raised, no further one begins."""
+    """Of a program and all copies of it: once it is blown, by a rollout that raised, no further one begins."""
 
     def __init__(self) -> None:
         self.blown: BaseException | None = None
@@ -180,6 +184,8 @@ def compiled(name: str, search: Callable[[Workshop, LoopProgram], Any], workshop
             raise OptimizerFailed(f"{name}: {uncaught}: {one_line(cause)}") from cause
         except Exception as error:  # the boundary to DSPy's and the user's own optimizers
             raise OptimizerFailed(f"{name}: {one_line(error)}") from error
+        finally:
+            student.end()
 
 
 def _settings(workshop: Workshop) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from .candidates import Candidate, Ended, Status, Watcher
 from .config import OptimizeConfig, optimize_config_from
 from .files import CANDIDATES, ENDED, KIND, PROGRAM, PROPOSALS, ROLLOUTS, TEST
 from .log import log_digest
-from .optimizers import Optimizer, OptimizerFailed, Workshop, optimizer_named
+from .optimizers import Optimizer, OptimizerFailed, Workshop, optimizer_named, unheard
 from .proposals import Proposals
 from .rollouts import BudgetSpent, Rollouts, RunStopped
 from .splits import Splits, split
@@ -279,6 +279,7 @@ def _search(made: Optimization, design: Design, rollouts: Rollouts, proposals: P
     loop = design.arm.loop
     student = LoopProgram(loop, runner=rollouts)
     own = rollouts.candidate(student.program)
+    told: list[str] = []
     status: Status = "finished"
     reason = ""
     try:
@@ -290,6 +291,7 @@ def _search(made: Optimization, design: Design, rollouts: Rollouts, proposals: P
                 lm_of(proposals),
                 made.config.threads,
                 made.config.compare.seed,
+                told.append,
             )
         )
         kept = rollouts.candidate(compiled.program)
@@ -313,7 +315,7 @@ def _search(made: Optimization, design: Design, rollouts: Rollouts, proposals: P
         rollouts.search,
         proposals.spent,
         rollouts.evaluation,
-        tuple(_warnings(made.optimizer, rollouts, proposals)),
+        (*_warnings(rollouts, proposals), *told),
     )
     return ended, rollouts.candidates[kept.digest]
 
@@ -323,14 +325,11 @@ def _example(task: Task) -> Any:
     return dspy.Example(query=task.query.full_text, task=task.id, answer=task.expected).with_inputs("query", "task")
 
 
-def _warnings(optimizer: Optimizer, rollouts: Rollouts, proposals: Proposals) -> Iterator[str]:
+def _warnings(rollouts: Rollouts, proposals: Proposals) -> Iterator[str]:
     if rollouts.errored:
         yield f"{rollouts.errored} rollouts were errored, after several attempts; the optimizer was told a score of 0 for them"
-    if proposals.spent.calls and len(rollouts.candidates) == 1:
-        yield (
-            f"{optimizer.name} asked for {proposals.spent.calls} proposals, and no other program was ever tried: "
-            "what the proposing model says may not be readable"
-        )
+    if said := unheard(proposals.spent.calls, [item.program for item in rollouts.candidates.values()]):
+        yield said
 
 
 def _keep(made: Optimization, design: Design, rollouts: Rollouts, ended: Ended, kept: Candidate) -> None:

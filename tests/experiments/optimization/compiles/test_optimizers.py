@@ -32,7 +32,7 @@ from loopbench.experiments.optimization.optimizers import (
     unheard,
 )
 from loopbench.experiments.optimization.quiet import LOGGERS
-from loopbench.protocol import program_digest
+from loopbench.protocol import Program, program_digest
 from loopbench.protocol.names import Spec, parse_spec
 
 NAMES = [
@@ -215,7 +215,12 @@ def test_dev_tasks_that_are_few_make_no_minibatch(bench_of: Any) -> None:
 
 def test_rollouts_that_nothing_looks_at_leave_no_trace(bench_of: Any) -> None:
     traces = []
-    bench = bench_of(lambda program, task, draw: float(traces.append(dspy.settings.trace) is None))
+
+    def rule(program: Program, task: int, draw: int) -> float:
+        traces.append(dspy.settings.trace)
+        return 0.0
+
+    bench = bench_of(rule)
     bench.compile("COPRO(breadth=2, depth=1)")
     assert traces
     assert {*traces} == {None}
@@ -226,7 +231,7 @@ def test_another_process_gives_the_same_program(spec: str) -> None:
     """Whatever the order of its sets."""
     code = f"""
 import importlib.util, sys
-from loopbench.protocol import program_digest
+from loopbench.protocol import Program, program_digest
 found = importlib.util.spec_from_file_location("shared", {str(Path(__file__).with_name("conftest.py"))!r})
 shared = sys.modules["shared"] = importlib.util.module_from_spec(found)
 found.loader.exec_module(shared)

@@ -339,9 +339,10 @@ def test_ctrl_c_waits_for_no_rollout(spec: str, bench_of: Any, threads: int) -> 
     reached, released, waited_out = threading.Event(), threading.Event(), threading.Event()
 
     def rule(program: Program, task: int, draw: int) -> float:
-        reached.set()
-        if not released.wait(8):
-            waited_out.set()
+        if task < 6:  # of train: GEPA's dev tasks are rolled out from the main thread, these are not
+            reached.set()
+            if not released.wait(8):
+                waited_out.set()
         return 0.0
 
     def press() -> None:
@@ -358,16 +359,19 @@ def test_ctrl_c_waits_for_no_rollout(spec: str, bench_of: Any, threads: int) -> 
     finally:
         released.set()
     time.sleep(0.05)
-    assert len(bench.rollouts) <= threads  # what was waiting is not begun
+    assert len([task for task, _ in bench.rollouts if int(task[1:]) < 6]) <= threads  # what was waiting is not begun
 
 
 def test_what_runs_when_a_compile_ends_is_waited_for(bench_of: Any) -> None:
     """DSPy's executor leaves its threads to go on: rollouts that would be counted when the count is closed."""
     ended = []
+    others = threading.Event()
 
     def rule(program: Program, task: int, draw: int) -> float:
         if task == 6:
+            others.wait(8)
             raise Stop("used up")
+        others.set()
         time.sleep(0.1)
         ended.append(task)
         return 0.0
@@ -375,6 +379,5 @@ def test_what_runs_when_a_compile_ends_is_waited_for(bench_of: Any) -> None:
     bench = bench_of(rule)
     with pytest.raises(Stop):
         bench.compile("GEPA(max_metric_calls=99)", threads=3)
-    assert len(ended) == len([task for task, _ in bench.rollouts if task != "t6"])
-    time.sleep(0.15)
-    assert len(ended) == len([task for task, _ in bench.rollouts if task != "t6"]) <= 2
+    begun = [task for task, _ in bench.rollouts if task != "t6"]
+    assert 1 <= len(ended) == len(begun) <= 2
