@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from loopbench.protocol import (
@@ -17,6 +17,7 @@ from loopbench.protocol import (
     Move,
     Observer,
     Outcome,
+    Program,
     ProviderError,
     Query,
     Reply,
@@ -26,11 +27,15 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
     WireError,
+    in_own_format,
+    own_prompt,
+    prompted,
 )
 
-# Decide: what the model is told. Its wording is a part of your design.
-INSTRUCTIONS = """\
-Solve the task with tools. Reply with one JSON object and nothing else:
+# Decide: what the model is told. Its wording is a part of your design; `loopbench optimize` may change the first line.
+INSTRUCTIONS = "Solve the task with tools."
+FORM = """\
+Reply with one JSON object and nothing else:
 {"thought": "why", "tool": "its name", "arguments": {...}} to call a tool, or
 {"thought": "why", "answer": ...} once you know the answer. Tools:"""
 
@@ -83,6 +88,8 @@ class TemplateLoop:
 
     max_steps: int = 10
     """Most replies, the one that answers included."""
+    predictors: Program = field(default_factory=lambda: {"decide": own_prompt(INSTRUCTIONS, "reply")}, metadata={"option": False})
+    """What an optimizer may change: instructions and demonstrations of each kind of request. Decide: one, or several?"""
 
     name: ClassVar[str] = "template_loop"
     stops: ClassVar[frozenset[StopReason]] = frozenset(

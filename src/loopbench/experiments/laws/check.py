@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from loopbench.protocol import Loop, run_sync
 
-from . import course, endings, interruption, wire
+from . import course, endings, interruption, prompts, wire
 from .bench import shown_error
 from .law import Broken, Finding, Law, NotApplicable
 
@@ -28,6 +28,7 @@ LAWS: tuple[Law, ...] = (
     Law("provider error", "a provider's error ends the run without an answer", interruption.provider_error),
     Law("context overflow", "an overflow for good ends the run as context_overflow", interruption.context_overflow),
     Law("conversation", "system first, and each native call with its result next to it", course.conversation),
+    Law("prompts", "changed instructions and demonstrations reach the predictor that they are of, and nothing else changes", prompts.prompts),
 )
 
 NOT_CHECKED = "not checked: a loop that blocks would take minutes; mend that first"

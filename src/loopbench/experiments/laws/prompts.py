@@ -145,7 +145,8 @@ def _check_calls(calls: Sequence[_Call], own: Program) -> None:
 
 
 def _check_names(what: str, given: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    require(given.keys() == wanted.keys(), f"{what} are {', '.join(given) or 'none'}; the predictor's are {', '.join(wanted)}")
+    lacking = [name for name in wanted if name not in given]
+    require(not lacking, f"{what} lack {', '.join(lacking)}; a demonstration has all fields of its predictor")
 
 
 # --- instructions ---
