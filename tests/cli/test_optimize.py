@@ -142,6 +142,15 @@ def stopped(tmp_path: Path) -> Iterator[Any]:
         running.communicate()
 
 
+@pytest.fixture(scope="module")
+def at_one_sitting(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Digest of the long optimization that nobody interrupts."""
+    running = process(tmp_path_factory.mktemp("whole"), "optimize", *LONG, "--loop", "bare", "--quiet", "--json")
+    out, err = running.communicate(timeout=250)
+    assert running.returncode == 0, err
+    return str(json.loads(out)["digest"])
+
+
 def wait_for_rollouts(folder: Path, size: int) -> None:
     for _ in range(1_200):
         if any(path.stat().st_size > size for path in folder.glob("runs/*/designs/*/rollouts.jsonl")):
@@ -151,7 +160,7 @@ def wait_for_rollouts(folder: Path, size: int) -> None:
 
 
 @pytest.mark.thorough
-def test_an_interrupted_search_says_how_to_go_on_and_does(stopped, tmp_path, loopbench):
+def test_an_interrupted_search_says_how_to_go_on_and_does(stopped, tmp_path, loopbench, at_one_sitting):
     running = stopped("optimize", *LONG, "--loop", "bare", "--quiet")
     wait_for_rollouts(tmp_path, 0)
     running.send_signal(signal.SIGINT)
@@ -175,8 +184,24 @@ def test_an_interrupted_search_says_how_to_go_on_and_does(stopped, tmp_path, loo
     assert made["complete"] is True
     rows = [json.loads(line)["key"] for line in next(run.glob("designs/*/rollouts.jsonl")).read_text().splitlines()]
     assert len({json.dumps(row) for row in rows}) == len(rows)  # none was run twice
-    at_one_sitting = loopbench("optimize", *LONG, "--loop", "bare", "--quiet", "--json", "--runs", str(tmp_path / "whole"))
-    assert at_one_sitting.json["digest"] == made["digest"]
+    assert at_one_sitting == made["digest"]
+
+
+@pytest.mark.thorough
+def test_a_search_that_is_killed_again_and_again_ends_as_if_nothing_had_been(stopped, tmp_path, at_one_sitting):
+    killed = stopped("optimize", *LONG, "--loop", "bare", "--quiet")
+    size = 0
+    for _ in range(2):
+        wait_for_rollouts(tmp_path, size)
+        killed.send_signal(signal.SIGKILL)
+        killed.communicate()
+        assert killed.returncode == -signal.SIGKILL
+        run = only_run(tmp_path)
+        size = next(run.glob("designs/*/rollouts.jsonl")).stat().st_size
+        killed = stopped("resume", str(run), "--quiet", "--json")
+    out, err = killed.communicate(timeout=250)
+    assert killed.returncode == 0, err
+    assert json.loads(out)["digest"] == at_one_sitting
 
 
 # --- lists and mistakes ---

@@ -39,6 +39,8 @@ from loopbench.protocol import (
     Observation,
     Observer,
     Outcome,
+    Program,
+    Prompted,
     ProviderError,
     Query,
     Reply,
@@ -47,6 +49,7 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
     WireError,
+    own_prompt,
 )
 
 
@@ -117,6 +120,7 @@ def test_what_a_loop_declares_not_to_do_is_not_asked_of_it():
 
     assert statuses(Hiding())["tool errors"] == "not applicable"
     assert statuses(Bare(on_provider_error="observe"))["provider error"] == "not applicable"
+    assert statuses(Unfrozen())["prompts"] == "not applicable"
 
 
 # --- loops that break one law ---
@@ -366,7 +370,7 @@ class Racing(Own):
                 return reply
 
             async def complete(self, request: Request) -> Reply:
-                if len(request.messages) == 2:
+                if len(request.messages) - request.examples == 2:
                     one, _ = await asyncio.gather(self.opinion(request, "a"), self.opinion(request, "b"))
                     return one
                 told = Message("user", f"Opinion {self.first} came first.")
@@ -420,14 +424,143 @@ class Vague(Own):
 
 
 class SystemLast(Own):
+    """Ends with a second system message."""
+
     def model(self, model: Model) -> Model:
-        return Changed(model, lambda request: replace(request, messages=(*request.messages[1:], request.messages[0])))
+        return Changed(model, lambda request: replace(request, messages=(*request.messages, Message("system", "Be brief."))))
 
 
 class Orphaning(Own):
     def model(self, model: Model) -> Model:
         orphan = Message("tool", "a result", call_id="call_0")
         return Changed(model, lambda request: replace(request, messages=(*request.messages, orphan)))
+
+
+class Asking(Own):
+    """Its requests are changed where they say whose they are."""
+
+    def model(self, model: Model) -> Model:
+        return Changed(model, lambda request: replace(request, **self.told(request)))
+
+    def told(self, request: Request) -> dict[str, Any]:
+        return {}
+
+
+class Doubtful(Own):
+    """Adds a word whenever its prompts are set."""
+
+    def with_predictors(self, program: Program) -> Self:
+        own = program["decide"]
+        return super().with_predictors({"decide": replace(own, instructions=f"{own.instructions} Really.")})
+
+
+class Closed(Own):
+    """Has predictors, and asks what it always asks."""
+
+    def with_predictors(self, program: Program) -> Self:
+        return self
+
+
+class Impressed(Own):
+    """Is changed itself."""
+
+    def with_predictors(self, program: Program) -> Self:
+        made = super().with_predictors(program)
+        object.__setattr__(self, "program", made.program)
+        return made
+
+
+class Handing(Own):
+    """Gives what is no loop."""
+
+    def with_predictors(self, program: Program) -> Any:
+        return program
+
+
+class Quiet(Asking):
+    """Does not announce demonstrations."""
+
+    def told(self, request: Request) -> dict[str, Any]:
+        return {"examples": 0}
+
+
+class Careful(Asking):
+    """Says more where there are demonstrations."""
+
+    def told(self, request: Request) -> dict[str, Any]:
+        hint = (Message("user", "So much for the examples."),) if request.examples else ()
+        return {"messages": (*request.messages[: 1 + request.examples], *hint, *request.messages[1 + request.examples :])}
+
+
+class Anonymous(Asking):
+    """Does not say whose its requests are."""
+
+    def told(self, request: Request) -> dict[str, Any]:
+        return {"prompted": None}
+
+
+class Misnamed(Asking):
+    """Says that another asks."""
+
+    def told(self, request: Request) -> dict[str, Any]:
+        return {"prompted": replace(told_by(request), predictor="other")}
+
+
+class Laconic(Asking):
+    """Leaves the reply out of its demonstrations."""
+
+    def told(self, request: Request) -> dict[str, Any]:
+        return {"prompted": replace(told_by(request), outputs=lambda reply: {})}
+
+
+class Foresighted(Own):
+    """Its inputs are read from a conversation that goes on."""
+
+    def model(self, model: Model) -> Model:
+        class Live(Changed):
+            said = ""
+
+            async def complete(self, request: Request) -> Reply:
+                inputs = told_by(request).inputs
+                late = replace(told_by(request), inputs=lambda: {"conversation": f"{inputs()['conversation']}{self.said}"})
+                reply = await super().complete(replace(request, prompted=late))
+                self.said += reply.text
+                return reply
+
+        return Live(model)
+
+
+class Alike(Own):
+    """Two predictors that nobody can tell apart."""
+
+    @property
+    def predictors(self) -> Program:
+        return {**self.program, "answer": self.program["decide"]}
+
+
+class Speechless(Own):
+    """Has predictors in name only."""
+
+    @property
+    def predictors(self) -> Program:
+        return {}
+
+
+class Gossip(Own):
+    """Two predictors; the one that is asked is told what the other is."""
+
+    @property
+    def predictors(self) -> Program:
+        return {"summarize": own_prompt("Summarize.", "summary"), **self.program}
+
+    def model(self, model: Model) -> Model:
+        told = Message("user", f"By the way: {self.predictors['summarize'].instructions}")
+        return Changed(model, lambda request: replace(request, messages=(*request.messages, told)))
+
+
+def told_by(request: Request) -> Prompted:
+    assert request.prompted is not None
+    return request.prompted
 
 
 class Twice(Own):
@@ -481,6 +614,19 @@ BROKEN: tuple[tuple[str, type[Own], str], ...] = (
     ("context overflow", Vague, "stopped as max_steps"),
     ("conversation", SystemLast, "message 2 is a system message|message 3 is a system message"),
     ("conversation", Orphaning, "does not stand open before it"),
+    ("prompts", Doubtful, "request 1 differs in its messages; with its own prompts a loop asks what it asked before"),
+    ("prompts", Closed, "a request of 'decide' does not show its changed instructions"),
+    ("prompts", Impressed, "with_predictors changed the loop itself; it must give another"),
+    ("prompts", Handing, "with_predictors gave a dict; it must give a Handing"),
+    ("prompts", Quiet, "Request.examples says 0 messages more"),
+    ("prompts", Careful, "beside those that Request.examples announces, request 1 differs in its messages"),
+    ("prompts", Anonymous, "no request says whose it is"),
+    ("prompts", Misnamed, "a request is predictor 'other''s, which is none of decide"),
+    ("prompts", Laconic, "the outputs of a call of 'decide' lack reply"),
+    ("prompts", Foresighted, "the inputs of a call of 'decide' are others once the run is over"),
+    ("prompts", Alike, "predictors 'decide' and 'answer' have the same fields"),
+    ("prompts", Speechless, "predictors is empty"),
+    ("prompts", Gossip, "a request of predictor 'decide' shows the instructions of 'summarize'"),
 )
 
 

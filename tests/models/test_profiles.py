@@ -26,6 +26,7 @@ BUILT_IN = (
     "stubborn",
     "teachable",
     "teachable-dates",
+    "teachable-flaky",
 )
 LOOPS = ("bare", "react_extract")
 

@@ -291,6 +291,16 @@ def test_step_is_forgotten_by_who_chooses_the_calls_and_by_no_planner(bench) -> 
     assert "done=True" in ask(wind, "", *wind.results("c1").values(), role=Role.REFLECT).text
 
 
+def test_step_is_noted_where_an_answer_is_stated_without_it(bench) -> None:
+    """As by a predictor that only states answers."""
+    wind = bench.Bench(product(bench=bench), weak("step"), tools=TOOLS)
+    assert "4711" in ask(wind, "", *wind.results("c1").values(), role=Role.ANSWER).text
+    assert noted(wind) == [("weakness.step", "answer:c2")]
+    unasked = bench.Bench(product(bench=bench), weak("step"), tools=TOOLS)
+    assert NOT_DETERMINED in ask(unasked, "", role=Role.ANSWER).text
+    assert noted(unasked) == []
+
+
 def test_step_is_noted_as_soon_as_the_call_is_left_out(bench) -> None:
     """Of several calls that could be made at once one is missing."""
     plan = Plan((bench.planned("c1", "seats", count=1), bench.planned("c2", "times", a=2, b=3)), Ref("c2"))
@@ -567,6 +577,13 @@ def test_reading_examples_copes_with_extremes(text: str) -> None:
         assert not covers(kind, [Message("assistant", f"times {text}")])
 
 
+def test_a_number_beyond_all_bounds_is_passed_over() -> None:
+    plan = Plan((PlannedCall("c1", "seats", {"count": 500}, "Count."),), Ref("c1"))
+    (found,) = slips_of(plan, weak("unit").weaknesses, (0,), SPECS)
+    examples = [Message("user", "Are there 1e999 seats? "), Message("assistant", 'seats({"count": 5})')]
+    assert not found.is_covered(Shown((), examples))
+
+
 # --- several predictors in one trial ---
 
 
@@ -650,9 +667,9 @@ def test_an_answer_move_without_a_value_is_no_slip_of_form(bench) -> None:
 
 def test_the_built_in_profiles_with_weaknesses_say_that_they_simulate() -> None:
     with_weaknesses = [name for name in built_in_profiles() if load_profile(name).weaknesses]
-    assert with_weaknesses == ["teachable", "teachable-dates"]
+    assert with_weaknesses == ["teachable", "teachable-dates", "teachable-flaky"]
     for name in with_weaknesses:
         profile = load_profile(name)
         assert profile.description.startswith("A simulation")
         assert not profile.is_clean
-        assert not profile.rates
+        assert bool(profile.rates) is (name == "teachable-flaky")

@@ -32,7 +32,7 @@ from loopbench.protocol import (
     prompted,
 )
 
-# Decide: what the model is told. Its wording is a part of your design; `loopbench optimize` may change the first line.
+# Decide: what the model is told. Its wording is a part of your design; the first line is where an optimizer begins.
 INSTRUCTIONS = "Solve the task with tools."
 FORM = """\
 Reply with one JSON object and nothing else:
@@ -88,13 +88,22 @@ class TemplateLoop:
 
     max_steps: int = 10
     """Most replies, the one that answers included."""
-    predictors: Program = field(default_factory=lambda: {"decide": own_prompt(INSTRUCTIONS, "reply")}, metadata={"option": False})
-    """What an optimizer may change: instructions and demonstrations of each kind of request. Decide: one, or several?"""
+    program: Program = field(
+        default_factory=lambda: {"decide": own_prompt(INSTRUCTIONS, "reply")}, repr=False, compare=False, metadata={"option": False}
+    )
+    """No option: for each kind of request, what `loopbench optimize` may change: instructions and demonstrations."""
 
     name: ClassVar[str] = "template_loop"
     stops: ClassVar[frozenset[StopReason]] = frozenset(
         {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
     )
+
+    @property
+    def predictors(self) -> Program:
+        return self.program
+
+    def with_predictors(self, program: Program) -> Self:
+        return replace(self, program={**self.program, **program})
 
     def with_step_limit(self, tool_steps: int) -> Self:
         """The limit of a comparison: so many steps with tools, and the reply that answers."""
@@ -103,10 +112,20 @@ class TemplateLoop:
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         listed = [f"{tool.name}{json.dumps(tool.parameters.get('properties'))}: {tool.description}" for tool in tools]
         asked = query.full_text if query.schema is None else f"{query.full_text}\nSchema of the answer: {json.dumps(query.schema)}"
-        messages = [Message("system", "\n".join([INSTRUCTIONS, *listed])), Message("user", asked)]
+        prompt = self.program["decide"]
+        shown = in_own_format(prompt)
+        opening = [Message("system", "\n".join([shown.text, FORM, *listed])), *shown.turns]
+        messages = [Message("user", asked)]
         for step in range(self.max_steps):
+            request = Request(
+                (*opening, *messages),
+                role=Role.DECIDE,
+                codec=CODEC,
+                examples=len(shown.turns),
+                prompted=prompted("decide", prompt, messages),
+            )
             try:
-                reply = await model.complete(Request(tuple(messages), role=Role.DECIDE, codec=CODEC))
+                reply = await model.complete(request)
             except ContextOverflow:  # Decide: what could be left out here?
                 return Outcome(None, StopReason.CONTEXT_OVERFLOW, step)
             except ProviderError:

@@ -28,7 +28,11 @@ LAWS: tuple[Law, ...] = (
     Law("provider error", "a provider's error ends the run without an answer", interruption.provider_error),
     Law("context overflow", "an overflow for good ends the run as context_overflow", interruption.context_overflow),
     Law("conversation", "system first, and each native call with its result next to it", course.conversation),
-    Law("prompts", "changed instructions and demonstrations reach the predictor that they are of, and nothing else changes", prompts.prompts),
+    Law(
+        "prompts",
+        "changed instructions and demonstrations reach the predictor that they are of, and nothing else changes",
+        prompts.prompts,
+    ),
 )
 
 NOT_CHECKED = "not checked: a loop that blocks would take minutes; mend that first"

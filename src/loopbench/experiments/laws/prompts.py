@@ -1,11 +1,11 @@
-"""The law on prompts: what an optimizer changes is what the predictor is asked with, and what it is shown of a call is that call."""
+"""The law on prompts: what an optimizer changes is what a predictor is asked with, and what it is shown of a call is that call."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import to_jsonable_python
 
@@ -48,9 +48,9 @@ async def prompts(loop: Loop) -> None:
     _check_calls([call for heard in before for call in heard], own)
     await _check_same(loop, scenes, before, own)
     await _check_instructions(loop, scenes, own)
+    require(program_digest(loop.predictors) == program_digest(own), "with_predictors changed the loop itself; it must give another")
     for name in own:
         await _check_demos(loop, scenes, before, name, own[name])
-    require(program_digest(loop.predictors) == program_digest(own), "with_predictors changed the loop itself; it must give another")
 
 
 # --- what is heard ---
@@ -152,7 +152,7 @@ def _check_names(what: str, given: Mapping[str, Any], wanted: Mapping[str, Any])
 # --- instructions ---
 
 
-async def _check_same(loop: Optimizable, scenes: Sequence[Scene], before: Sequence[Sequence[_Call]], own: Program) -> None:
+async def _check_same(loop: Loop, scenes: Sequence[Scene], before: Sequence[Sequence[_Call]], own: Program) -> None:
     same = _with(loop, own)
     for scene, calls in zip(scenes, before, strict=True):
         first, again = _shown(calls), _shown(await _heard(same, scene))
@@ -160,7 +160,7 @@ async def _check_same(loop: Optimizable, scenes: Sequence[Scene], before: Sequen
         require(not parted, f"with_predictors(predictors): {parted}; with its own prompts a loop asks what it asked before")
 
 
-async def _check_instructions(loop: Optimizable, scenes: Sequence[Scene], own: Program) -> None:
+async def _check_instructions(loop: Loop, scenes: Sequence[Scene], own: Program) -> None:
     marks = {name: f"This stands in the instructions of {place}-{name}." for place, name in enumerate(own)}
     changed = _with(loop, {name: replace(own[name], instructions=f"{own[name].instructions}\n{marks[name]}") for name in own})
     for call in [call for scene in scenes for call in await _heard(changed, scene)]:
@@ -176,7 +176,7 @@ async def _check_instructions(loop: Optimizable, scenes: Sequence[Scene], own: P
 # --- demonstrations ---
 
 
-async def _check_demos(loop: Optimizable, scenes: Sequence[Scene], before: Sequence[Sequence[_Call]], name: str, own: Prompt) -> None:
+async def _check_demos(loop: Loop, scenes: Sequence[Scene], before: Sequence[Sequence[_Call]], name: str, own: Prompt) -> None:
     calls = [call for heard in before for call in heard if call.predictor == name and call.outputs is not None]
     demos = tuple(map(_demo, calls[:DEMOS]))
     if not demos:
@@ -216,9 +216,9 @@ def _without_examples(request: Request) -> Request:
     return replace(request, messages=request.messages[:start] + request.messages[start + request.examples :])
 
 
-def _with(loop: Optimizable, program: Program) -> Loop:
-    """Raises Broken where the loop gives something else, or does not keep what it is given."""
-    made: object = loop.with_predictors(program)
+def _with(loop: Loop, program: Program) -> Loop:
+    """The loop with other prompts. Raises Broken where it gives something else."""
+    made: object = cast(Any, loop).with_predictors(program)
     if not isinstance(made, Loop) or type(made) is not type(loop):
         raise Broken(f"with_predictors gave a {type(made).__name__}; it must give a {type(loop).__name__}")
     return made

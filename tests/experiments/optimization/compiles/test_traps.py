@@ -93,6 +93,17 @@ def test_an_exception_in_a_metric_ends_the_compile_and_is_no_score(spec: str, be
     assert len(bench.rollouts) <= 12  # of one evaluation; another is not begun
 
 
+def test_what_waits_behind_a_failed_metric_is_not_begun(bench_of: Any) -> None:
+    def rule(program: Program, task: int, draw: int) -> str:
+        time.sleep(0.03)
+        return "not a number"
+
+    bench = bench_of(rule)
+    with pytest.raises(OptimizerFailed, match="in the metric"):
+        bench.compile("GEPA", threads=2, dev=bench.workshop().dev * 20)
+    assert len(bench.rollouts) < 100
+
+
 # --- proposals that are rejected without a word ---
 
 
