@@ -66,6 +66,15 @@ def test_a_file_is_overwritten_only_when_told(ran, tmp_path):
     assert load_profile(str(kept)).rates
 
 
+def test_weaknesses_are_shown_in_words(loopbench):
+    found = loopbench("profile", "show", "teachable")
+    assert found.code == 0
+    assert "a hundredth of what was meant" in " ".join(found.out.split())
+    assert "unit" in found.out
+    assert "wire.malformed" not in found.out
+    assert "kind=" not in found.out
+
+
 def test_a_built_in_profile_is_shown(loopbench):
     found = loopbench("profile", "show", "flaky-tools")
     assert found.code == 0

@@ -628,7 +628,8 @@ def test_a_reply_that_the_provider_lost_has_not_slipped(bench) -> None:
 
     async def complete(request: Request) -> Reply:
         try:
-            return await original(request)
+            reply: Reply = await original(request)
+            return reply
         finally:
             kinds.append(sorted(kind for kind, _ in noted(wind)))
 

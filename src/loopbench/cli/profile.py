@@ -96,17 +96,25 @@ def _print_fitted(fitted: Fitted) -> None:
 
 
 def _print_profile(found: Profile, said: dict[str, str]) -> None:
-    from loopbench.models.profiles import FAULT_KINDS
+    from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS
 
     kinds = [kind for kind in FAULT_KINDS if kind in found.rates or kind in said]
     rows = [(kind, FAULT_KINDS[kind], f"{found.rates.get(kind, 0):g}", said.get(kind, "")) for kind in kinds]
-    _print_table(f"{found.name}: {found.description}", ("kind", "meaning", "rate per point", "fitted from"), rows)
+    if rows or not found.weaknesses:
+        _print_table(f"{found.name}: {found.description}", ("kind", "meaning", "rate per point", "fitted from"), rows)
+    weak = [(item.kind, WEAKNESS_KINDS[f"weakness.{item.kind}"], f"{item.rate:g}", item.tool or "any") for item in found.weaknesses]
+    if weak:
+        _print_table(
+            "Weaknesses that a prompt can cover" if rows else f"{found.name}: {found.description}",
+            ("kind", "meaning", "rate per trial", "tool"),
+            weak,
+        )
     _print_rest(found, {})
 
 
 def _print_rest(found: Profile, notes: Mapping[str, str]) -> None:
     """All that a profile says beside its rates."""
-    values = found.model_dump(mode="json", exclude={"name", "description", "rates", "abilities"})
+    values = found.model_dump(mode="json", exclude={"name", "description", "rates", "abilities", "weaknesses"})
     clears = values.pop("clears")
     values = {"clears": ", ".join(f"{name} {value:g}" for name, value in clears.items()), **values}
     values |= found.abilities.model_dump(mode="json")

@@ -175,7 +175,7 @@ _ONE_AT_A_TIME = threading.RLock()
 
 
 def compiled(name: str, search: Callable[[Workshop, LoopProgram], Any], workshop: Workshop) -> LoopProgram:
-    """What `search` makes of a copy of the student, under this module's promises. Raises OptimizerFailed; see `Optimizer.compile`."""
+    """What `search` makes of a copy of the student, as this module promises. Raises OptimizerFailed; see `Optimizer.compile`."""
     if not workshop.train:
         raise OptimizerFailed(f"{name}: there is no train task")
     student = LoopUnderTest.of(workshop.student)

@@ -11,6 +11,7 @@ from typing import Any
 
 from loopbench.experiments.journal import RunError
 from loopbench.models.metering import Meter
+from loopbench.models.proposer import ScriptedProposer
 from loopbench.models.tokens import estimate_input, estimate_usage
 from loopbench.protocol import BudgetExceeded, Chunk, Model, NativeCall, Reply, Request, Usage, WrappedModel
 from loopbench.protocol.digest import digest
@@ -51,6 +52,8 @@ class Proposals(WrappedModel):
         self.asked[name] += 1
         if self._logged[name]:
             reply = self._logged[name].popleft()
+            if isinstance(self.model, ScriptedProposer):  # it draws by how often it was asked
+                self.model.skip(request)
         else:
             # on the loop that the model's connections belong to: each of an optimizer's calls comes on one of its own
             reply = await asyncio.wrap_future(self.background.submit(self.model.complete(request)))

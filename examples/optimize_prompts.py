@@ -1,0 +1,39 @@
+"""Prompts optimized, then used in a product: the scripted model slips until it is told better, and the file tells.
+
+A simulation, offline. With a real model: "models": ["openai/gpt-4o-mini"], "budget": {"dollars": 5}, and no profile.
+"""
+
+import json
+import tempfile
+from pathlib import Path
+
+from loopbench.experiments.optimization.config import load_optimize_config
+from loopbench.experiments.optimization.report import verdicts
+from loopbench.experiments.optimization.result import optimization_result
+from loopbench.experiments.optimization.run import prepare, run
+from loopbench.experiments.optimization.watchers import Watchers
+from loopbench.loops import Bare, run_agent
+from loopbench.protocol import read_program
+
+SETTINGS = {"loops": ["bare"], "optimizer": "GEPA(max_full_evals=4)", "profiles": ["teachable"], "train": 10, "dev": 10}
+
+
+class Progress:
+    def finished(self, record: object) -> None:
+        """Of each trial of the test."""
+
+
+def llm(messages: list[dict[str, str]], step: int) -> str:
+    """Stands in for a call of your provider."""
+    instructions = messages[0]["content"].partition("Reply with")[0]
+    return json.dumps({"final_answer": f"I was told: {instructions}"})
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as runs:
+        made = prepare(load_optimize_config(None, {**SETTINGS, "mlflow": False, "runs": Path(runs)}))
+        run(made, Watchers(), Progress())
+        found = optimization_result(made.folder)
+        print(*verdicts(found), sep="\n")
+        loop, program = Bare(), read_program(found.designs[0].program)
+    print(run_agent("What do four teas cost?", llm_func=llm, config=loop.with_predictors(program.on(loop)))["final_answer"])
