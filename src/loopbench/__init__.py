@@ -12,6 +12,7 @@ from ._lazy import lazy
 if TYPE_CHECKING:
     from loopbench.datasets.task import Environment, StatelessEnvironment, Suite, Task
     from loopbench.dspy_seam import DspyModel
+    from loopbench.dspy_seam.program import LoopProgram
     from loopbench.experiments.compare import prepare, results, run
     from loopbench.experiments.config import CompareConfig
     from loopbench.loops.bare import Bare, run_agent
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
     from loopbench.models.profiles import Profile, load_profile
     from loopbench.models.real import open_model
     from loopbench.models.scripted import Script, Scripted
-    from loopbench.protocol import Loop, Model, Outcome, Plan, PlannedCall, Query, Ref, StopReason, Tool, Toolbox
+    from loopbench.protocol import Loop, Model, Outcome, Plan, PlannedCall, Query, Ref, StopReason, Tool, Toolbox, with_program
 
 _HOMES = {
     "loopbench.datasets.task": ("Environment", "StatelessEnvironment", "Suite", "Task"),
     "loopbench.dspy_seam": ("DspyModel",),
+    "loopbench.dspy_seam.program": ("LoopProgram",),
     "loopbench.experiments.compare": ("prepare", "results", "run"),
     "loopbench.experiments.config": ("CompareConfig",),
     "loopbench.loops.bare": ("Bare", "run_agent"),
@@ -50,6 +52,7 @@ _HOMES = {
         "StopReason",
         "Tool",
         "Toolbox",
+        "with_program",
     ),
 }
 __getattr__, __dir__ = lazy(__name__, _HOMES)
@@ -62,6 +65,7 @@ __all__ = [
     "Finish",
     "Listed",
     "Loop",
+    "LoopProgram",
     "Model",
     "Outcome",
     "Phased",
@@ -87,4 +91,5 @@ __all__ = [
     "results",
     "run",
     "run_agent",
+    "with_program",
 ]

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopbench.loops.bare import Bare
+from loopbench.loops.react_extract import ReactExtract
 from loopbench.protocol import (
     Message,
     NativeCall,
@@ -20,6 +22,7 @@ from loopbench.protocol import (
     program_digest,
     prompted,
     read_program,
+    with_program,
 )
 from loopbench.protocol.names import Spec, parse_spec
 from loopbench.protocol.program import CONVERSATION, EXAMPLES, SavedProgram, conversation_text, merged, reply_text
@@ -182,3 +185,11 @@ def test_what_is_no_spec_is_refused(text: str) -> None:
 def test_a_label_has_the_files_name_only() -> None:
     assert parse_spec("a(b=1)@runs/x/optimized.json").label == "a(b=1)@optimized.json"
     assert parse_spec("a").label == "a"
+
+
+def test_a_loop_gets_the_prompts_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps({"decide": _state("Guess.", [])}), encoding="utf-8")
+    assert with_program(Bare(max_steps=3), path).predictors["decide"].instructions == "Guess."
+    with pytest.raises(ValueError, match=r"p\.json: predictor 'decide' is none of this loop's"):
+        with_program(ReactExtract(), path)

@@ -81,7 +81,7 @@ def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
     Raises ValueError for bad input; then nothing was made.
     """
     suite, tasks, arms = _look_up(config)
-    _check_plans(config, suite, tasks)
+    check_plans(config, suite, tasks)
     answers = answering(config, arms)
     manifest = _manifest(config, suite, tasks, arms) | {
         "models": answers.as_manifest(),
@@ -93,7 +93,7 @@ def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
     return Experiment(folder, config, suite, tasks, arms, manifest, answers)
 
 
-def _check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
+def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
     """Raises ValueError where the scripted model is to answer, and tasks that nobody said to skip have no plan for it."""
     if config.skip_unplanned or "scripted" not in config.models:
         return

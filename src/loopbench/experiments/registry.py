@@ -24,7 +24,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from loopbench.datasets.generating import Source
 from loopbench.datasets.importing.own_tools import OwnTools, offered
 from loopbench.datasets.task import Suite
-from loopbench.protocol import Loop, Optimizable, read_program
+from loopbench.protocol import Loop, Optimizable, with_program
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.names import Spec as Spec
 from loopbench.protocol.names import nearest as nearest
@@ -215,11 +215,7 @@ def _with_program(loop: Loop, path: str) -> Loop:
     """The loop with an optimized program. Raises ValueError where they do not fit, and OSError."""
     if not isinstance(loop, Optimizable):
         raise ValueError(f"its prompts cannot be changed, so @{path} does not fit: it has no predictors and with_predictors")
-    saved = read_program(path)
-    try:
-        changed: Loop = loop.with_predictors(saved.on(loop))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    changed: Loop = with_program(loop, path)
     return changed
 
 

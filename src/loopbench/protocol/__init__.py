@@ -42,6 +42,7 @@ from .program import (
     program_digest,
     prompted,
     read_program,
+    with_program,
 )
 from .tools import BudgetExceeded, Observation, Tool, ToolArgumentError, Toolbox, ToolCall, ToolSpec, TransientError, render_value
 
@@ -111,4 +112,5 @@ __all__ = [
     "render_value",
     "resolve",
     "run_sync",
+    "with_program",
 ]

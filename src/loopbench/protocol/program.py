@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from .chat import Message, MessageRole, NativeCall, Reply
 from .digest import digest
@@ -265,3 +265,18 @@ def _state(data: Any, where: str) -> tuple[str, tuple[Demo, ...]]:
     if not isinstance(demos, list) or not all(isinstance(demo, dict) for demo in demos):
         raise ValueError(f"{where}: demos: a list of JSON objects is wanted")
     return instructions, tuple(demos)
+
+
+L = TypeVar("L", bound=Optimizable)
+
+
+def with_program(loop: L, path: str | Path) -> L:
+    """The loop with the prompts of a file, ready for a product: `with_program(Finish(), "optimized.json")`.
+
+    Raises ValueError, in one line that names the file, where the program does not fit, and OSError.
+    """
+    saved = read_program(path)
+    try:
+        return loop.with_predictors(saved.on(loop))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -62,6 +62,8 @@ class OptimizeConfig(BaseModel):
                 raise ValueError(
                     f"{what} is no part of an optimization: it uses the splits train, dev and test, and keeps its own log"
                 )
+        if compare.budget != BudgetConfig():
+            raise ValueError("budget: it stands in the table `search`: what is bounded is the search, not the test")
         if self.search.budget.seconds is not None:
             raise ValueError("budget: seconds are no equal budget for designs; give calls, tokens or dollars")
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from loopbench.experiments.journal import MANIFEST, RunError, read_manifest
+from loopbench.protocol import Prompt, program_digest, read_program
 
 KIND = "optimization"
 """What its manifest says that it is."""
@@ -26,3 +27,12 @@ def trials_folder(folder: Path) -> Path:
     if not (folder / TEST / MANIFEST).is_file():
         raise RunError(f"{folder}: no trial of the test split was run yet")
     return folder / TEST
+
+
+def saved_digest(path: Path) -> str:
+    """Of a file's program. Raises RunError for a file that is none."""
+    try:
+        state = read_program(path).state
+        return program_digest({name: Prompt(instructions, {}, {}, demos) for name, (instructions, demos) in state.items()})
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}: {error}") from None

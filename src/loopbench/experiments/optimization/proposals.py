@@ -7,15 +7,16 @@ from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from loopbench.experiments.journal import RunError
 from loopbench.models.metering import Meter
-from loopbench.models.proposer import ScriptedProposer
 from loopbench.models.tokens import estimate_input, estimate_usage
-from loopbench.protocol import BudgetExceeded, Chunk, Model, NativeCall, Reply, Request, Usage, WrappedModel
+from loopbench.protocol import BudgetExceeded, Chunk, Model, NativeCall, ProviderError, Reply, Request, Usage, WrappedModel
 from loopbench.protocol.digest import digest
 from loopbench.protocol.redact import redact
+from loopbench.protocol.tools import error_text
 
 from .background import Background
 from .candidates import Spent
@@ -36,6 +37,7 @@ class Proposals(WrappedModel):
         self.spent = Spent()
         self.asked = Counter[str]()
         """Request's digest → how often."""
+        self._lock = Lock()
         self._logged = _logged(log)
         self._log = Log(log)
 
@@ -43,34 +45,50 @@ class Proposals(WrappedModel):
         self._log.close()
 
     async def complete(self, request: Request) -> Reply:
-        """Raises BudgetSpent beyond the budget, RunStopped where the disk is full, and what the model raises."""
-        try:
-            self.meter.admit()
-        except BudgetExceeded as error:
-            raise BudgetSpent(f"the optimizer's own requests: {error}") from None
+        """Any number of threads may ask, each on an event loop of its own.
+
+        Raises BudgetSpent beyond the budget, RunStopped where the disk is full or the provider fails, and what else the model raises.
+        """
         name = digest(request.as_dict())
-        self.asked[name] += 1
-        if self._logged[name]:
-            reply = self._logged[name].popleft()
-            if isinstance(self.model, ScriptedProposer):  # it draws by how often it was asked
-                self.model.skip(request)
-        else:
-            # on the loop that the model's connections belong to: each of an optimizer's calls comes on one of its own
-            reply = await asyncio.wrap_future(self.background.submit(self.model.complete(request)))
-            usage = reply.usage or estimate_usage(estimate_input(request), reply)
-            reply = replace(reply, text=redact(reply.text), usage=usage)
-            try:
-                self._log.append({"request": name, **_as_line(reply)})
-            except RunError as error:  # a full disk is no failure of the optimizer's
-                raise RunStopped(str(error)) from None
+        reply = self._known(name) or await self._asked(name, request)
         assert reply.usage is not None
-        self.meter.add(reply.usage)
-        self.spent += Spent(0, 1, reply.usage.total_tokens, reply.usage.cost_usd)
-        self.told(self.spent)
+        with self._lock:
+            self.meter.add(reply.usage)
+            self.spent += Spent(0, 1, reply.usage.total_tokens, reply.usage.cost_usd)
+            self.told(self.spent)
+        return reply
+
+    def _known(self, name: str) -> Reply | None:
+        """The reply to the next asking of a request, where the log has it. Raises BudgetSpent."""
+        with self._lock:
+            try:
+                self.meter.admit()
+            except BudgetExceeded as error:
+                raise BudgetSpent(f"the optimizer's own requests: {error}") from None
+            self.asked[name] += 1
+            return self._logged[name].popleft() if self._logged[name] else None
+
+    async def _asked(self, name: str, request: Request) -> Reply:
+        """Asked now, on the loop that the model's connections belong to."""
+        try:
+            reply = await asyncio.wrap_future(self.background.submit(self.model.complete(request)))
+        except ProviderError as error:
+            if error.kind in _OF_THE_REQUEST:
+                raise
+            raise RunStopped(f"the model that proposes failed ({error.kind}): {error_text(error)}") from None
+        reply = replace(reply, text=redact(reply.text), usage=reply.usage or estimate_usage(estimate_input(request), reply))
+        try:
+            self._log.append({"request": name, **_as_line(reply)})
+        except RunError as error:  # a full disk is no failure of the optimizer's
+            raise RunStopped(str(error)) from None
         return reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         yield Chunk(reply=await self.complete(request))
+
+
+_OF_THE_REQUEST = frozenset({"bad_request", "refused"})
+"""A provider's failures that a resumed run would meet again: the optimizer's to deal with."""
 
 
 def _as_line(reply: Reply) -> dict[str, Any]:

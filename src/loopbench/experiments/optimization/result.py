@@ -12,11 +12,10 @@ from loopbench.experiments.compare import Results, results
 from loopbench.experiments.config import BudgetConfig
 from loopbench.experiments.journal import MANIFEST, RunError, read_manifest
 from loopbench.metrics.gains import Amortised, Arms, Cost, DevGain, Gain, Gains, Use, amortised, dev_gain, gains, use_of
-from loopbench.protocol import Prompt, program_digest, read_program
 from loopbench.protocol.digest import digest
 
 from .candidates import Ended, Spent
-from .files import ENDED, KIND, PROGRAM, ROLLOUTS, TEST
+from .files import ENDED, KIND, PROGRAM, ROLLOUTS, TEST, saved_digest
 from .log import log_digest, read_log
 
 
@@ -275,7 +274,7 @@ def _check_lock(folder: Path, opened: Mapping[str, Any] | None, designs: Sequenc
         leaked = next((task for line in read_log(design.rollouts) if (task := str(line["key"][1])) in tested), None)
         if leaked is not None:
             raise RunError(f"{design.rollouts}: the optimizer was shown task {leaked!r} of the test split")
-        if _file_digest(design.folder / PROGRAM) != programs[design.design]:
+        if saved_digest(design.folder / PROGRAM) != programs[design.design]:
             raise RunError(f"{design.folder / PROGRAM}: not the program that was tested")
 
 
@@ -287,12 +286,3 @@ def _check_arms(test: Results, arms: Sequence[Arms], programs: Mapping[str, str]
             raise RunError(f"{test.folder}: arm {arm.before} ran another program than the design's own")
         if known[arm.after] != programs[arm.design]:
             raise RunError(f"{test.folder}: arm {arm.after} ran another program than the test split was opened for")
-
-
-def _file_digest(path: Path) -> str:
-    """Raises RunError for a file that is no program."""
-    try:
-        state = read_program(path).state
-        return program_digest({name: Prompt(instructions, {}, {}, demos) for name, (instructions, demos) in state.items()})
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path}: {error}") from None

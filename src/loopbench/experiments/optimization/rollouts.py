@@ -27,7 +27,7 @@ from loopbench.experiments.trial import Done, NotRun, Setting, run_trial
 from loopbench.metrics.record import Record
 from loopbench.models.metering import Meter
 from loopbench.models.receipts import strip_receipts
-from loopbench.protocol import SILENT, Loop, Model, Observer, Outcome, Program, Query, StopReason, Toolbox, Usage, program_digest
+from loopbench.protocol import SILENT, Loop, Model, Observer, Outcome, Program, Query, StopReason, Toolbox, program_digest
 from loopbench.protocol.redact import redact
 
 from .background import Background
@@ -51,6 +51,10 @@ class Rollout:
     record: Record
     calls: tuple[Call, ...]
     feedback: str
+    spent: Spent
+    """In all its attempts."""
+    is_beyond: bool = False
+    """It was asked beyond the budget, for dev scores: the search never had it."""
 
     @property
     def score(self) -> float:
@@ -58,13 +62,21 @@ class Rollout:
 
     def to_json(self) -> dict[str, Any]:
         calls = [[call.predictor, dict(call.inputs), dict(call.outputs)] for call in self.calls]
-        return {"record": self.record.to_json(), "calls": calls, "feedback": self.feedback}
+        spent = self.spent.to_json()
+        return {
+            "record": self.record.to_json(),
+            "calls": calls,
+            "feedback": self.feedback,
+            "spent": spent,
+            "beyond": self.is_beyond,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Rollout:
         """Raises KeyError, TypeError, ValueError, AttributeError or IndexError for what is none."""
         calls = tuple(Call(str(name), dict(inputs), dict(outputs)) for name, inputs, outputs in data["calls"])
-        return cls(Record.from_json(data["record"]), calls, str(data["feedback"]))
+        record, spent = Record.from_json(data["record"]), Spent.from_json(data["spent"])
+        return cls(record, calls, str(data["feedback"]), spent, bool(data["beyond"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +156,7 @@ class Rollouts:
         self._told: set[Key] = set()
         self._lock = RLock()
         self._failures = 0
-        self._works = False
+        self._failed_in_a_row = 0
         self._logged = _logged(log)
         self._log = Log(log)
 
@@ -153,16 +165,11 @@ class Rollouts:
 
     def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: Sampled) -> Ran:
         """Raises BudgetSpent and RunStopped."""
-        task = self._task(inputs)
+        task_id = self._task_id(inputs)
         with self._lock:
-            candidate = self.candidate(program)
-            key = Key(candidate.digest, task.id, sampled.rollout, sampled.temperature)
-            future = self._known.get(key)
-            if future is None:
-                future = self.background.submit(self._rollout(key, loop, program, task, self.setting))
-                self._known[key] = future
-                future.add_done_callback(lambda done: self._ended(key, done))
-        rollout = self._scored(key, _result(future), self.setting)
+            key = Key(self.candidate(program).digest, task_id, sampled.rollout, sampled.temperature)
+            future = self._asked(key, loop, program, self.setting)
+        rollout = self._scored(key, _result(future))
         if rollout is None:
             if not self.is_soft:
                 raise BudgetSpent(self.setting.meter.exhausted)
@@ -197,39 +204,61 @@ class Rollouts:
         return max(found, key=lambda item: _ahead(item, found[0]))
 
     def dev_scores(self, loop: Loop, program: Program) -> dict[str, float]:
-        """Dev task → score of the program's first rollout; what is missing is run now, beyond the budget."""
+        """Dev task → score of the program's first rollout, errored ones left out; what is missing is run now, beyond the budget."""
         candidate = self.candidate(program)
         setting = replace(self.setting, meter=Meter())
-        waiting = []
-        for task_id, (where, task) in self.tasks.items():
-            key = Key(candidate.digest, task_id, 0, None)
-            if where == "dev":
-                with self._lock:
-                    future = self._known.get(key)
-                    if future is None:
-                        future = self.background.submit(self._rollout(key, loop, program, task, setting))
-                        self._known[key] = future
-                waiting.append((key, future))
-        found = {key.task: self._scored(key, _result(future), setting) for key, future in waiting}
-        return {task_id: rollout.score for task_id, rollout in found.items() if rollout is not None}
+        keys = [Key(candidate.digest, task_id, 0, None) for task_id, (split, _) in self.tasks.items() if split == "dev"]
+        waiting = [self._asked(key, loop, program, setting) for key in keys]
+        found = {}
+        for key, future in zip(keys, waiting, strict=True):
+            rollout = _result(future)
+            if rollout is None:  # still under way when the search ended, and then cut short by its budget
+                rollout = _result(self._asked(key, loop, program, setting))
+            if (scored := self._scored(key, rollout)) is not None and scored.record.status == "scored":
+                found[key.task] = scored.score
+        return found
+
+    def proposed(self, spent: Spent) -> None:
+        """Tells the watcher of the optimizer's own requests, one call at a time."""
+        with self._lock:
+            self.watcher.proposed(str(self.arm.spec), spent)
 
     # --- one rollout ---
 
-    def _task(self, inputs: Mapping[str, Any]) -> Task:
+    def _task_id(self, inputs: Mapping[str, Any]) -> str:
         task_id = str(inputs.get("task"))
         if task_id not in self.tasks:
             raise RunStopped(f"the optimizer asked for task {task_id!r}, which is in neither train nor dev")
-        return self.tasks[task_id][1]
+        return task_id
 
-    async def _rollout(self, key: Key, loop: Loop, program: Program, task: Task, setting: Setting) -> Rollout | None:
-        """None where the budget does not reach."""
-        logged = self._logged.pop(key, None)
-        if logged is not None:
-            _charge(setting.meter, logged.record)
+    def _asked(self, key: Key, loop: Loop, program: Program, setting: Setting) -> Future[Rollout | None]:
+        """The rollout, under way or done; begun where nobody has asked for it."""
+        with self._lock:
+            future = self._known.get(key)
+            if future is None:
+                future = self._known[key] = self.background.submit(self._rollout(key, loop, program, setting))
+            return future
+
+    async def _rollout(self, key: Key, loop: Loop, program: Program, setting: Setting) -> Rollout | None:
+        """None where the budget does not reach; then it may be asked for again."""
+        is_beyond = setting is not self.setting
+        logged = self._logged.get(key)
+        if logged is not None and (is_beyond or not logged.is_beyond):
+            _charge(setting.meter, logged.spent)
             return logged
-        if setting.meter.exhausted:
-            return None
+        rollout = None if setting.meter.exhausted else await self._run(key, loop, program, setting, is_beyond)
+        if rollout is None:
+            with self._lock:
+                del self._known[key]
+        else:
+            self._log.append({"key": key.to_json(), **rollout.to_json()})
+        return rollout
+
+    async def _run(self, key: Key, loop: Loop, program: Program, setting: Setting, is_beyond: bool) -> Rollout | None:
+        """None where the budget ends in the middle of it."""
+        task = self.tasks[key.task][1]
         calls: list[Call] = []
+        spent = Spent(1)
         heard = HeardLoop(loop_with(loop, program), calls, key.temperature)
         arm = replace(self.arm, name=f"{self.arm.name}@{key.program[:12]}", loop=heard)
         for attempt in range(MOST_ATTEMPTS):
@@ -238,13 +267,13 @@ class Rollouts:
                 done = await run_trial(Trial(arm, task, key.draw, self.seed, attempt), setting)
             except NotRun:
                 return None
-            if done.record.status != "errored":
+            record = done.record
+            spent += Spent(0, record.lm_calls, record.tokens, record.cost_usd)
+            if record.status != "errored":
                 break
-        rollout = _rollout_of(done, calls, task)
-        self._log.append({"key": key.to_json(), **rollout.to_json()})
-        return rollout
+        return _rollout_of(done, calls, task, spent, is_beyond)
 
-    def _scored(self, key: Key, rollout: Rollout | None, setting: Setting) -> Rollout | None:
+    def _scored(self, key: Key, rollout: Rollout | None) -> Rollout | None:
         """The rollout, put to its candidate and told of when it is first asked for; on the thread that asks."""
         with self._lock:
             if rollout is None or key in self._told:
@@ -256,21 +285,15 @@ class Rollouts:
             mean = {**getattr(candidate, split), key.task: sum(scores) / len(scores)}
             candidate = replace(candidate, dev=mean) if split == "dev" else replace(candidate, train=mean)
             self.candidates[key.program] = candidate
-            spent = Spent(1, rollout.record.lm_calls, rollout.record.tokens, rollout.record.cost_usd)
-            if setting is self.setting:
-                self.search += spent
+            if rollout.is_beyond:
+                self.evaluation += rollout.spent
             else:
-                self.evaluation += spent
-            self._works = self._works or rollout.record.status == "scored"
-            self._failures += rollout.record.status == "errored"
+                self.search += rollout.spent
+            failed = rollout.record.status == "errored"
+            self._failures += failed
+            self._failed_in_a_row = self._failed_in_a_row + 1 if failed else 0
             self.watcher.rolled_out(str(self.arm.spec), candidate, rollout.record, self.search)
         return rollout
-
-    def _ended(self, key: Key, done: Future[Rollout | None]) -> None:
-        """A rollout that the budget did not reach, or that was cancelled, is none: it may be asked for again."""
-        if done.cancelled() or done.exception() is not None or done.result() is None:
-            with self._lock:
-                self._known.pop(key, None)
 
     @property
     def errored(self) -> int:
@@ -278,9 +301,9 @@ class Rollouts:
         return self._failures
 
     def check_alive(self) -> None:
-        """Raises RunStopped where nothing but failures has come so far."""
-        if not self._works and self._failures >= FIRST_FAILURES:
-            raise RunStopped(f"the first {FIRST_FAILURES} rollouts all failed")
+        """Raises RunStopped where nothing but failures has come for long."""
+        if self._failed_in_a_row >= FIRST_FAILURES:
+            raise RunStopped(f"{FIRST_FAILURES} rollouts in a row failed")
 
 
 def _ahead(one: Candidate, other: Candidate) -> float:
@@ -298,10 +321,10 @@ def _result(future: Future[Rollout | None]) -> Rollout | None:
         raise RunStopped(str(error) if isinstance(error, RunError) else f"{type(error).__name__}: {error}") from error
 
 
-def _rollout_of(done: Done, calls: Sequence[Call], task: Task) -> Rollout:
+def _rollout_of(done: Done, calls: Sequence[Call], task: Task, spent: Spent, is_beyond: bool) -> Rollout:
     trace = json.loads(done.trace) if done.trace else None
     plain = tuple(Call(call.predictor, _plain(call.inputs), _plain(call.outputs)) for call in calls)
-    return Rollout(done.record, plain, feedback(done.record, trace, task))
+    return Rollout(done.record, plain, feedback(done.record, trace, task), spent, is_beyond)
 
 
 def _plain(value: Any) -> Any:
@@ -313,17 +336,24 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _charge(meter: Meter, record: Record) -> None:
+def _charge(meter: Meter, spent: Spent) -> None:
     """What a logged rollout took, once more: a resumed search stops where it would have stopped."""
-    meter.calls += record.lm_calls
-    meter.add(Usage(record.input_tokens, record.output_tokens, record.cached_tokens, cost_usd=record.cost_usd))
+    meter.calls += spent.calls
+    meter.tokens += spent.tokens
+    meter.dollars += spent.dollars or 0.0
 
 
 def _logged(path: Path) -> dict[Key, Rollout]:
-    made = {}
+    """The rollouts of a log, without the failures that it ends with: a run that stopped for them asks again."""
+    made: dict[Key, Rollout] = {}
+    failed: dict[Key, Rollout] = {}
     for number, line in enumerate(read_log(path), 1):
         try:
-            made[Key.from_json(line["key"])] = Rollout.from_json(line)
+            key, rollout = Key.from_json(line["key"]), Rollout.from_json(line)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise RunError(f"{path}:{number}: no rollout: {type(error).__name__}: {error}") from None
+        failed[key] = rollout
+        if rollout.record.status != "errored":
+            made |= failed
+            failed.clear()
     return made

@@ -37,7 +37,7 @@ from loopbench.protocol.program import ABOUT
 from .background import Background
 from .candidates import Candidate, Ended, Status, Watcher
 from .config import OptimizeConfig, optimize_config_from
-from .files import CANDIDATES, ENDED, KIND, PROGRAM, PROPOSALS, ROLLOUTS, TEST
+from .files import CANDIDATES, ENDED, KIND, PROGRAM, PROPOSALS, ROLLOUTS, TEST, saved_digest
 from .log import log_digest
 from .optimizers import Optimizer, OptimizerFailed, Workshop, optimizer_named, unheard
 from .proposals import Proposals
@@ -86,6 +86,7 @@ class Optimization:
 def prepare(config: OptimizeConfig) -> Optimization:
     """Look everything up and make the run directory. Raises ValueError for bad input; then nothing was made."""
     suite, splits, arms, optimizer = _look_up(config)
+    compare.check_plans(config.compare, suite, splits.test)  # not when the search is done
     answering(_search_config(config), arms)  # a missing key or price is told now
     _proposer(config)
     folder = compare.new_folder(config.compare.runs, f"{suite.name}-optimized")
@@ -248,7 +249,7 @@ def _optimize(made: Optimization, design: Design, watcher: Watcher) -> None:
             Meter(compare.budget_of(config.proposer_budget)),
             background,
             design.folder / PROPOSALS,
-            lambda spent: watcher.proposed(design.name, spent),
+            rollouts.proposed,
         )
         with contextlib.closing(rollouts), contextlib.closing(proposals):
             ended, kept = _search(made, design, rollouts, proposals)
@@ -400,6 +401,9 @@ def open_test(made: Optimization) -> Experiment:
     Raises RunError where it was opened before for other programs.
     """
     programs = {design.name: design.ended().digest for design in made.designs}
+    for design in made.designs:
+        if saved_digest(design.folder / PROGRAM) != programs[design.name]:
+            raise RunError(f"{design.folder / PROGRAM}: not the program that the optimization gave")
     asked = {design.name: log_digest(design.folder / ROLLOUTS) for design in made.designs}
     folder = made.folder / TEST
     manifest = read_manifest(made.folder)
@@ -411,12 +415,7 @@ def open_test(made: Optimization) -> Experiment:
     elif (opened.get("programs"), opened.get("rollouts")) != (programs, asked):
         raise RunError(f"{made.folder}: the test split was opened before, for other programs; it is opened once: start a new run")
     config, is_begun = test_config(made), (folder / MANIFEST).is_file()
-    experiment = compare.reopen(folder, _typed(config)) if is_begun else compare.prepare(config, folder)
-    wanted = {_optimized(design): programs[design.name] for design in made.designs}
-    for arm in experiment.arms:
-        if (path := str(arm.spec)) in wanted and compare.loop_program_digest(arm.loop) != wanted[path]:
-            raise RunError(f"{arm.spec.program}: not the program that the optimization gave")
-    return experiment
+    return compare.reopen(folder, _typed(config)) if is_begun else compare.prepare(config, folder)
 
 
 def test_config(made: Optimization) -> CompareConfig:

@@ -56,7 +56,8 @@ def _teaching(suite: Suite, name: str, config: OptimizeConfig) -> list[Task]:
     scripted = config.model == "scripted"
     found = [task for task in tasks_of_split(suite, name) if not task.quarantined and not (scripted and task.plan is None)]
     if not found:
-        raise ValueError(f"suite {suite.name}: no task of its split {name} can be run")
+        why = "all are quarantined, or have no plan, which the scripted model needs" if scripted else "all are quarantined"
+        raise ValueError(f"suite {suite.name}: no task of its split {name} can be run: {why}")
     return found
 
 
