@@ -7,13 +7,12 @@ import json
 import tempfile
 from pathlib import Path
 
+from loopbench import Bare, run_agent, with_program
 from loopbench.experiments.optimization.config import load_optimize_config
 from loopbench.experiments.optimization.report import verdicts
 from loopbench.experiments.optimization.result import optimization_result
 from loopbench.experiments.optimization.run import prepare, run
 from loopbench.experiments.optimization.watchers import Watchers
-from loopbench.loops import Bare, run_agent
-from loopbench.protocol import read_program
 
 SETTINGS = {"loops": ["bare"], "optimizer": "GEPA(max_full_evals=4)", "profiles": ["teachable"], "train": 10, "dev": 10}
 
@@ -35,5 +34,5 @@ if __name__ == "__main__":
         run(made, Watchers(), Progress())
         found = optimization_result(made.folder)
         print(*verdicts(found), sep="\n")
-        loop, program = Bare(), read_program(found.designs[0].program)
-    print(run_agent("What do four teas cost?", llm_func=llm, config=loop.with_predictors(program.on(loop)))["final_answer"])
+        loop = with_program(Bare(), found.designs[0].folder / "optimized.json")
+    print(run_agent("What do four teas cost?", llm_func=llm, config=loop)["final_answer"])

@@ -1,4 +1,4 @@
-"""The examples: one product per design, offline, short, and importing nothing but a loop and a model; and the smallest suite."""
+"""The examples: a product per design, offline, short, importing nothing but a loop and a model; optimizing; the smallest suite."""
 
 from __future__ import annotations
 
@@ -48,14 +48,27 @@ def test_an_example_is_short_and_needs_loops_and_a_model_only(file: Path) -> Non
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_an_example_runs_offline(file: Path) -> None:
+    assert SAID[file.stem] in said_by(file)
+
+
+def said_by(file: Path) -> str:
     code = f"{OFFLINE}runpy.run_path({str(file)!r}, run_name='__main__')"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env={"PATH": os.environ["PATH"]}, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert SAID[file.stem] in done.stdout
-    assert done.stdout
+    return done.stdout
+
+
+@pytest.mark.thorough
+def test_prompts_are_optimized_and_used_offline() -> None:
+    file = EXAMPLES / "optimize_prompts.py"
+    assert len(file.read_text("utf-8").splitlines()) < 40
+    said = said_by(file)
+    assert "Optimized, on the test tasks: better: bare\n" in said
+    assert "never scaled" in said
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SAID, file.stem}
 
 
 def test_the_smallest_suite_passes_every_check_from_outside(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,10 +16,11 @@ from loopbench.experiments.journal import RunError
 from loopbench.experiments.optimization.background import Background
 from loopbench.experiments.optimization.candidates import Spent
 from loopbench.experiments.optimization.proposals import Proposals
-from loopbench.experiments.optimization.rollouts import BudgetSpent
+from loopbench.experiments.optimization.rollouts import BudgetSpent, RunStopped
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.proposer import ScriptedProposer
 from loopbench.protocol import Message, Model, ProviderError, Reply, Request, WrappedModel, run_sync
+from loopbench.protocol.model import ProviderTrouble
 
 ASKS = "Your output fields are:\n1. `proposed_instruction` (str):\n[[ ## proposed_instruction ## ]]\n"
 Make = Callable[..., Proposals]
@@ -69,19 +72,40 @@ def test_gone_through_again_after_a_kill_it_is_the_same(
             assert again.spent == whole.spent
 
 
-class Refusing(WrappedModel):
+class Failing(WrappedModel):
     """Answers nothing."""
 
+    def __init__(self, kind: ProviderTrouble = "server") -> None:
+        super().__init__(ScriptedProposer(0))
+        self.kind = kind
+
     async def complete(self, request: Request) -> Reply:
-        raise ProviderError("nobody asks")
+        raise ProviderError("nobody is there", self.kind)
 
 
 def test_what_is_in_the_log_is_not_asked(proposals_of: Make) -> None:
     first = asked(proposals_of(), [1, 1, 2])
-    again = proposals_of(Refusing(ScriptedProposer(0)))
+    again = proposals_of(Failing())
     assert asked(again, [1, 1, 2]) == first
-    with pytest.raises(ProviderError):
+    with pytest.raises(RunStopped):
         asked(again, [1])
+
+
+@pytest.mark.parametrize("kind", get_args(ProviderTrouble))
+def test_a_provider_that_fails_stops_the_run_unless_the_request_is_to_blame(proposals_of: Make, kind: ProviderTrouble) -> None:
+    """Else the design would have ended, once and for all, with the program that it began with."""
+    expected = ProviderError if kind in ("bad_request", "refused") else RunStopped
+    with pytest.raises(expected, match="nobody is there"):
+        asked(proposals_of(Failing(kind)), [1])
+
+
+def test_many_threads_count_every_request(proposals_of: Make) -> None:
+    told: list[Spent] = []
+    proposals = proposals_of(told=told.append)
+    with ThreadPoolExecutor(8) as pool:
+        [*pool.map(lambda number: asked(proposals, [number]), range(40))]
+    assert [spent.calls for spent in told] == [*range(1, 41)]
+    assert proposals.meter.calls == proposals.spent.calls == 40
 
 
 def test_its_own_requests_have_a_budget_of_their_own(proposals_of: Make) -> None:

@@ -6,8 +6,9 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,24 @@ import pytest
 from dspy.utils.parallelizer import ParallelExecutor
 
 from loopbench.dspy_seam.program import LoopProgram, Ran, Sampled
+from loopbench.experiments.compare import MOST_ATTEMPTS
 from loopbench.experiments.journal import RunError
 from loopbench.experiments.optimization.rollouts import BudgetSpent, Key, Rollouts, RunStopped
-from loopbench.protocol import Model, Observer, Optimizable, Outcome, Program, Query, StopReason, Toolbox
+from loopbench.experiments.runner import FIRST_FAILURES
+from loopbench.protocol import (
+    Model,
+    Observer,
+    Optimizable,
+    Outcome,
+    Program,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    StopReason,
+    Toolbox,
+    WrappedModel,
+)
 
 Make = Callable[..., Rollouts]
 
@@ -123,6 +139,90 @@ def test_what_goes_beyond_the_budget_for_dev_scores_is_counted_apart(rollouts_of
     assert scores.keys() == {name for name, (split, _) in rollouts.tasks.items() if split == "dev"}
     assert rollouts.search == before
     assert rollouts.evaluation.trials > 0
+
+
+def test_a_search_that_goes_on_never_has_what_was_asked_beyond_its_budget(rollouts_of: Make) -> None:
+    """Killed while the dev scores were completed, it would else spend more than its budget, and end otherwise."""
+
+    def ended(rollouts: Rollouts) -> Any:
+        given = search(rollouts)
+        scores = rollouts.dev_scores(rollouts.arm.loop, program_of(rollouts))
+        return given, scores, rollouts.search, rollouts.evaluation, rollouts.best()
+
+    first = ended(rollouts_of(calls=7))
+    assert first[3].trials > 0
+    assert ended(rollouts_of(calls=7)) == first
+
+
+class Down:
+    """Stands where models are handed out, and hands out none for so many trials."""
+
+    def __init__(self, answering: Any, trials: int) -> None:
+        self.answering = answering
+        self.left = trials
+
+    def model(self, *args: Any) -> Any:
+        self.left -= 1
+        if self.left >= 0:
+            raise OSError("no route to the provider")
+        return self.answering.model(*args)
+
+
+def test_a_provider_that_is_down_stops_the_run_and_is_asked_again_when_it_goes_on(rollouts_of: Make) -> None:
+    first = rollouts_of()
+    ask(first)
+    first.setting = replace(first.setting, answering=Down(first.setting.answering, 10**6))  # type: ignore[arg-type]
+    with pytest.raises(RunStopped, match=f"{FIRST_FAILURES} rollouts in a row failed, the last because of OSError: no route"):
+        [ask(first, draw=draw) for draw in range(1, 100)]
+    assert first.errored == FIRST_FAILURES
+    again = rollouts_of()
+    assert ask(again, draw=1).fields["status"] == "scored"
+    assert again.errored == 0
+
+
+class Breaking:
+    """Hands out a model that breaks at its second request, then sound ones."""
+
+    def __init__(self, answering: Any) -> None:
+        self.answering = answering
+        self.broken = False
+
+    @contextmanager
+    def model(self, *args: Any) -> Iterator[Model]:
+        with self.answering.model(*args) as sound:
+            is_first, self.broken = not self.broken, True
+            yield BreaksOff(sound) if is_first else sound
+
+
+class BreaksOff(WrappedModel):
+    asked = 0
+
+    async def complete(self, request: Request) -> Reply:
+        self.asked += 1
+        if self.asked == 2:
+            raise ProviderError("gone", "connection")
+        return await self.model.complete(request)
+
+
+def test_all_attempts_at_a_rollout_are_spent(rollouts_of: Make) -> None:
+    """What is shown, and what a resumed search is charged, is what the meter counted."""
+    first = rollouts_of()
+    first.setting = replace(first.setting, answering=Breaking(first.setting.answering))  # type: ignore[arg-type]
+    calls = ask(first).calls
+    assert first.search.calls == first.setting.meter.calls == len(calls) + 2
+    again = rollouts_of()
+    ask(again)
+    assert (again.setting.meter.calls, again.setting.meter.tokens) == (first.setting.meter.calls, first.setting.meter.tokens)
+    assert again.search == first.search
+
+
+def test_errored_rollouts_are_no_dev_scores(rollouts_of: Make) -> None:
+    rollouts = rollouts_of()
+    rollouts.setting = replace(rollouts.setting, answering=Down(rollouts.setting.answering, MOST_ATTEMPTS))  # type: ignore[arg-type]
+    assert ask(rollouts).fields["status"] == "errored"
+    scores = rollouts.dev_scores(rollouts.arm.loop, program_of(rollouts))
+    assert set(scores.values()) == {1.0}
+    assert len(scores) == 1
 
 
 def test_a_test_task_is_refused(rollouts_of: Make) -> None:

@@ -125,7 +125,7 @@ def test_a_program_that_was_changed_by_hand_is_not_tested_as_the_one_that_was_fo
     program = json.loads(path.read_text("utf-8"))
     program["decide"]["signature"]["instructions"] += " And cheat."
     path.write_text(json.dumps(program), "utf-8")
-    with pytest.raises(RunError, match="arms changed since this run began"):
+    with pytest.raises(RunError, match=r"optimized\.json: not the program that the optimization gave"):
         run(reopen(made.folder), watcher, watcher)
 
 
@@ -150,6 +150,61 @@ def test_a_budget_keeps_the_best_program_so_far(configured: Configured, watcher:
     assert ended.search.calls <= 150
     assert ended.chosen > 0
     assert sum(ended.after.values()) > sum(ended.before.values())
+
+
+def test_a_program_put_back_is_tested(configured: Configured, watcher: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed one is found before the test is begun: nothing of it stays."""
+    made = prepare(configured(optimizer="LabeledFewShot"))
+    with monkeypatch.context() as patched:
+        patched.setattr("loopbench.experiments.optimization.run.open_test", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(made, watcher, watcher)
+    path = made.designs[0].folder / "optimized.json"
+    whole = path.read_text("utf-8")
+    path.write_text(whole.replace('"demos": [', '"demos": [{},', 1), "utf-8")
+    with pytest.raises(RunError, match=r"optimized\.json: not the program that the optimization gave"):
+        run(reopen(made.folder), watcher, watcher)
+    assert read_manifest(made.folder)["splits"]["test"]["opened"] is None
+    path.write_text(whole, "utf-8")
+    assert results(finished(reopen(made.folder), watcher) / "test").is_complete
+
+
+def _interrupted(made: Optimization) -> Any:
+    raise KeyboardInterrupt
+
+
+UNPLANNED = """
+from dataclasses import replace
+
+from loopbench.experiments.registry import make_suite, parse_spec
+
+
+def made(split: str = "test"):
+    suite = make_suite(parse_spec("arithmetic(size=60)"))
+    tasks = [replace(task, plan=None) if task.labels["split"] == split else task for task in suite.tasks]
+    return replace(suite, tasks=tuple(tasks))
+"""
+
+
+def test_tasks_without_a_plan_are_told_before_the_search(
+    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "unplanned_i6.py").write_text(UNPLANNED, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"26 of 26 tasks have no plan"):
+        prepare(configured(suite="unplanned_i6:made"))
+    with pytest.raises(ValueError, match=r"no task of its split train can be run: .* no plan, which the scripted model needs"):
+        prepare(configured(suite="unplanned_i6:made(split=train)"))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_budget_of_a_comparison_is_none_of_a_search(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("[budget]\ncalls = 10\n", "utf-8")
+    with pytest.raises(ValueError, match="budget: it stands in the table `search`"):
+        load_optimize_config(file, {})
+    file.write_text("[search.budget]\ncalls = 10\n", "utf-8")
+    assert load_optimize_config(file, {}).search.budget.calls == 10
 
 
 def test_a_program_is_where_another_search_begins(configured: Configured, watcher: Any, tmp_path: Path) -> None:
@@ -184,6 +239,7 @@ def test_only_one_process_writes_to_a_run(configured: Configured, watcher: Any) 
         ({"models": ("scripted", "openai/x"), "profiles": ("clean",)}, "models: one is wanted, not 2"),
         ({"split": "test"}, "split is no part of an optimization"),
         ({"budget": {"seconds": 3}}, "seconds are no equal budget"),
+        ({"trial_budget": {"dollars": 3}}, "a budget in dollars is for real models"),
         ({"budget": {"dollars": 3}}, "a budget in dollars is for real models"),
         ({"optimizer": "GEPPA"}, "GEPA"),
         ({"optimizer": "GEPA(x=1)"}, "unknown option 'x'"),

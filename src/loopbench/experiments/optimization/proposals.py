@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 from loopbench.experiments.journal import RunError
 from loopbench.models.metering import Meter
+from loopbench.models.proposer import ScriptedProposer
 from loopbench.models.tokens import estimate_input, estimate_usage
 from loopbench.protocol import BudgetExceeded, Chunk, Model, NativeCall, ProviderError, Reply, Request, Usage, WrappedModel
 from loopbench.protocol.digest import digest
@@ -35,8 +36,6 @@ class Proposals(WrappedModel):
         self.background = background
         self.told = told
         self.spent = Spent()
-        self.asked = Counter[str]()
-        """Request's digest → how often."""
         self._lock = Lock()
         self._logged = _logged(log)
         self._log = Log(log)
@@ -47,10 +46,10 @@ class Proposals(WrappedModel):
     async def complete(self, request: Request) -> Reply:
         """Any number of threads may ask, each on an event loop of its own.
 
-        Raises BudgetSpent beyond the budget, RunStopped where the disk is full or the provider fails, and what else the model raises.
+        Raises BudgetSpent beyond the budget, RunStopped where the disk is full or the provider fails, else what the model raises.
         """
         name = digest(request.as_dict())
-        reply = self._known(name) or await self._asked(name, request)
+        reply = self._known(name, request) or await self._asked(name, request)
         assert reply.usage is not None
         with self._lock:
             self.meter.add(reply.usage)
@@ -58,15 +57,18 @@ class Proposals(WrappedModel):
             self.told(self.spent)
         return reply
 
-    def _known(self, name: str) -> Reply | None:
+    def _known(self, name: str, request: Request) -> Reply | None:
         """The reply to the next asking of a request, where the log has it. Raises BudgetSpent."""
         with self._lock:
             try:
                 self.meter.admit()
             except BudgetExceeded as error:
                 raise BudgetSpent(f"the optimizer's own requests: {error}") from None
-            self.asked[name] += 1
-            return self._logged[name].popleft() if self._logged[name] else None
+            if not self._logged[name]:
+                return None
+            if isinstance(self.model, ScriptedProposer):  # it draws by how often it was asked
+                self.model.skip(request)
+            return self._logged[name].popleft()
 
     async def _asked(self, name: str, request: Request) -> Reply:
         """Asked now, on the loop that the model's connections belong to."""

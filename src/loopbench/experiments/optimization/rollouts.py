@@ -151,12 +151,14 @@ class Rollouts:
         """By digest, in the order in which they were tried."""
         self.search = Spent()
         self.evaluation = Spent()
+        self.errored = 0
+        """Rollouts that infrastructure made fail, for good."""
         self._scores: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._known: dict[Key, Future[Rollout | None]] = {}
         self._told: set[Key] = set()
         self._lock = RLock()
-        self._failures = 0
         self._failed_in_a_row = 0
+        self._last_failure = ""
         self._logged = _logged(log)
         self._log = Log(log)
 
@@ -289,21 +291,19 @@ class Rollouts:
                 self.evaluation += rollout.spent
             else:
                 self.search += rollout.spent
-            failed = rollout.record.status == "errored"
-            self._failures += failed
-            self._failed_in_a_row = self._failed_in_a_row + 1 if failed else 0
+            if rollout.record.status == "errored":
+                self.errored += 1
+                self._failed_in_a_row += 1
+                self._last_failure = rollout.record.reason
+            else:
+                self._failed_in_a_row = 0
             self.watcher.rolled_out(str(self.arm.spec), candidate, rollout.record, self.search)
         return rollout
-
-    @property
-    def errored(self) -> int:
-        """Rollouts that infrastructure made fail, for good."""
-        return self._failures
 
     def check_alive(self) -> None:
         """Raises RunStopped where nothing but failures has come for long."""
         if self._failed_in_a_row >= FIRST_FAILURES:
-            raise RunStopped(f"{FIRST_FAILURES} rollouts in a row failed")
+            raise RunStopped(f"{FIRST_FAILURES} rollouts in a row failed, the last because of {self._last_failure}")
 
 
 def _ahead(one: Candidate, other: Candidate) -> float:

@@ -401,19 +401,19 @@ def open_test(made: Optimization) -> Experiment:
     Raises RunError where it was opened before for other programs.
     """
     programs = {design.name: design.ended().digest for design in made.designs}
-    for design in made.designs:
-        if saved_digest(design.folder / PROGRAM) != programs[design.name]:
-            raise RunError(f"{design.folder / PROGRAM}: not the program that the optimization gave")
     asked = {design.name: log_digest(design.folder / ROLLOUTS) for design in made.designs}
     folder = made.folder / TEST
     manifest = read_manifest(made.folder)
     opened = manifest["splits"]["test"]["opened"]
+    if opened is not None and (opened.get("programs"), opened.get("rollouts")) != (programs, asked):
+        raise RunError(f"{made.folder}: the test split was opened before, for other programs; it is opened once: start a new run")
+    for design in made.designs:
+        if saved_digest(design.folder / PROGRAM) != programs[design.name]:
+            raise RunError(f"{design.folder / PROGRAM}: not the program that the optimization gave")
     if opened is None:
         opened = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "programs": programs, "rollouts": asked}
         test = {**manifest["splits"]["test"], "opened": opened}
         write_manifest(made.folder, {**manifest, "splits": {**manifest["splits"], "test": test}})
-    elif (opened.get("programs"), opened.get("rollouts")) != (programs, asked):
-        raise RunError(f"{made.folder}: the test split was opened before, for other programs; it is opened once: start a new run")
     config, is_begun = test_config(made), (folder / MANIFEST).is_file()
     return compare.reopen(folder, _typed(config)) if is_begun else compare.prepare(config, folder)
 

@@ -1,0 +1,304 @@
+"""What each optimizer gains on each design, and how often a gain is seen where there is none; Markdown to stdout.
+
+python benchmarks/optimizers.py [--write]
+
+--write renews the tables in docs/optimize.md. All of it is simulated: the scripted model, with weaknesses that prompts teach away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from loopbench.experiments import compare
+from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.journal import read_records
+from loopbench.experiments.optimization.config import load_optimize_config
+from loopbench.experiments.optimization.result import DesignResult, OptimizationResult, optimization_result
+from loopbench.experiments.optimization.run import prepare, run
+from loopbench.metrics.comparison import Arm, ArmInfo, Comparison
+from loopbench.metrics.gains import Arms, Gains, gains
+from loopbench.metrics.record import Record
+from loopbench.metrics.summary import summarize
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "optimize.md"
+LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
+SUITE = "arithmetic(size=100)"
+ALPHA = 0.05
+
+
+class Silent:
+    """Watches, and tells nobody."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *told: None
+
+
+def profile(folder: Path, weakness: str, rate: float) -> str:
+    """The file of a profile without faults and with one weakness."""
+    path = folder / f"{weakness}-{rate:g}.toml"
+    path.write_text(
+        f'name = "{path.stem}"\nbluff = 0.0\n\n[[weaknesses]]\nkind = "{weakness}"\nrate = {rate:g}\n', encoding="utf-8"
+    )
+    return str(path)
+
+
+def optimized(loops: Sequence[str], optimizer: str, profile: str, runs: Path, **more: Any) -> OptimizationResult:
+    """A whole optimization. `more`: of its configuration."""
+    given = {"suite": SUITE, "repeats": 1, "mlflow": False, "budget": {"calls": 100_000}, "runs": runs}
+    chosen = {"loops": tuple(loops), "optimizer": optimizer, "profiles": (profile,)}
+    made = prepare(load_optimize_config(None, given | chosen | more))
+    stopped = run(made, Silent(), Silent())
+    if stopped:
+        raise RuntimeError(stopped)
+    return optimization_result(made.folder)
+
+
+# --- optimizer × design ---
+
+RATE = 0.6
+"""Share of trials in which the weakness shows until it is taught away."""
+SEED = 1
+
+
+class Taught(NamedTuple):
+    """An optimizer, and a weakness that what it changes can teach away."""
+
+    optimizer: str
+    weakness: str
+    train: int
+
+
+TAUGHT = (
+    Taught("LabeledFewShot(k=4)", "answer", 16),
+    Taught("BootstrapFewShot(max_bootstrapped_demos=8)", "unit", 16),
+    Taught("BootstrapFewShotWithRandomSearch(num_candidate_programs=2, max_bootstrapped_demos=8)", "unit", 16),
+    Taught("MIPROv2(num_candidates=4, num_trials=6, max_bootstrapped_demos=6, max_labeled_demos=6)", "unit", 16),
+    Taught("COPRO(breadth=8, depth=1)", "unit", 4),
+    Taught("SIMBA(bsize=4, num_candidates=3, max_steps=2)", "unit", 16),
+    Taught("GEPA(max_full_evals=3)", "unit", 16),
+    Taught("InferRules(num_candidates=3, max_bootstrapped_demos=8)", "unit", 16),
+)
+
+
+def cell(taught: Taught, loop: str, folder: Path) -> DesignResult:
+    """One design by one optimizer, on its own."""
+    weak = profile(folder, taught.weakness, RATE)
+    found = optimized([loop], taught.optimizer, weak, folder / "runs", train=taught.train, dev=6, tasks=40, seed=SEED)
+    return found.designs[0]
+
+
+def row(taught: Taught, found: DesignResult) -> str:
+    """A cell as a line of the table."""
+    gain, ended = found.gain, found.ended
+    assert gain is not None and gain.test is not None and ended is not None  # noqa: PT018  both or none
+    assert gain.before is not None and gain.after is not None  # noqa: PT018
+    difference = gain.test.difference
+    return (
+        f"| `{taught.optimizer}` | {found.design} | {gain.before.value:.2f} → {gain.after.value:.2f} "
+        f"| {difference.value:+.2f} [{difference.low:.2f}, {difference.high:.2f}] | {gain.test.verdict.word} "
+        f"| {ended.search.calls} + {ended.proposals.calls} |"
+    )
+
+
+def matrix(folder: Path) -> Iterator[str]:
+    """The lines of the first table."""
+    yield from head("optimizer", "design", "test before → after", "gain", "verdict", "LM calls: rollouts + proposals")
+    for taught in TAUGHT:
+        for loop in LOOPS:
+            yield row(taught, cell(taught, loop, folder))
+            print(".", end="", file=sys.stderr, flush=True)
+
+
+# --- what is seen where nothing, or so much, is to be seen ---
+
+TASKS = 24
+
+
+class Situation(NamedTuple):
+    """What is simulated over and over, with fresh draws of faults for all trials, before and after."""
+
+    says: str
+    weakness: str
+    """Empty: the profile `stubborn`, which has none, and many faults."""
+    rate: float
+    """Share of trials in which the weakness shows: as all of them are taught away, the true gain of every design."""
+    replicates: int
+    margins: tuple[float, ...]
+
+
+SITUATIONS = (
+    Situation("no weakness, profile `stubborn`", "", 0.0, 150, (0.02,)),
+    Situation("a small one", "answer", 0.06, 60, (0.05, 0.25)),
+    Situation("a large one", "answer", 0.4, 60, (0.02,)),
+)
+
+
+class Counted(NamedTuple):
+    """Of the replicates of a situation, at one margin."""
+
+    situation: Situation
+    margin: float
+    truth: dict[str, float]
+    """Design → mean of all differences."""
+    moved: int
+    """Replicates in which any design was called better or worse."""
+    better: int
+    """Designs that were called better, over all replicates."""
+    equivalent: int
+    """Replicates in which any design was called equivalent."""
+    unadjusted: int
+    """Tests of single designs with p ≤ alpha, before Holm."""
+
+
+def simulated(situation: Situation, folder: Path) -> list[Counted]:
+    """What a situation's replicates say, for each of its margins."""
+    weak = profile(folder, situation.weakness, situation.rate) if situation.weakness else "stubborn"
+    found = optimized(LOOPS, "BootstrapFewShot", weak, folder / "runs", train=8, dev=1, tasks=1)
+    after = [f"{design.design}@{design.program}" for design in found.designs]
+    repeats = [
+        [*before, *later]
+        for before, later in zip(
+            _drawn(LOOPS, weak, situation.replicates, 1, folder), _drawn(after, weak, situation.replicates, 2, folder), strict=True
+        )
+    ]
+    return [_counted(situation, margin, [_gains(records, margin) for records in repeats]) for margin in situation.margins]
+
+
+def _drawn(loops: Sequence[str], profile: str, repeats: int, seed: int, folder: Path) -> list[list[Record]]:
+    """The test tasks' records, by repeat: each repeat draws its faults afresh, and so does each seed."""
+    config = CompareConfig(
+        loops=tuple(loops),
+        suite=SUITE,
+        profiles=(profile,),
+        split="test",
+        tasks=TASKS,
+        repeats=repeats,
+        seed=seed,
+        mlflow=False,
+        runs=folder / "runs",
+    )
+    experiment = compare.prepare(config)
+    compare.run(experiment, Silent())
+    records = sorted(read_records(experiment.folder), key=lambda record: record.repeat)
+    return [[*found] for _, found in groupby(records, key=lambda record: record.repeat)]
+
+
+def _gains(records: Sequence[Record], margin: float) -> Gains:
+    """What `loopbench optimize` would say of these records of the test."""
+    names = list(dict.fromkeys(record.arm for record in records))
+    arms = [
+        Arm(ArmInfo(name, name, {}, "scripted", "", ""), summarize([record for record in records if record.arm == name]))
+        for name in names
+    ]
+    designs = [
+        Arms(loop, *sorted((name for name in names if re.match(rf"{loop}\b", name)), key=lambda name: "@" in name))
+        for loop in LOOPS
+    ]
+    return gains(Comparison(tuple(arms), (), (), False, ALPHA, margin), records, designs)
+
+
+def _counted(situation: Situation, margin: float, found: Sequence[Gains]) -> Counted:
+    tests = [[gain.test for gain in one.gains if gain.test is not None] for one in found]
+    words = [[test.verdict.word for test in one] for one in tests]
+    values = {loop: [one[place].difference.value for one in tests] for place, loop in enumerate(LOOPS)}
+    return Counted(
+        situation,
+        margin,
+        {loop: math.fsum(seen) / len(seen) for loop, seen in values.items()},
+        sum("better" in one or "worse" in one for one in words),
+        sum(one.count("better") for one in words),
+        sum("equivalent" in one for one in words),
+        sum(test.p <= ALPHA for one in tests for test in one),
+    )
+
+
+def counted_row(counted: Counted) -> str:
+    """A line of the table."""
+    situation = counted.situation
+    replicates = situation.replicates
+    low, high = min(counted.truth.values()), max(counted.truth.values())
+    return (
+        f"| {situation.says} | {situation.rate:.2f} | {low:+.3f} to {high:+.3f} | {replicates} | {counted.margin:g} "
+        f"| {share(counted.moved, replicates)} | {share(counted.better, replicates * len(LOOPS))} "
+        f"| {share(counted.equivalent, replicates)} |"
+    )
+
+
+def share(count: int, of: int) -> str:
+    return f"{count} of {of} ({100 * count / of:.0f} %)"
+
+
+def null(folder: Path) -> Iterator[str]:
+    """The lines of the second table."""
+    yield from head(
+        "weakness",
+        "true gain",
+        "mean gain seen, by design",
+        "replicates",
+        "margin",
+        "any design called better or worse",
+        "designs called better",
+        "any design called equivalent",
+    )
+    for situation in SITUATIONS:
+        for counted in simulated(situation, folder):
+            yield counted_row(counted)
+        print(".", end="", file=sys.stderr, flush=True)
+
+
+# --- the page ---
+
+TABLES: dict[str, Callable[[Path], Iterator[str]]] = {"optimizers": matrix, "null": null}
+"""Name of a block → the lines of its table."""
+
+
+def head(*columns: str) -> list[str]:
+    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+
+
+def block(name: str) -> re.Pattern[str]:
+    """Where the page holds a table of ours."""
+    return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+
+
+def shown(name: str) -> list[str]:
+    """The lines of a table on the page, without its head. Raises ValueError where there is no such block."""
+    found = block(name).search(PAGE.read_text(encoding="utf-8"))
+    if found is None:
+        raise ValueError(f"{PAGE}: there is no block {name!r}")
+    return [line for line in found[0].splitlines() if line.startswith("| ")][1:]
+
+
+def write(name: str, table: str) -> None:
+    """Raises ValueError where the page has no such block."""
+    shown(name)
+    text = block(name).sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", PAGE.read_text(encoding="utf-8"))
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true")
+    is_written = parser.parse_args().write
+    with tempfile.TemporaryDirectory() as folder:
+        for name, lines in TABLES.items():
+            if is_written:
+                shown(name)  # before any work
+            table = "\n".join(lines(Path(folder)))
+            if is_written:
+                write(name, table)
+            else:
+                print(f"\n{table}")
+
+
+if __name__ == "__main__":
+    main()
