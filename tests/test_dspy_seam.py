@@ -151,6 +151,14 @@ def test_messages_are_those_of_chat_adapter_byte_for_byte(prompt: Any) -> None:
     assert FORMAT.format(signature, demos, inputs) == PLAIN.format(signature, demos, inputs)
 
 
+@pytest.mark.parametrize("value", [[1], [1, 2], [None], [{"a": 1}], [[]]])
+@pytest.mark.parametrize("field", ["query", "answer"])
+def test_a_demonstration_may_have_any_list_where_a_text_is_wanted(field: str, value: list[Any]) -> None:
+    demo = {"query": "q", "trajectory": "t", "reasoning": "r", "answer": "a", field: value}
+    user, said = FORMAT.format_demos(Extract, [demo])
+    assert f"[[ ## {field} ## ]]\n{json.dumps(value)}" in (user if field == "query" else said)["content"]
+
+
 HEADERS = st.sampled_from(
     [f"[[ ## {name} ## ]]" for signature in SIGNATURES for name in signature.fields] + ["[[ ## completed ## ]]"]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -12,6 +13,7 @@ from typing import Any, cast
 
 import dspy
 import pytest
+from dspy.utils import DummyLM
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic_core import to_jsonable_python
@@ -644,6 +646,55 @@ def test_history_as_messages_gives_demonstrations_that_tell_the_history() -> Non
     assert histories[0] == "No previous interactions."
     assert "add" in histories[-1]
     assert "The messages above." not in "".join(histories)
+
+
+@pytest.mark.parametrize(
+    ("spec", "garbled"),
+    [
+        ("bare", Reply('{"thought":')),
+        ("bare(decision_format=native)", Reply("", (NativeCall("1", "add", '{"a":'),))),
+        ("finish", Reply("", (NativeCall("1", "add", '{"a":'),))),
+        ("finish", Reply("I have called no tool.")),
+        ("phased", Reply('"intent": "a sum"}')),
+        ("react_extract", Reply("?")),
+        ("stateless", Reply("?")),
+    ],
+)
+def test_a_reply_that_cannot_be_read_is_no_demonstration(spec: str, garbled: Reply) -> None:
+    model, calls, _ = ran(loop_of(spec), [garbled])
+    assert model.requests
+    assert calls == []
+
+
+@pytest.mark.parametrize("spec", ["finish", "react_extract"])
+def test_a_demonstrations_field_may_have_any_name(spec: str) -> None:
+    loop = loop_of(spec)
+    name, prompt = next(iter(loop.predictors.items()))
+    changed = loop.with_predictors({name: replace(prompt, demos=({"self": 1, "base": 2},))})
+    assert LoopProgram(changed).program[name].demos == ({"self": 1, "base": 2},)
+
+
+# --- in a program of the user's own ---
+
+STEPS = [{"next_thought": "Done.", "next_tool_name": "finish", "next_tool_args": {}}, {"reasoning": "", "answer": "5"}]
+
+
+@pytest.mark.parametrize("is_set", [True, False])
+def test_a_module_asks_the_lm_that_is_set_on_it_else_the_one_that_dspy_has(is_set: bool) -> None:
+    module = LoopProgram(ReactExtract(), [add])
+    if is_set:
+        module.set_lm(DummyLM(STEPS * 2))
+    with dspy.context(lm=None if is_set else DummyLM(STEPS * 2)):
+        assert module(query="What is 2 + 3?").answer == "5"
+        assert asyncio.run(module.acall(query="What is 2 + 3?")).answer == "5"
+
+
+def test_a_module_without_lm_or_query_says_so() -> None:
+    module = LoopProgram(ReactExtract(), [add])
+    with dspy.context(lm=None), pytest.raises(ValueError, match="no LM is configured"):
+        module(query="What is 2 + 3?")
+    with dspy.context(lm=DummyLM(STEPS)), pytest.raises(ValueError, match="'query' is missing: .*; given: question"):
+        module(question="What is 2 + 3?")
 
 
 def test_options_that_a_stateless_program_was_made_for_stay_as_they_are() -> None:

@@ -212,19 +212,19 @@ def test_a_question_that_only_an_example_shows_is_not_asked(bench) -> None:
     assert NOT_DETERMINED in run_sync(wind.scripted.complete(at_a_loss)).text
 
 
-@given(
-    before=st.lists(st.sampled_from(("user", "assistant")), max_size=2),
-    examples=st.integers(0, 4),
-    after=st.integers(0, 3),
-    system=st.booleans(),
-)
-def test_examples_stand_behind_the_first_system_message_or_first(
-    before: list[Any], examples: int, after: int, system: bool
+ROLES = st.sampled_from(("user", "assistant", "system"))
+
+
+@given(examples=st.lists(ROLES, max_size=4), after=st.lists(ROLES, max_size=3), system=st.booleans())
+def test_examples_stand_behind_the_system_message_that_begins_the_request_or_first(
+    examples: list[Any], after: list[Any], system: bool
 ) -> None:
-    head = [*(Message(role, "before") for role in before), Message("system", "text")] if system else []
-    shown = [Message("user", f"example {number}") for number in range(examples)]
-    rest = [Message("user", f"live {number}") for number in range(after)]
-    split = shown_by(Request((*head, *shown, *rest), examples=examples))
+    """A system message further down, of a demonstration or of the user's history, moves nothing."""
+    assume(system or (examples + after)[:1] != ["system"])
+    head = [Message("system", "text")] if system else []
+    shown = [Message(role, f"example {number}") for number, role in enumerate(examples)]
+    rest = [Message(role, f"live {number}") for number, role in enumerate(after)]
+    split = shown_by(Request((*head, *shown, *rest), examples=len(shown)))
     assert list(split.examples) == shown
     assert list(split.live) == [*head, *rest]
 

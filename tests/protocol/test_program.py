@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,19 @@ texts = st.text(max_size=30)
 ids = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=6)
 native_calls = st.builds(NativeCall, ids, texts, texts)
 call_lists = st.lists(native_calls, max_size=2, unique_by=lambda call: call.id).map(tuple)
-messages = st.lists(
-    st.builds(Message, st.just("user"), texts)
-    | st.builds(Message, st.just("assistant"), texts, call_lists)
-    | st.builds(Message, st.just("tool"), texts, call_id=ids),
-    min_size=1,
-    max_size=5,
-)
+
+
+@st.composite
+def _turns(draw: st.DrawFn) -> list[Message]:
+    """A message, and results for its calls, in any order; the ids may stand in other turns too."""
+    if draw(st.booleans()):
+        return [Message("user", draw(texts))]
+    calls = draw(call_lists)
+    results = [Message("tool", draw(texts), call_id=call.id) for call in draw(st.permutations(calls))]
+    return [Message("assistant", draw(texts), calls), *results]
+
+
+messages = st.lists(_turns(), min_size=1, max_size=4).map(lambda turns: [message for turn in turns for message in turn])
 
 
 def _is_plain(text: str) -> bool:
@@ -65,6 +72,19 @@ def test_a_demonstration_is_the_conversation_that_it_was(shown: list[Message], r
     assert names == [[(call.name, call.arguments) for call in calls] for calls in expected]
     answered = [turn.call_id for turn in turns[len(shown) + 1 :]]
     assert answered == [call.id for call in said.calls]  # providers want every call answered
+    assert _places(turns[: len(shown)]) == _places(shown)
+    assert all(len(call.id) <= 40 for turn in turns for call in turn.calls)  # as many characters as OpenAI takes
+
+
+def _places(shown: Sequence[Message]) -> list[tuple[int, int]]:
+    """For each result, where the last call of its id stands: message and place in it."""
+    last: dict[str, tuple[int, int]] = {}
+    found = []
+    for number, message in enumerate(shown):
+        last |= {call.id: (number, place) for place, call in enumerate(message.calls)}
+        if message.role == "tool":
+            found.append(last[message.call_id])
+    return found
 
 
 @given(st.lists(st.tuples(messages, replies), max_size=4))
@@ -84,8 +104,22 @@ def _turns_of(demo: dict[str, str], place: int) -> list[Message]:
     return [turn for turn in turns if any(call.id.startswith(f"example_{place}_") for call in turn.calls)]
 
 
-def test_what_is_no_conversation_stands_as_it_is() -> None:
-    cut = '[{"role": "user", "content": "a qu'
+CALL = {"id": "1", "name": "add", "arguments": "{}"}
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        '[{"role": "user", "content": "a qu',
+        *("[]", "{}", "5", '["a"]', "[1]", "[null]", "[[]]", "[{}]", '[{"role": ["user"], "content": "a"}]'),
+        '[{"role": "user", "content": "a", "calls": ["b"]}]',
+        '[{"role": "user", "content": "a", "calls": null}]',
+        json.dumps([{"role": "tool", "content": "a result without its call", "call_id": "1"}]),
+        json.dumps([{"role": "assistant", "content": "a call without its result", "calls": [CALL]}]),
+        json.dumps([{"role": "assistant", "content": "", "calls": [CALL]}, {"role": "user", "content": "or before it"}]),
+    ],
+)
+def test_what_is_no_conversation_stands_as_it_is(cut: str) -> None:
     turns = in_own_format(own_prompt("", "reply", [{CONVERSATION: cut, "reply": "yes"}])).turns
     assert turns == (Message("user", cut), Message("assistant", "yes"))
 
@@ -136,6 +170,8 @@ def _state(instructions: Any, demos: Any) -> dict[str, Any]:
     [
         ("{", "p.json: no valid JSON"),
         ("[" * 100_000, "p.json: no valid JSON"),
+        (json.dumps({"react": _state("a", [{"b": float("nan")}])}), "p.json: no valid JSON: NaN is no number"),
+        ('{"react": 1e999}', "p.json: no valid JSON: 1e999 is no number"),
         ("[]", "p.json: no program: a JSON object of predictors is wanted"),
         ("{}", "p.json: no program: it holds no predictor"),
         ('{"metadata": {}, "loopbench": {}}', "p.json: no program: it holds no predictor"),

@@ -49,6 +49,7 @@ def optimize(
         str | None, typer.Option(help="`scripted`, or a real one such as openai/gpt-4o-mini [default: scripted].")
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible server of a real model.")] = None,
+    prices: Annotated[Path | None, typer.Option(help="TOML file of prices, dollars per million tokens.")] = None,
     over_http: Annotated[
         bool, typer.Option("--over-http", help="Ask the scripted model through a server on loopback, as a real one is asked.")
     ] = False,
@@ -93,6 +94,7 @@ def optimize(
         "profiles": () if profile is None else (profile,),
         "models": () if model is None else (model,),
         "base_url": base_url,
+        "provider": None if prices is None else {"prices": prices},
         "over_http": over_http or None,
         "train": train,
         "dev": dev,

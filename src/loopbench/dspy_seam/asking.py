@@ -173,5 +173,5 @@ def with_prompt(predictor: Any, prompt: Prompt) -> Any:
     """A copy of the predictor with other instructions and demonstrations; its signature's fields stay."""
     made = copy.copy(predictor)
     made.signature = with_instructions(predictor.signature, prompt.instructions)
-    made.demos = [dspy.Example(**demo) for demo in prompt.demos]
+    made.demos = [dspy.Example(dict(demo)) for demo in prompt.demos]
     return made

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import dspy
 from dspy.adapters.chat_adapter import field_header_pattern
-from dspy.adapters.utils import parse_value
+from dspy.adapters.utils import parse_value, serialize_for_json
 from dspy.utils.exceptions import AdapterParseError
 from pydantic import BaseModel
 
@@ -34,8 +34,9 @@ _LINE_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
     """DSPy's ChatAdapter byte for byte, with what does not change from call to call rendered once.
 
-    A reply that does not parse is an error, never a second call in another format. Two things differ: a value nested too deep to
-    be read is such an error too, and the markers of DSPy's custom types stay text, wherever an input got them from.
+    A reply that does not parse is an error, never a second call in another format. Three things differ: a value nested too deep to
+    be read is such an error too, the markers of DSPy's custom types stay text, wherever an input got them from, and a demonstration
+    may have a list of anything where a text is wanted.
     """
 
     def __init__(self) -> None:
@@ -64,6 +65,9 @@ class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
         debug_text("prompt", "\n\n".join(message["content"] for message in messages))
         return messages
 
+    def format_demos(self, signature: Any, demos: Sequence[Fields]) -> list[Fields]:
+        return cast(list[Fields], super().format_demos(signature, [_tellable(signature, demo) for demo in demos]))
+
     def prefix(self, signature: Any, demos: Sequence[Fields]) -> list[Fields]:
         """The messages before the current input: system and demonstrations."""
         system = {"role": "system", "content": _system_message(signature)}
@@ -86,6 +90,20 @@ class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
             return cast(Fields, super().parse(signature, completion))
         except (RecursionError, MemoryError) as error:  # json's limit, and that of Python's own parser
             raise AdapterParseError("ChatAdapter", signature, completion, "A value is nested too deep to be read.") from error
+
+
+def _tellable(signature: Any, demo: Fields) -> Fields:
+    """A demonstration with lists as JSON where a text is wanted: DSPy numbers texts, and fails on anything else."""
+    lists = {
+        name: json.dumps(serialize_for_json(demo[name]), ensure_ascii=False)
+        for name, info in signature.fields.items()
+        if info.annotation is str and name in demo and _is_no_list_of_texts(demo[name])
+    }
+    return {**dict(demo.items()), **lists} if lists else demo
+
+
+def _is_no_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and not all(isinstance(item, str) for item in value)
 
 
 def _nesting(text: str) -> int:

@@ -7,6 +7,7 @@ demonstration never shows what came later, and can be pickled and saved.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -72,8 +73,8 @@ class Runner(Protocol):
 class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     """A loop's predictors as a dspy.Module: call it, save it, hand it to a teleprompter.
 
-    Each predictor is an attribute of its name. `LoopProgram(Finish(), [search])(query="…").answer` asks the LM that DSPy is
-    configured with. Raises ValueError for a loop whose prompts cannot be changed.
+    Each predictor is an attribute of its name. `LoopProgram(Finish(), [search])(query="…").answer` asks the LM that `set_lm` has
+    set, else the one that DSPy is configured with. Raises ValueError for a loop whose prompts cannot be changed.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         self._shared = _Shared(loop, runner or _Alone(Toolbox(tools), schema))
         for name, prompt in loop.predictors.items():
             predictor = dspy.Predict(_signature(name, prompt))
-            predictor.demos = [dspy.Example(**demo) for demo in prompt.demos]
+            predictor.demos = [dspy.Example(dict(demo)) for demo in prompt.demos]
             setattr(self, name, predictor)
 
     @property
@@ -97,12 +98,18 @@ class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
 
     def forward(self, **inputs: Any) -> Any:
         """A dspy.Prediction; of the runner that asks DSPy's LM: `answer`, `stop`, `steps` and `confidence`."""
-        ran = self._shared.runner(self._shared.loop, self.program, inputs, _sampled(self))
+        lm = _lm_of(self)
+        with dspy.context(lm=lm):
+            ran = self._shared.runner(self._shared.loop, self.program, inputs, _sampled(lm))
         trace = dspy.settings.trace
         if trace is not None:
             for call in ran.calls:
                 trace.append((getattr(self, call.predictor), _copied(call.inputs), dspy.Prediction(**_copied(call.outputs))))
         return dspy.Prediction(**ran.fields)
+
+    async def aforward(self, **inputs: Any) -> Any:
+        """The same, on a thread: `await program.acall(query="…")`."""
+        return await asyncio.to_thread(self.forward, **inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,8 @@ class _Alone:
         lm = dspy.settings.lm
         if lm is None:
             raise ValueError("no LM is configured: dspy.configure(lm=...)")
+        if "query" not in inputs:
+            raise ValueError(f"the field 'query' is missing: program(query=...); given: {', '.join(inputs) or 'nothing'}")
         heard: list[Call] = []
         model = Heard(DspyModel(lm), heard, sampled.temperature)
         query = Query(inputs["query"], inputs.get("context", ""), self.schema)
@@ -173,6 +182,8 @@ class Heard(WrappedModel):
         if request.prompted is None:
             return
         try:
+            if request.codec is not None:
+                request.codec.parse(reply)
             outputs = to_jsonable_python(dict(request.prompted.outputs(reply)))
         except WireError:  # no demonstration of anything
             return
@@ -199,8 +210,12 @@ def _state(predictor: Any) -> dict[str, Any]:
     return {"instructions": predictor.signature.instructions, "demos": demos}
 
 
-def _sampled(program: Any) -> Sampled:
-    lm = next((predictor.lm for predictor in program.predictors() if predictor.lm is not None), dspy.settings.lm)
+def _lm_of(program: Any) -> Any:
+    """The LM that is set on a predictor, else the one that DSPy is configured with; None where there is none."""
+    return next((predictor.lm for predictor in program.predictors() if predictor.lm is not None), dspy.settings.lm)
+
+
+def _sampled(lm: Any) -> Sampled:
     if lm is None:
         return Sampled()
     rollout, temperature = lm.kwargs.get("rollout_id"), lm.kwargs.get("temperature")

@@ -86,8 +86,8 @@ def shown_by(request: Request) -> Shown:
     """A request's messages told apart."""
     if not request.examples:
         return Shown(request.messages)
-    system = next((place for place, message in enumerate(request.messages) if message.role == "system"), -1)
-    start, end = system + 1, system + 1 + request.examples
+    start = sum(message.role == "system" for message in request.messages[:1])  # a later one may be of a demonstration
+    end = start + request.examples
     return Shown((*request.messages[:start], *request.messages[end:]), request.messages[start:end])
 
 

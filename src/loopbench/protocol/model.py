@@ -56,7 +56,7 @@ class Request:
     """Tells apart requests that a loop sends concurrently; two requests of equal scope are never in flight together."""
     codec: Codec | None = field(default=None, compare=False)
     examples: int = field(default=0, compare=False)
-    """How many messages after the first system message, or at the start where there is none, are demonstrations."""
+    """How many messages are demonstrations: those after the system message that begins the request, or at its start without one."""
     prompted: Prompted | None = field(default=None, compare=False, repr=False)
     """Whose request it is, where an optimizer may change its prompt."""
 

@@ -8,6 +8,7 @@ others keep to their own wire format, for which this module has the parts: a con
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -133,7 +134,7 @@ def _call_data(call: NativeCall) -> dict[str, str]:
 def _turns(conversation: str, said: str, prefix: str) -> list[Message]:
     """A demonstration as messages; call ids begin with `prefix`, so that they stay unique in the request.
 
-    A text that is no conversation, such as one that an optimizer has cut, stands as one message of the user's.
+    A text that is no conversation a provider takes, such as one that was cut, stands as one message of the user's.
     """
     made = _messages(conversation, prefix)
     if made is None:
@@ -146,7 +147,7 @@ def _turns(conversation: str, said: str, prefix: str) -> list[Message]:
 def _messages(conversation: str, prefix: str) -> list[Message] | None:
     try:
         data = json.loads(conversation)
-        return [_message(item, prefix) for item in data] if isinstance(data, list) and data else None
+        return _numbered(data, prefix) if isinstance(data, list) and data else None
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
@@ -154,11 +155,30 @@ def _messages(conversation: str, prefix: str) -> list[Message] | None:
 _ROLES: Mapping[str, MessageRole] = {"user": "user", "assistant": "assistant", "tool": "tool", "system": "system"}
 
 
-def _message(data: Mapping[str, Any], prefix: str) -> Message:
-    """Raises TypeError, KeyError or ValueError for what is no message."""
-    calls = tuple(NativeCall(f"{prefix}{call['id']}", str(call["name"]), str(call["arguments"])) for call in data.get("calls", ()))
-    call_id = f"{prefix}{data['call_id']}" if data["role"] == "tool" else ""
-    return Message(_ROLES[data["role"]], str(data["content"]), calls, call_id)
+def _numbered(items: Sequence[Any], prefix: str) -> list[Message]:
+    """Messages with their calls numbered: providers differ in what an id may look like, and how long it may be.
+
+    Raises TypeError, KeyError or ValueError for what is no message, a result without its call and a call without its result.
+    """
+    made: list[Message] = []
+    waiting: list[tuple[Any, str]] = []  # ids of calls, as they were and as they are now
+    count = 0
+    for item in items:
+        role, content = _ROLES[item["role"]], str(item["content"])
+        if role == "tool":
+            place = [was for was, _ in waiting].index(item["call_id"])
+            made.append(Message(role, content, call_id=waiting.pop(place)[1]))
+            continue
+        if waiting:
+            raise ValueError("a call without its result")
+        given = item["calls"] if "calls" in item else ()
+        calls = tuple(NativeCall(f"{prefix}{n}", str(call["name"]), str(call["arguments"])) for n, call in enumerate(given, count))
+        waiting = [(call["id"], made_call.id) for call, made_call in zip(given, calls, strict=True)]
+        count += len(calls)
+        made.append(Message(role, content, calls))
+    if waiting:
+        raise ValueError("a call without its result")
+    return made
 
 
 def _said(text: str, prefix: str) -> Message:
@@ -242,7 +262,7 @@ def read_program(path: str | Path) -> SavedProgram:
     Raises ValueError, in one line that names file and field, and OSError.
     """
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = json.loads(Path(path).read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: no valid JSON: {error}") from None
     if not isinstance(data, dict):
@@ -254,6 +274,14 @@ def read_program(path: str | Path) -> SavedProgram:
     if not state:
         raise ValueError(f"{path}: no program: it holds no predictor")
     return SavedProgram(state, about)
+
+
+def _finite(text: str) -> float:
+    """Raises ValueError for NaN and what is beyond all bounds: no digest can be made of them."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number")
+    return number
 
 
 def _state(data: Any, where: str) -> tuple[str, tuple[Demo, ...]]:

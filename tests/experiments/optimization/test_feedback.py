@@ -54,6 +54,20 @@ def test_a_wrong_answer_is_put_beside_the_expected_one() -> None:
     assert feedback(record(), None, TASK) == 'The answer was "41", expected 42.'
 
 
+@pytest.mark.parametrize("is_text", [True, False])
+def test_an_object_is_told_by_what_differs(is_text: bool) -> None:
+    lines = {"lines": ["pieces"] * 100}
+    task = replace(TASK, expected={**lines, "sum": 7, "buyer": "Ann"})
+    given = {"buyer": "Ann", **lines, "sum": 8, "note": "x"}
+    told = record(answer=json.dumps(given) if is_text else given)
+    assert feedback(told, None, task) == 'The answer was {"sum": 8, "note": "x"}, expected {"sum": 7}.'
+
+
+def test_objects_that_only_the_scorer_tells_apart_are_told_whole() -> None:
+    text = feedback(record(answer={"paid": 1}), None, replace(TASK, expected={"paid": True}))
+    assert text == 'The answer was {"paid": 1}, expected {"paid": true}.'
+
+
 @pytest.mark.parametrize("stop", ["max_steps", "error_valve", "parse_failed", "timeout", "crashed"])
 def test_an_answer_that_is_none_is_told_by_its_stop(stop: str) -> None:
     told = record(stop=stop, answer="Maximum steps reached without final answer")

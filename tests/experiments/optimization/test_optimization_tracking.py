@@ -31,7 +31,7 @@ from sqlalchemy.engine import Engine
 
 from loopbench.experiments import compare, tracking
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.journal import MANIFEST, write_manifest
+from loopbench.experiments.journal import MANIFEST, read_manifest, write_manifest
 from loopbench.experiments.optimization.candidates import Candidate, Ended, Spent
 from loopbench.experiments.optimization.files import CANDIDATES, ENDED, PROGRAM, TEST
 from loopbench.experiments.optimization.log import log_digest
@@ -458,8 +458,12 @@ def test_the_comparison_of_the_test_stands_below_the_optimization(made: Made, tr
     client = client_of(made)
     (test,) = [run for run in below(client, tracked.parent_run_id) if run.data.tags["loopbench.kind"] == "run"]
     assert test.info.run_name == f"{made.folder.name}/{TEST}"
-    assert {run.data.tags["loopbench.kind"] for run in below(client, test.info.run_id)} == {"arm"}
-    assert len(below(client, test.info.run_id)) == 2 * len(DESIGNS)
+    arms = below(client, test.info.run_id)
+    assert {run.data.tags["loopbench.kind"] for run in arms} == {"arm"}
+    assert len(arms) == 2 * len(DESIGNS)
+    programs = [run.data.params["program"] for run in arms if "program" in run.data.params]
+    assert sorted(programs) == sorted(item["program"] for item in read_manifest(made.folder / TEST)["arms"] if "program" in item)
+    assert len(programs) == len(DESIGNS)
 
 
 def test_the_note_says_whether_another_loop_is_the_highest(made: Made) -> None:

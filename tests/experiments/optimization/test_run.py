@@ -147,9 +147,21 @@ def test_a_budget_keeps_the_best_program_so_far(configured: Configured, watcher:
     finished(made, watcher)
     ended = made.designs[0].ended()
     assert (ended.status, ended.reason) == ("budget", "budget of 150 model calls used up")
-    assert ended.search.calls <= 150
+    assert ended.search.calls == 150  # the rollout that it cut short included
+    assert ended.search.calls > sum(line["spent"]["calls"] for line in read_log(made.designs[0].folder / "rollouts.jsonl"))
     assert ended.chosen > 0
     assert sum(ended.after.values()) > sum(ended.before.values())
+
+
+def test_a_run_that_was_moved_in_its_test_goes_on(configured: Configured, watcher: Any, tmp_path: Path) -> None:
+    folder = finished(prepare(configured(optimizer="LabeledFewShot")), watcher)
+    expected = digests(folder)
+    trials = folder / "test" / "trials.jsonl"
+    trials.write_bytes(b"".join(trials.read_bytes().splitlines(keepends=True)[:9]))
+    moved = folder.rename(tmp_path / "moved")
+    assert not results(moved / "test").is_complete
+    assert digests(finished(reopen(moved), watcher)) == expected
+    assert results(moved / "test").is_complete
 
 
 def test_a_program_put_back_is_tested(configured: Configured, watcher: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +217,13 @@ def test_a_budget_of_a_comparison_is_none_of_a_search(tmp_path: Path) -> None:
         load_optimize_config(file, {})
     file.write_text("[search.budget]\ncalls = 10\n", "utf-8")
     assert load_optimize_config(file, {}).search.budget.calls == 10
+
+
+def test_prices_on_the_command_line_join_the_providers_table(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('models = ["openai/gpt-4o-mini"]\n[provider]\nattempts = 2\n', "utf-8")
+    provider = load_optimize_config(file, {"provider": {"prices": "prices.toml"}}).compare.provider
+    assert (provider.attempts, provider.prices) == (2, Path("prices.toml"))
 
 
 def test_a_program_is_where_another_search_begins(configured: Configured, watcher: Any, tmp_path: Path) -> None:

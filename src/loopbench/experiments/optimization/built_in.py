@@ -19,7 +19,7 @@ import dspy
 from loopbench.dspy_seam.program import LoopProgram
 from loopbench.experiments.registry import Option, options_of
 
-from .compiling import Workshop, compiled, judge, loud, score, share
+from .compiling import Workshop, compiled, instructed, judge, loud, score, share
 
 Part = Literal["instructions", "demos"]
 INSTRUCTIONS: frozenset[Part] = frozenset({"instructions"})
@@ -70,6 +70,12 @@ def _at_least(least: float, **values: float | None) -> None:
             raise ValueError(f"{name} must be at least {least:g}, not {value:g}")
 
 
+def _a_share(threshold: float | None) -> None:
+    """Raises ValueError for a threshold that no score reaches, or 0, which DSPy takes for none."""
+    if threshold is not None and not 0 < threshold <= 1:
+        raise ValueError(f"metric_threshold must be above 0 and at most 1, not {threshold:g}")
+
+
 def _bootstrap_metric(threshold: float | None) -> Callable[..., Any]:
     return loud(score if threshold is None else share)
 
@@ -115,7 +121,8 @@ class BootstrapFewShot(BuiltIn):
 
     def __post_init__(self) -> None:
         _at_least(1, max_bootstrapped_demos=self.max_bootstrapped_demos, max_rounds=self.max_rounds)
-        _at_least(0, max_labeled_demos=self.max_labeled_demos, metric_threshold=self.metric_threshold)
+        _at_least(0, max_labeled_demos=self.max_labeled_demos)
+        _a_share(self.metric_threshold)
 
     @property
     def changes(self) -> frozenset[Part]:
@@ -154,7 +161,8 @@ class BootstrapFewShotWithRandomSearch(BuiltIn):
     def __post_init__(self) -> None:
         _at_least(1, max_bootstrapped_demos=self.max_bootstrapped_demos, max_rounds=self.max_rounds)
         _at_least(0, num_candidate_programs=self.num_candidate_programs, max_labeled_demos=self.max_labeled_demos)
-        _at_least(0, metric_threshold=self.metric_threshold, stop_at_score=self.stop_at_score)
+        _at_least(0, stop_at_score=self.stop_at_score)
+        _a_share(self.metric_threshold)
 
     @property
     def changes(self) -> frozenset[Part]:
@@ -220,7 +228,8 @@ class MIPROv2(BuiltIn):
         _at_least(1, num_trials=self.num_trials, minibatch_size=self.minibatch_size, view_data_batch_size=self.view_data_batch_size)
         _at_least(1, minibatch_full_eval_steps=self.minibatch_full_eval_steps)
         _at_least(0, max_bootstrapped_demos=self.max_bootstrapped_demos, max_labeled_demos=self.max_labeled_demos)
-        _at_least(0, metric_threshold=self.metric_threshold, init_temperature=self.init_temperature)
+        _at_least(0, init_temperature=self.init_temperature)
+        _a_share(self.metric_threshold)
         if self.max_bootstrapped_demos == 0 < self.max_labeled_demos:
             raise ValueError("max_bootstrapped_demos=0 needs max_labeled_demos=0: DSPy draws from 1 demonstration on")
 
@@ -262,7 +271,10 @@ class MIPROv2(BuiltIn):
 
 @dataclass(frozen=True, slots=True)
 class COPRO(BuiltIn):
-    """Proposed instructions, improved round by round from what earlier ones scored on train."""
+    """Proposed instructions, improved round by round from what earlier ones scored on train.
+
+    Of its proposals, the prefixes of output fields are dropped: no request shows them.
+    """
 
     name = "COPRO"
     proposes = True
@@ -404,7 +416,8 @@ class InferRules(BuiltIn):
     def __post_init__(self) -> None:
         _at_least(1, num_candidates=self.num_candidates, num_rules=self.num_rules, max_rounds=self.max_rounds)
         _at_least(1, max_bootstrapped_demos=self.max_bootstrapped_demos)
-        _at_least(0, max_labeled_demos=self.max_labeled_demos, metric_threshold=self.metric_threshold)
+        _at_least(0, max_labeled_demos=self.max_labeled_demos)
+        _a_share(self.metric_threshold)
 
     def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
         found = _InferRules(metric=_bootstrap_metric(self.metric_threshold), num_threads=workshop.threads, **self.options)
@@ -420,7 +433,7 @@ class _InferRules(dspy.InferRules):  # type: ignore[misc]  # DSPy ships no types
     """
 
     def update_program_instructions(self, predictor: Any, natural_language_rules: str) -> None:
-        predictor.signature = predictor.signature.with_instructions(predictor.signature.instructions)
+        predictor.signature = instructed(predictor.signature, predictor.signature.instructions)
         super().update_program_instructions(predictor, natural_language_rules)
 
     def get_predictor_demos(self, trainset: Sequence[Any], predictor: Any) -> list[dict[str, Any]]:

@@ -219,9 +219,16 @@ def _program(made: Any, student: LoopProgram) -> LoopProgram:
     clean.set_lm(None)
     for name, prompt in made.program.items():
         predictor = getattr(clean, name)
-        predictor.signature = predictor.signature.with_instructions(prompt.instructions)
-        predictor.demos = [dspy.Example(**_fresh(demo)) for demo in prompt.demos]
+        predictor.signature = instructed(predictor.signature, prompt.instructions)
+        predictor.demos = [dspy.Example(_fresh(demo)) for demo in prompt.demos]
     return clean  # type: ignore[no-any-return]
+
+
+def instructed(signature: Any, instructions: str) -> Any:
+    """A signature of its own with these instructions: where there are none, DSPy would make some up."""
+    made = signature.with_instructions(instructions)
+    made.instructions = instructions
+    return made
 
 
 def _predictors(program: LoopProgram) -> dict[str, Any]:

@@ -68,7 +68,9 @@ def _outcome(record: Record, trace: Mapping[str, Any], task: Task) -> Iterator[s
     if record.stop not in _ANSWERED or record.answer is None:
         yield f"No answer: {record.stop or 'unknown'}."
     elif record.scores.get("answer", record.accuracy) < 1:
-        yield f"The answer was {_shown(record.answer)}, expected {_shown(task.expected)}."
+        read = _as_object(record.answer) if isinstance(task.expected, Mapping) else record.answer
+        answer, expected = _different(read, task.expected)
+        yield f"The answer was {_shown(answer)}, expected {_shown(expected)}."
     state = trace.get("end_state")
     if task.end_state is not None and isinstance(state, Mapping) and record.scores.get("state", 1.0) < 1:
         found, expected = _different(state.get("found"), task.end_state)
@@ -76,13 +78,24 @@ def _outcome(record: Record, trace: Mapping[str, Any], task: Task) -> Iterator[s
 
 
 def _different(found: Any, expected: Any) -> tuple[Any, Any]:
-    """Of two objects only what differs."""
+    """Of two objects only what differs: whole, they would be cut before it."""
     if not isinstance(found, Mapping) or not isinstance(expected, Mapping):
         return found, expected
     keys = [
         key for key in [*expected, *(key for key in found if key not in expected)] if not _same(found.get(key), expected.get(key))
     ]
+    if not keys:  # the scorer is stricter
+        return found, expected
     return {key: found[key] for key in keys if key in found}, {key: expected[key] for key in keys if key in expected}
+
+
+def _as_object(answer: Any) -> Any:
+    """A text that says one, read; else the answer itself."""
+    try:
+        read = json.loads(answer) if isinstance(answer, str) else answer
+    except (ValueError, RecursionError):
+        return answer
+    return read if isinstance(read, Mapping) else answer
 
 
 # --- the calls, beside the plan's ---

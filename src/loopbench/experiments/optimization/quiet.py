@@ -47,7 +47,9 @@ def quiet(told: Told) -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    """Type and message of an exception, without secrets, in one bounded line."""
+    """Type and message of an exception, or of what it came of where it says nothing, without secrets, in one bounded line."""
+    while not error_text(error) and error.__context__ is not None:
+        error = error.__context__
     return cap(redact(" ".join(f"{type(error).__name__}: {error_text(error)}".split())), MOST_CHARS)
 
 

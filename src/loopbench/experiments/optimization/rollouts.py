@@ -181,6 +181,13 @@ class Rollouts:
         fields = {"answer": record.answer, "score": rollout.score, "feedback": rollout.feedback}
         return Ran({**fields, "stop": record.stop, "status": record.status}, rollout.calls)
 
+    @property
+    def spent(self) -> Spent:
+        """What the search took, with the rollouts that its budget cut short."""
+        meter, found = self.setting.meter, self.search
+        dollars = None if found.dollars is None and not meter.dollars else meter.dollars
+        return Spent(found.trials, meter.calls, meter.tokens, dollars)
+
     def candidate(self, program: Program) -> Candidate:
         """The candidate that a program is, as far as it is known; a new one where it has not been seen."""
         digest = program_digest(program)

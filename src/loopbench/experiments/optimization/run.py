@@ -313,7 +313,7 @@ def _search(made: Optimization, design: Design, rollouts: Rollouts, proposals: P
         len(rollouts.candidates),
         before,
         after,
-        rollouts.search,
+        rollouts.spent,
         proposals.spent,
         rollouts.evaluation,
         (*_warnings(rollouts, proposals), *told),
@@ -415,7 +415,10 @@ def open_test(made: Optimization) -> Experiment:
         test = {**manifest["splits"]["test"], "opened": opened}
         write_manifest(made.folder, {**manifest, "splits": {**manifest["splits"], "test": test}})
     config, is_begun = test_config(made), (folder / MANIFEST).is_file()
-    return compare.reopen(folder, _typed(config)) if is_begun else compare.prepare(config, folder)
+    if not is_begun:
+        return compare.prepare(config, folder)
+    _follow(folder, config)
+    return compare.reopen(folder, _typed(config))
 
 
 def test_config(made: Optimization) -> CompareConfig:
@@ -428,6 +431,14 @@ def test_config(made: Optimization) -> CompareConfig:
 
 def _optimized(design: Design) -> str:
     return str(replace(design.arm.spec, program=str((design.folder / PROGRAM).resolve())))
+
+
+def _follow(folder: Path, config: CompareConfig) -> None:
+    """The run may have been moved since its test was begun, and the programs with it."""
+    manifest = read_manifest(folder)
+    loops = [*config.loops]
+    if manifest["config"]["loops"] != loops:
+        write_manifest(folder, {**manifest, "config": {**manifest["config"], "loops": loops}})
 
 
 def _typed(config: CompareConfig) -> Allowed:

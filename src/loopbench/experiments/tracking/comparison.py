@@ -128,6 +128,7 @@ def _arm_entry(found: Results, arm: Arm, records: Sequence[Record], parent_id: s
     info = arm.info
     made = next(made for made in found.manifest["arms"] if made["arm"] == info.arm)
     factors = {"loop": info.loop, "model": info.model, "profile": info.profile, "loop_code": made.get("code", "")}
+    factors |= {"program": made["program"]} if "program" in made else {}
     factors |= {f"option.{name}": value for name, value in info.options.items()}
     tags = {"loopbench.kind": "arm", "loopbench.arm": info.arm, "mlflow.parentRunId": parent_id}
     return Entry(

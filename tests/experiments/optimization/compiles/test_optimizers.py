@@ -95,6 +95,8 @@ def test_dspy_knows_the_options(name: str) -> None:
         ("labeledfewshot(k=0)", "optimizer LabeledFewShot: k must be at least 1"),
         ("simba(bsize=0)", "bsize must be at least 1"),
         ("simba(temperature_for_sampling=nan)", "temperature_for_sampling must be at least 0.01, not nan"),
+        ("bootstrapfewshot(metric_threshold=80)", "metric_threshold must be above 0 and at most 1, not 80"),
+        ("mipROv2(metric_threshold=0)", "metric_threshold must be above 0 and at most 1, not 0"),
         ("gepa(auto=tiny)", "optimizer GEPA: auto: Input should be 'light', 'medium' or 'heavy'"),
         ("gepa(auto=light, max_metric_calls=9)", "max_metric_calls and auto say the same: give one"),
         ("mipROv2(auto=light, num_trials=9)", "auto sets num_candidates and num_trials: give it, or them"),

@@ -24,7 +24,7 @@ from loopbench.dspy_seam.program import Call, LoopProgram, loop_with
 from loopbench.experiments.optimization.optimizers import OptimizerFailed, Workshop, judge, optimizer_named, unheard
 from loopbench.experiments.optimization.rollouts import BudgetSpent, Rollouts
 from loopbench.experiments.registry import builtin_names, find, make_loop, options_of
-from loopbench.protocol import Optimizable, Program, read_program
+from loopbench.protocol import Optimizable, Program, own_prompt, read_program
 from loopbench.protocol.names import Spec, parse_spec
 
 DEMOS = (
@@ -113,6 +113,7 @@ def test_proposals_that_cannot_be_read_end_a_compile_that_needs_them(spec: str, 
     with pytest.raises(OptimizerFailed) as raised:
         bench.compile(spec)
     assert "\n" not in str(raised.value)
+    assert "failed to parse" in str(raised.value)
 
 
 @pytest.mark.parametrize("spec", ["GEPA(max_metric_calls=30)", "SIMBA(bsize=4, num_candidates=3, max_steps=2, max_demos=0)"])
@@ -392,3 +393,24 @@ def test_what_runs_when_a_compile_ends_is_waited_for(bench_of: Any) -> None:
         bench.compile("GEPA(max_metric_calls=99)", threads=3)
     begun = [task for task, _ in bench.rollouts if task != "t6"]
     assert 1 <= len(ended) == len(begun) <= 2
+
+
+# --- instructions that DSPy makes up ---
+
+
+@pytest.mark.parametrize(
+    "spec", ["LabeledFewShot", "BootstrapFewShot", "BootstrapFewShotWithRandomSearch(num_candidate_programs=0)"]
+)
+def test_no_instructions_stay_none(spec: str, bench_of: Any) -> None:
+    bench = bench_of()
+    bench.loop = bench.loop.with_predictors({"decide": own_prompt("", "reply")})
+    made = bench.compile(spec).program["decide"]
+    assert (made.instructions, bool(made.demos)) == ("", True)
+    assert {program["decide"].instructions for program in bench.programs} <= {""}
+
+
+def test_rules_alone_are_added_to_no_instructions(bench_of: Any) -> None:
+    bench = bench_of()
+    bench.loop = bench.loop.with_predictors({"decide": own_prompt("", "reply")})
+    made = bench.compile("InferRules(num_candidates=1)").program["decide"]
+    assert made.instructions.strip().startswith("Please adhere to the following rules")
