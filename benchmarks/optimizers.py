@@ -119,7 +119,9 @@ def matrix(folder: Path) -> Iterator[str]:
 
 # --- what is seen where nothing, or so much, is to be seen ---
 
-TASKS = 20
+TASKS = 24
+FAULTS = "bad-network"
+"""A profile without weaknesses, and one whose trials are over soon."""
 
 
 class Situation(NamedTuple):
@@ -127,7 +129,7 @@ class Situation(NamedTuple):
 
     says: str
     weakness: str
-    """Empty: the profile `stubborn`, which has none, and many faults."""
+    """Empty: none, and faults instead."""
     rate: float
     """Share of trials in which the weakness shows: as all of them are taught away, the true gain of every design."""
     replicates: int
@@ -135,9 +137,9 @@ class Situation(NamedTuple):
 
 
 SITUATIONS = (
-    Situation("no weakness, profile `stubborn`", "", 0.0, 100, (0.02,)),
-    Situation("a small one", "answer", 0.06, 40, (0.05, 0.25)),
-    Situation("a large one", "answer", 0.4, 40, (0.02,)),
+    Situation(f"none, under faults (`{FAULTS}`)", "", 0.0, 150, (0.02,)),
+    Situation("a rare one", "answer", 0.06, 40, (0.05, 0.35)),
+    Situation("a common one", "answer", 0.5, 40, (0.02,)),
 )
 
 
@@ -160,7 +162,7 @@ class Counted(NamedTuple):
 
 def simulated(situation: Situation, folder: Path) -> list[Counted]:
     """What a situation's replicates say, for each of its margins."""
-    weak = profile(folder, situation.weakness, situation.rate) if situation.weakness else "stubborn"
+    weak = profile(folder, situation.weakness, situation.rate) if situation.weakness else FAULTS
     found = optimized(LOOPS, "BootstrapFewShot", weak, folder / "runs", train=8, dev=1, tasks=1)
     after = [f"{design.design}@{design.program}" for design in found.designs]
     repeats = [

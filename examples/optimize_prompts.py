@@ -12,14 +12,8 @@ from loopbench.experiments.optimization.config import load_optimize_config
 from loopbench.experiments.optimization.report import verdicts
 from loopbench.experiments.optimization.result import optimization_result
 from loopbench.experiments.optimization.run import prepare, run
-from loopbench.experiments.optimization.watchers import Watchers
 
 SETTINGS = {"loops": ["bare"], "optimizer": "GEPA(max_full_evals=4)", "profiles": ["teachable"], "train": 10, "dev": 10}
-
-
-class Progress:
-    def finished(self, record: object) -> None:
-        """Of each trial of the test."""
 
 
 def llm(messages: list[dict[str, str]], step: int) -> str:
@@ -31,7 +25,7 @@ def llm(messages: list[dict[str, str]], step: int) -> str:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as runs:
         made = prepare(load_optimize_config(None, {**SETTINGS, "mlflow": False, "runs": Path(runs)}))
-        run(made, Watchers(), Progress())
+        run(made)
         found = optimization_result(made.folder)
         print(*verdicts(found), sep="\n")
         loop = with_program(Bare(), found.designs[0].folder / "optimized.json")

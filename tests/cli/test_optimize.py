@@ -17,7 +17,9 @@ import pytest
 
 SMALL = ["--suite", "arithmetic(size=60)", "--profile", "teachable", "--train", "6", "--dev", "6", "--test", "10", "--repeats", "1"]
 QUICK = [*SMALL, "--optimizer", "BootstrapFewShot", "--budget", "120calls", "--no-mlflow"]
-LONG = [*SMALL, "--optimizer", "COPRO(breadth=10, depth=3)", "--budget", "6000calls", "--no-mlflow"]
+MORE = [*SMALL, "--suite", "arithmetic(size=150)", "--train", "30"]
+LONG = [*MORE, "--optimizer", "COPRO(breadth=10, depth=3)", "--budget", "20000calls", "--no-mlflow"]
+"""Seconds of search: a log is brought to the disk once a second, and a kill has to come before its end."""
 
 
 def process(folder: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -243,3 +245,16 @@ def test_resume_of_code_of_ones_own_has_to_be_allowed(loopbench, here, monkeypat
     refused = loopbench("resume", str(run))
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "--allow some.module:Own" in refused.err
+
+
+@pytest.mark.thorough
+def test_an_optimizer_that_fails_is_told_and_is_no_success(loopbench, here, monkeypatch):
+    (here / "broken_i6.py").write_text(
+        "class Broken:\n    def compile(self, student, *, trainset):\n        raise KeyError('a bug')\n", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(here)
+    ended = loopbench("optimize", "--no-mlflow", "--loop", "bare", *SMALL, "--optimizer", "broken_i6:Broken", "--quiet")
+    assert ended.code == 1
+    assert "the optimizer failed: bare" in ended.out
+    assert "KeyError: 'a bug'" in " ".join((ended.out + ended.err).split())
+    assert "Traceback" not in ended.out + ended.err

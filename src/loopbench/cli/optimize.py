@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from loopbench.experiments.optimization.run import Optimization
     from loopbench.experiments.tracking.optimization import OptimizationTracker
 
-DONE, INVALID, INTERRUPTED = 0, 4, 130
+DONE, FAILED, INVALID, INTERRUPTED = 0, 1, 4, 130
 
 
 def optimize(
@@ -144,7 +144,7 @@ def print_report(folder: Path, *, as_json: bool, as_csv: bool, as_markdown: bool
         print(to_markdown(found), end="")
     else:
         _print(found, as_json=as_json)
-    raise typer.Exit(INVALID if found.invalid else DONE)
+    raise typer.Exit(_exit_code(found))
 
 
 def _carry_out(made: Optimization, *, as_json: bool, quiet: bool) -> NoReturn:
@@ -169,7 +169,14 @@ def _carry_out(made: Optimization, *, as_json: bool, quiet: bool) -> NoReturn:
     render.say(f"run directory: {made.folder}")
     if stopped:
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(INVALID if found.invalid else DONE)
+    raise typer.Exit(_exit_code(found))
+
+
+def _exit_code(found: OptimizationResult) -> int:
+    """FAILED where an optimizer did: the program that was kept is then hardly what was asked for."""
+    if found.invalid:
+        return INVALID
+    return FAILED if any(design.status == "failed" for design in found.designs) else DONE
 
 
 def _run(made: Optimization, *, quiet: bool) -> str:

@@ -138,7 +138,8 @@ class _Prefix:
 
 
 _PREFIXES: dict[tuple[Any, tuple[int, ...]], _Prefix] = {}
-_MOST_PREFIXES = 256
+_MOST_PREFIXES = 64
+"""A program under a teleprompter gets new ones with every call, each as large as its demonstrations."""
 
 
 def _prefix(signature: Any, demos: Sequence[Any]) -> tuple[Message, ...]:

@@ -86,8 +86,10 @@ class _Reader:
                 continue
             try:
                 value, end = _DECODER.raw_decode(text, match.start())
-            except (ValueError, RecursionError):
+            except ValueError:
                 continue
+            except RecursionError:  # nor will what stands a level below be read; trying each takes seconds
+                break
             self._read_prose(text[start : match.start()])
             tool = self._tool_before(text[max(0, match.start() - _WINDOW) : match.start()])
             if tool is not None and isinstance(value, dict):

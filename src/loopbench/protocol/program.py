@@ -171,7 +171,7 @@ def _numbered(items: Sequence[Any], prefix: str) -> list[Message]:
             continue
         if waiting:
             raise ValueError("a call without its result")
-        given = item["calls"] if "calls" in item else ()
+        given = item.get("calls", ())
         calls = tuple(NativeCall(f"{prefix}{n}", str(call["name"]), str(call["arguments"])) for n, call in enumerate(given, count))
         waiting = [(call["id"], made_call.id) for call, made_call in zip(given, calls, strict=True)]
         count += len(calls)

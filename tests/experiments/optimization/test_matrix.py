@@ -24,8 +24,8 @@ BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "optimizers.py"
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 OPTIMIZERS = tuple(optimizer.name for optimizer in optimizers())
 UNTAUGHT = {("LabeledFewShot", "stateless")}
-"""Question and answer are the fields `query` and `answer`. A loop in DSPy's format shows of an example what its signature has, and no
-signature of this one has either: DSPy leaves such examples out, and every request stays as it was."""
+"""An example has the fields `query` and `answer`. A loop in DSPy's format shows what its signatures have of them, and none of this
+loop's has either: DSPy leaves such examples out, and every request stays as it was."""
 
 Cell = tuple[Any, DesignResult]
 

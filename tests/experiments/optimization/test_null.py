@@ -1,7 +1,7 @@
 """Where nothing can be learned, no gain is seen beyond the promised rate; where something can, it is seen.
 
-Before and after are compared on the test split with fresh draws of faults for either arm, over and over: with equal draws they would
-be equal, record by record.
+Before and after are compared on the test split with fresh draws of faults for either arm, over and over: with equal draws, trials
+without a weakness are the same before and after.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def null() -> ModuleType:
     return module
 
 
-def at_most(rate: float, replicates: int) -> int:
+def most(rate: float, replicates: int) -> int:
     """So many of the replicates, or fewer, in all but one of a thousand simulations at this rate."""
     return int(binom.ppf(0.999, replicates, rate))
 
@@ -80,9 +80,9 @@ class TestWithFreshDrawsOfFaults:
     def test_without_a_weakness_the_verdict_is_no_difference_at_the_promised_rate(self, null: ModuleType, tmp_path: Path) -> None:
         (counted,) = by_margin(null, 0, tmp_path)
         replicates = counted.situation.replicates
-        assert counted.moved <= at_most(null.ALPHA, replicates)
+        assert counted.moved <= most(null.ALPHA, replicates)
         tests = replicates * len(null.LOOPS)
-        assert tests * null.ALPHA / 5 < counted.unadjusted <= at_most(null.ALPHA, tests)  # the draws do differ
+        assert tests * null.ALPHA / 5 < counted.unadjusted <= most(null.ALPHA, tests)  # the draws do differ
         assert all(abs(difference) < 0.04 for difference in counted.truth.values())
 
     def test_a_gain_beyond_the_margin_is_not_called_equivalent(self, null: ModuleType, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ class TestWithFreshDrawsOfFaults:
         rate, replicates = within.situation.rate, within.situation.replicates
         assert beyond.margin < rate < within.margin
         assert all(rate / 2 < difference < 1.5 * rate for difference in within.truth.values())
-        assert beyond.equivalent <= at_most(null.ALPHA, replicates)
+        assert beyond.equivalent <= most(null.ALPHA, replicates)
         assert within.equivalent > 0.8 * replicates  # it can be called so
 
     def test_a_large_gain_is_found(self, null: ModuleType, tmp_path: Path) -> None:

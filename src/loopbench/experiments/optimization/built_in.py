@@ -2,7 +2,7 @@
 
 A program that is optimized again begins with its own instructions. Its demonstrations are dropped by LabeledFewShot,
 BootstrapFewShot, BootstrapFewShotWithRandomSearch and InferRules (DSPy's `reset_copy`), which gather their own; MIPROv2 scores them
-once and then searches among its own; COPRO, SIMBA and GEPA keep them.
+once and then searches among its own; COPRO and GEPA keep them, SIMBA drops some in every program that it makes.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ class SIMBA(BuiltIn):
     max_steps: int = 4
     """Steps; DSPy's default is 8."""
     max_demos: int = 4
-    """Demonstrations of a predictor from which some are dropped; 0: advice alone."""
+    """Demonstrations of a predictor from which some are dropped; 0: no new ones, advice alone."""
     demo_input_field_maxlen: int = 100_000
     """Most characters of a demonstration's field."""
     temperature_for_sampling: float = 0.2

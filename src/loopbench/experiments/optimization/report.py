@@ -26,21 +26,23 @@ def verdicts(found: OptimizationResult) -> list[str]:
     if found.gains is None or found.invalid:
         return []
     ranked = _best(found.gains)
-    kept = {design.design for design in found.designs if design.is_unchanged}
+    kept = {design.design for design in found.designs if design.is_unchanged and design.status != "failed"}
+    failed = {design.design for design in found.designs if design.status == "failed"}
     words: dict[str, str] = {gain.design: gain.test.verdict.word for gain in found.gains.gains if gain.test is not None}
-    words |= dict.fromkeys(kept, UNCHANGED)
+    words |= {**dict.fromkeys(kept, UNCHANGED), **dict.fromkeys(failed, FAILED)}
     grouped = [(said, [design for design, word in words.items() if word == found_word]) for found_word, said in _WORDS.items()]
     each = "; ".join(f"{said}: {', '.join(designs)}" for said, designs in grouped if designs)
     return [line for line in (ranked, each and f"Optimized, on the test tasks: {each}") if line]
 
 
-UNCHANGED = "same program"
+UNCHANGED, FAILED = "same program", "failed"
 _WORDS = {
     "better": "better",
     "worse": "worse",
     "equivalent": "no difference beyond the margin",
     "undecided": "no difference shown",
     UNCHANGED: "no better program found",
+    FAILED: "the optimizer failed",
 }
 
 
@@ -97,7 +99,7 @@ def notes(found: OptimizationResult) -> list[str]:
         f"Brackets are {100 * (1 - comparison.alpha):g} % intervals; gains are paired over the test tasks, p is a sign-flip test "
         f"on task means, adjusted over the designs (Holm); equivalent means within {comparison.margin:g}."
     )
-    said.append("Dev scores chose the programs, so they flatter: optimism is the gain on dev less the gain on test.")
+    said.append("Where dev scores chose a program, they flatter it: optimism is the gain on dev less the gain on test.")
     said.append(
         f"Cost with its share spreads search, proposals and evaluation over {found.amortize:,} tasks; "
         "break-even is the number of tasks from which a solved one costs less than before, all counted."

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import dspy
+from dspy.utils.saving import get_dependency_versions
 
 from loopbench.datasets.task import Suite, Task
 from loopbench.dspy_seam import lm_of
@@ -43,6 +44,7 @@ from .optimizers import Optimizer, OptimizerFailed, Workshop, optimizer_named, u
 from .proposals import Proposals
 from .rollouts import BudgetSpent, Rollouts, RunStopped
 from .splits import Splits, split
+from .watchers import SILENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,7 @@ def _design(folder: Path, design: Design) -> dict[str, Any]:
 # --- running ---
 
 
-def run(made: Optimization, watcher: Watcher, progress: Progress) -> str:
+def run(made: Optimization, watcher: Watcher = SILENT, progress: Progress = SILENT) -> str:
     """Optimize what has not been, then test; `progress`: told of each trial of the test.
 
     Gives why it stopped early, or an empty text; KeyboardInterrupt leaves a resumable run. Raises RunError and ValueError.
@@ -355,9 +357,9 @@ def _keep(made: Optimization, design: Design, rollouts: Rollouts, ended: Ended, 
 
 
 def _dependencies() -> dict[str, str | None]:
-    """As DSPy's own files have them."""
-    python = ".".join(platform.python_version_tuple()[:2])
-    return {"python": python, "dspy": compare.package_version("dspy"), "cloudpickle": compare.package_version("cloudpickle")}
+    """As DSPy's own files have them: it warns where they differ."""
+    shown: dict[str, str | None] = get_dependency_versions()
+    return shown
 
 
 def _candidate(item: Candidate) -> dict[str, Any]:

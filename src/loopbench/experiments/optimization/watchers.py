@@ -1,4 +1,4 @@
-"""Several watchers as one."""
+"""Several watchers as one, and none."""
 
 from __future__ import annotations
 
@@ -32,3 +32,10 @@ class Watchers:
     def ended(self, design: str, ended: Ended, kept: Candidate) -> None:
         for watcher in self.watchers:
             watcher.ended(design, ended, kept)
+
+    def finished(self, record: Record) -> None:
+        """Of a trial of the test: of no interest here."""
+
+
+SILENT = Watchers()
+"""Tells nobody."""

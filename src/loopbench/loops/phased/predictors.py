@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from loopbench.protocol import Message, OwnPrompt, Program, Prompt, Request, in_own_format, own_prompt, prompted
@@ -26,13 +27,17 @@ PREDICTORS: Mapping[str, tuple[str, str]] = {
 """Predictor → its text among PROMPTS, and an output field of its own; none is `answer`, which labelled examples have."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Predictor:
     """One kind of request."""
 
     name: str
     prompt: Prompt
-    shown: OwnPrompt
+
+    @cached_property
+    def shown(self) -> OwnPrompt:
+        """Read when it is first asked: few runs ask all predictors, and demonstrations may be many."""
+        return in_own_format(self.prompt)
 
     def request(self, text: str, form: str = "", **rest: Any) -> Request:
         """`text`: of the user message. `form`: what follows the instructions whatever they are. `rest`: of the request."""
@@ -62,7 +67,7 @@ def predictors_of(prompts: Mapping[str, str] | None, changed: Program | None) ->
 
 
 def _opened(program: Program) -> Mapping[str, Predictor]:
-    return {name: Predictor(name, prompt, in_own_format(prompt)) for name, prompt in program.items()}
+    return {name: Predictor(name, prompt) for name, prompt in program.items()}
 
 
 _OWN = _opened(program_of(None, None))
