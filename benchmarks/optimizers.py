@@ -21,6 +21,7 @@ from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import read_records
 from loopbench.experiments.optimization.config import load_optimize_config
+from loopbench.experiments.optimization.files import PROGRAM
 from loopbench.experiments.optimization.result import DesignResult, OptimizationResult, optimization_result
 from loopbench.experiments.optimization.run import prepare, run
 from loopbench.metrics.comparison import Arm, ArmInfo, Comparison
@@ -119,7 +120,7 @@ def matrix(folder: Path) -> Iterator[str]:
 
 # --- what is seen where nothing, or so much, is to be seen ---
 
-TASKS = 24
+TASKS, REPEATS = 24, 2
 FAULTS = "bad-network"
 """A profile without weaknesses, and one whose trials are over soon."""
 
@@ -132,14 +133,17 @@ class Situation(NamedTuple):
     """Empty: none, and faults instead."""
     rate: float
     """Share of trials in which the weakness shows: as all of them are taught away, the true gain of every design."""
+    loops: tuple[str, ...]
+    """The family of designs."""
     replicates: int
     margins: tuple[float, ...]
 
 
+QUICK = ("bare", "finish", "react_extract")
 SITUATIONS = (
-    Situation(f"none, under faults (`{FAULTS}`)", "", 0.0, 150, (0.02,)),
-    Situation("a rare one", "answer", 0.06, 40, (0.05, 0.35)),
-    Situation("a common one", "answer", 0.5, 40, (0.02,)),
+    Situation(f"none, under faults (`{FAULTS}`)", "", 0.0, LOOPS, 80, (0.02,)),
+    Situation("a rare one", "answer", 0.06, QUICK, 40, (0.05, 0.25)),
+    Situation("a common one", "answer", 0.4, QUICK, 40, (0.02,)),
 )
 
 
@@ -148,8 +152,8 @@ class Counted(NamedTuple):
 
     situation: Situation
     margin: float
-    truth: dict[str, float]
-    """Design → mean of all differences."""
+    means: tuple[float, float]
+    """Of all differences of a design: the lowest and the highest of the designs'."""
     moved: int
     """Replicates in which any design was called better or worse."""
     better: int
@@ -163,26 +167,28 @@ class Counted(NamedTuple):
 def simulated(situation: Situation, folder: Path) -> list[Counted]:
     """What a situation's replicates say, for each of its margins."""
     weak = profile(folder, situation.weakness, situation.rate) if situation.weakness else FAULTS
-    found = optimized(LOOPS, "BootstrapFewShot", weak, folder / "runs", train=8, dev=1, tasks=1)
+    found = optimized(situation.loops, "BootstrapFewShot", weak, folder / "runs", train=8, dev=1, tasks=1)
     after = [f"{design.design}@{design.program}" for design in found.designs]
-    repeats = [
+    replicates = [
         [*before, *later]
         for before, later in zip(
-            _drawn(LOOPS, weak, situation.replicates, 1, folder), _drawn(after, weak, situation.replicates, 2, folder), strict=True
+            _drawn(situation.loops, weak, situation.replicates, 1, folder),
+            _drawn(after, weak, situation.replicates, 2, folder),
+            strict=True,
         )
     ]
-    return [_counted(situation, margin, [_gains(records, margin) for records in repeats]) for margin in situation.margins]
+    return [_counted(situation, margin, [_gains(records, margin) for records in replicates]) for margin in situation.margins]
 
 
-def _drawn(loops: Sequence[str], profile: str, repeats: int, seed: int, folder: Path) -> list[list[Record]]:
-    """The test tasks' records, by repeat: each repeat draws its faults afresh, and so does each seed."""
+def _drawn(loops: Sequence[str], profile: str, replicates: int, seed: int, folder: Path) -> list[list[Record]]:
+    """The test tasks' records, by replicate: each repeat draws its faults afresh, and so does each seed."""
     config = CompareConfig(
         loops=tuple(loops),
         suite=SUITE,
         profiles=(profile,),
         split="test",
         tasks=TASKS,
-        repeats=repeats,
+        repeats=replicates * REPEATS,
         seed=seed,
         mlflow=False,
         runs=folder / "runs",
@@ -190,31 +196,28 @@ def _drawn(loops: Sequence[str], profile: str, repeats: int, seed: int, folder: 
     experiment = compare.prepare(config)
     compare.run(experiment, Silent())
     records = sorted(read_records(experiment.folder), key=lambda record: record.repeat)
-    return [[*found] for _, found in groupby(records, key=lambda record: record.repeat)]
+    return [[*found] for _, found in groupby(records, key=lambda record: record.repeat // REPEATS)]
 
 
 def _gains(records: Sequence[Record], margin: float) -> Gains:
     """What `loopbench optimize` would say of these records of the test."""
-    names = list(dict.fromkeys(record.arm for record in records))
+    names = sorted({record.arm for record in records})
     arms = [
         Arm(ArmInfo(name, name, {}, "scripted", "", ""), summarize([record for record in records if record.arm == name]))
         for name in names
     ]
-    designs = [
-        Arms(loop, *sorted((name for name in names if re.match(rf"{loop}\b", name)), key=lambda name: "@" in name))
-        for loop in LOOPS
-    ]
+    designs = [Arms(name, name, name.replace("/", f"@{PROGRAM}/", 1)) for name in names if "@" not in name]
     return gains(Comparison(tuple(arms), (), (), False, ALPHA, margin), records, designs)
 
 
 def _counted(situation: Situation, margin: float, found: Sequence[Gains]) -> Counted:
     tests = [[gain.test for gain in one.gains if gain.test is not None] for one in found]
     words = [[test.verdict.word for test in one] for one in tests]
-    values = {loop: [one[place].difference.value for one in tests] for place, loop in enumerate(LOOPS)}
+    means = [math.fsum(test.difference.value for test in of_one) / len(found) for of_one in zip(*tests, strict=True)]
     return Counted(
         situation,
         margin,
-        {loop: math.fsum(seen) / len(seen) for loop, seen in values.items()},
+        (min(means), max(means)),
         sum("better" in one or "worse" in one for one in words),
         sum(one.count("better") for one in words),
         sum("equivalent" in one for one in words),
@@ -225,11 +228,11 @@ def _counted(situation: Situation, margin: float, found: Sequence[Gains]) -> Cou
 def counted_row(counted: Counted) -> str:
     """A line of the table."""
     situation = counted.situation
-    replicates = situation.replicates
-    low, high = min(counted.truth.values()), max(counted.truth.values())
+    replicates, designs = situation.replicates, len(situation.loops)
+    low, high = counted.means
     return (
-        f"| {situation.says} | {situation.rate:.2f} | {low:+.3f} to {high:+.3f} | {replicates} | {counted.margin:g} "
-        f"| {share(counted.moved, replicates)} | {share(counted.better, replicates * len(LOOPS))} "
+        f"| {situation.says} | {situation.rate:.2f} | {low:+.3f} to {high:+.3f} | {designs} | {replicates} | {counted.margin:g} "
+        f"| {share(counted.moved, replicates)} | {share(counted.better, replicates * designs)} "
         f"| {share(counted.equivalent, replicates)} |"
     )
 
@@ -243,7 +246,8 @@ def null(folder: Path) -> Iterator[str]:
     yield from head(
         "weakness",
         "true gain",
-        "mean gain seen, by design",
+        "mean gain seen, of the designs",
+        "designs",
         "replicates",
         "margin",
         "any design called better or worse",

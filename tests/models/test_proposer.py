@@ -371,3 +371,10 @@ def test_garbled_replies_are_in_no_usable_form(adapter: str) -> None:
         dspy.Predict(BasicGenerateInstruction)(basic_instruction=CURRENT)
     with asking(ScriptedProposer(garbled=True)), pytest.raises(AdapterParseError):
         InstructionProposer()({"react": CURRENT}, {"react": []}, ["react"])
+
+
+def test_a_failure_told_at_length_is_read_in_no_time() -> None:
+    """Tried in all ways, this would take hours: the suite's time limit would end it."""
+    said = "The answer was a thousand " * 20_000
+    assert symptoms(said) == ()
+    assert symptoms(f"{said}, expected 5.") == ("answer",)

@@ -212,7 +212,7 @@ def symptoms(text: str) -> tuple[str, ...]:
     found = {kind for was, meant in _arguments(text) for kind in _difference(was, meant)}
     if _NEVER_MADE.search(text):
         found.add("step")
-    if _THOUSANDS.search(text):
+    if any(_is_of_thousands(match.group(1)) for match in _ANSWERED.finditer(text)):
         found.add("answer")
     return tuple(kind for kind in CURES if kind in found)
 
@@ -220,8 +220,15 @@ def symptoms(text: str) -> tuple[str, ...]:
 _ARGUMENT = re.compile(r"\bArgument [^\n]{1,200}? of [^\n]{1,200}? was ")
 _THE_PLAN_HAS = "; the plan has "
 _NEVER_MADE = re.compile(r"\bThe plan's call [^\n]* was never made\b")
-_THOUSANDS = re.compile(r"\bThe answer was [^\n]*\bthousand\b[^\n]*, expected ")
+_ANSWERED = re.compile(r"\bThe answer was ([^\n]*)")
+_THOUSAND = re.compile(r"\bthousand\b")
 _DECODER = json.JSONDecoder()
+
+
+def _is_of_thousands(line: str) -> bool:
+    """In two steps, each of one pass: an answer may be as long, and as repetitive, as a model makes it."""
+    said, found, _ = line.rpartition(", expected ")
+    return bool(found) and _THOUSAND.search(said) is not None
 
 
 def _arguments(text: str) -> Iterator[tuple[Any, Any]]:
