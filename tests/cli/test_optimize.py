@@ -225,6 +225,9 @@ def test_optimizers_are_listed(loopbench):
         (["--optimizer", "COPRO(width=3)"], "width"),
         (["--loop", "nothing"], "unknown loop 'nothing'"),
         (["--train", "0"], "train"),
+        (["--profile", "clean", "--profile", "teachable"], "profiles: one is wanted, not 2"),
+        (["--model", "scripted", "--model", "openai/x"], "models: one is wanted, not 2"),
+        (["--optimizer", "GEPA", "--optimizer", "COPRO"], "--optimizer: one is wanted, not 2"),
         (["--profile", "nothing"], "nothing"),
         (["--config", "missing.toml"], "missing.toml: no such file"),
     ],
@@ -247,14 +250,44 @@ def test_resume_of_code_of_ones_own_has_to_be_allowed(loopbench, here, monkeypat
     assert "--allow some.module:Own" in refused.err
 
 
-@pytest.mark.thorough
-def test_an_optimizer_that_fails_is_told_and_is_no_success(loopbench, here, monkeypatch):
-    (here / "broken_i6.py").write_text(
-        "class Broken:\n    def compile(self, student, *, trainset):\n        raise KeyError('a bug')\n", encoding="utf-8"
-    )
+BROKEN = """
+from dspy.teleprompt import LabeledFewShot
+
+
+class Broken:
+    def compile(self, student, *, trainset):
+        raise KeyError("a bug")
+
+
+class Halfway:
+    def compile(self, student, *, trainset):
+        if hasattr(student, "react"):
+            raise KeyError("a bug")
+        return LabeledFewShot(k=1).compile(student, trainset=trainset)
+"""
+
+
+@pytest.fixture
+def broken(here, monkeypatch) -> str:
+    (here / "broken_i6.py").write_text(BROKEN, encoding="utf-8")
     monkeypatch.syspath_prepend(here)
-    ended = loopbench("optimize", "--no-mlflow", "--loop", "bare", *SMALL, "--optimizer", "broken_i6:Broken", "--quiet")
+    return "broken_i6"
+
+
+@pytest.mark.thorough
+def test_where_the_optimizer_fails_on_all_designs_the_test_stays_locked(loopbench, here, broken):
+    ended = loopbench("optimize", "--no-mlflow", "--loop", "bare", *SMALL, "--optimizer", f"{broken}:Broken", "--quiet")
+    assert (ended.code, ended.out) == (2, "")
+    assert "KeyError: 'a bug' (on all designs; the traceback stands in" in ended.err
+    run = only_run(here)
+    assert json.loads((run / "manifest.json").read_text())["splits"]["test"]["opened"] is None
+    assert 'raise KeyError("a bug")' in next(run.glob("designs/*/failure.txt")).read_text()
+
+
+@pytest.mark.thorough
+def test_an_optimizer_that_fails_on_one_design_is_no_success(loopbench, broken):
+    designs = ["--loop", "bare", "--loop", "react_extract"]
+    ended = loopbench("optimize", "--no-mlflow", *designs, *SMALL, "--optimizer", f"{broken}:Halfway", "--quiet")
     assert ended.code == 1
-    assert "the optimizer failed: bare" in ended.out
-    assert "KeyError: 'a bug'" in " ".join((ended.out + ended.err).split())
+    assert "the optimizer failed: react_extract" in ended.out
     assert "Traceback" not in ended.out + ended.err

@@ -229,3 +229,10 @@ def test_a_loop_gets_the_prompts_of_a_file(tmp_path: Path) -> None:
     assert with_program(Bare(max_steps=3), path).predictors["decide"].instructions == "Guess."
     with pytest.raises(ValueError, match=r"p\.json: predictor 'decide' is none of this loop's"):
         with_program(ReactExtract(), path)
+
+
+def test_a_program_of_another_design_is_refused_though_the_names_fit(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps({"decide": _state("Call __finish__.", []), "loopbench": {"design": "finish"}}), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"p\.json: it was saved for the design 'finish', .*; this one is 'bare'"):
+        with_program(Bare(), path)

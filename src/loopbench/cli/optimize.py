@@ -33,7 +33,7 @@ def optimize(
         str | None, typer.Option(help="Tools of your own for a suite that brings none, `my.module` or `my.module:NAME`.")
     ] = None,
     optimizer: Annotated[
-        str | None, typer.Option(help="Teleprompter, `name` or `name(option=value)` [default: BootstrapFewShot].")
+        list[str] | None, typer.Option(help="Teleprompter, `name` or `name(option=value)` [default: BootstrapFewShot].")
     ] = None,
     budget: Annotated[
         str | None, typer.Option(help="Of each design's rollouts: 2000calls, 1.5e6tokens, $2.50, or several [default: 2000calls].")
@@ -44,9 +44,9 @@ def optimize(
     proposer: Annotated[
         str | None, typer.Option(help="Model that proposes prompts, or `scripted` [default: the loops' model].")
     ] = None,
-    profile: Annotated[str | None, typer.Option(help="Fault profile, name or TOML file [default: clean].")] = None,
+    profile: Annotated[list[str] | None, typer.Option(help="Fault profile, name or TOML file [default: clean].")] = None,
     model: Annotated[
-        str | None, typer.Option(help="`scripted`, or a real one such as openai/gpt-4o-mini [default: scripted].")
+        list[str] | None, typer.Option(help="`scripted`, or a real one such as openai/gpt-4o-mini [default: scripted].")
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible server of a real model.")] = None,
     prices: Annotated[Path | None, typer.Option(help="TOML file of prices, dollars per million tokens.")] = None,
@@ -87,12 +87,12 @@ def optimize(
         "suite": suite,
         "data": data,
         "tools": tools,
-        "optimizer": optimizer,
+        "optimizer": _only("optimizer", optimizer),
         "budget": None if budget is None else parse_budget(budget),
         "proposer_budget": None if proposer_budget is None else parse_budget(proposer_budget),
         "proposer": proposer,
-        "profiles": () if profile is None else (profile,),
-        "models": () if model is None else (model,),
+        "profiles": tuple(profile or ()),
+        "models": tuple(model or ()),
         "base_url": base_url,
         "provider": None if prices is None else {"prices": prices},
         "over_http": over_http or None,
@@ -117,6 +117,13 @@ def optimize(
     with own_prints_aside():
         made = prepare(load_optimize_config(config, flags))
     _carry_out(made, as_json=as_json, quiet=quiet)
+
+
+def _only(flag: str, given: list[str] | None) -> str | None:
+    """Raises ValueError for a flag that is given twice."""
+    if given is not None and len(given) > 1:
+        raise ValueError(f"--{flag}: one is wanted, not {len(given)}; run them one after the other")
+    return given[0] if given else None
 
 
 def go_on(folder: Path, allowed: Allowed, *, mlflow: bool | None, as_json: bool, quiet: bool) -> NoReturn:
@@ -162,7 +169,7 @@ def _carry_out(made: Optimization, *, as_json: bool, quiet: bool) -> NoReturn:
         stopped = str(reason)
     found = optimization_result(made.folder)
     if stopped:
-        render.say(f"{stopped}; {found.state or 'nothing is left'}; go on with")
+        render.say(f"{stopped}; {found.state or 'all trials are there, what MLflow lacks may be added'}; go on with")
         render.say(f"  {_resume_command(made)}")
     if found.test is not None or not stopped:
         _print(found, as_json=as_json)

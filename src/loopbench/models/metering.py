@@ -94,7 +94,7 @@ class Meter:
         }
         for what, (used, limit) in spent.items():
             if limit is not None and used >= limit:
-                return f"budget of {limit:g} {what} used up"
+                return f"budget of {limit:.12g} {what} used up"
         return ""
 
     def add(self, usage: Usage) -> None:

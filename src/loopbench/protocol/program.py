@@ -237,8 +237,11 @@ class SavedProgram:
     """`loop`, and what else the optimization noted: optimizer, suite, budget, scores."""
 
     def on(self, loop: Optimizable) -> Program:
-        """The whole program for a loop. Raises ValueError where the predictors do not fit."""
+        """The whole program for a loop. Raises ValueError where it was saved for another design, or the predictors do not fit."""
         own = loop.predictors
+        design, name = self.about.get("design"), getattr(loop, "name", None)
+        if design is not None and name is not None and design != name:
+            raise ValueError(f"it was saved for the design {design!r}, of whose replies its prompts speak; this one is {name!r}")
         given = {
             name: replace(own[name], instructions=instructions, demos=demos)
             for name, (instructions, demos) in self.state.items()

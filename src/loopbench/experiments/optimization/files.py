@@ -10,6 +10,8 @@ from loopbench.protocol import Prompt, program_digest, read_program
 KIND = "optimization"
 """What its manifest says that it is."""
 PROGRAM, ENDED, CANDIDATES = "optimized.json", "ended.json", "candidates.json"
+FAILURE = "failure.txt"
+"""Traceback of an optimizer that failed."""
 ROLLOUTS, PROPOSALS = "rollouts.jsonl", "proposals.jsonl"
 TEST = "test"
 """The folder of the comparison on the test split."""
@@ -34,5 +36,7 @@ def saved_digest(path: Path) -> str:
     try:
         state = read_program(path).state
         return program_digest({name: Prompt(instructions, {}, {}, demos) for name, (instructions, demos) in state.items()})
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path}: {error}") from None
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
+    except ValueError as error:  # which names the file
+        raise RunError(str(error)) from None

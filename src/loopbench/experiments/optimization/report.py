@@ -51,7 +51,8 @@ def _best(gains: Gains) -> str:
         return ""
     before, after = gains.highest
     old, new = _ranked(gains.before, before), _ranked(gains.after, after)
-    ends = f"Highest before: {before}, {_accuracy(old)}; after: {after}, {_accuracy(new)}"
+    first = f"Highest before: {_named(gains.before, before)}, {_accuracy(old)}"
+    ends = f"{first}; after: {_named(gains.after, after)}, {_accuracy(new)}"
     if len(gains.gains) < 2 or gains.change is None:
         return ends
     return f"{ends}; {_CHANGES[gains.change]}{_interaction(gains.interaction)}"
@@ -70,6 +71,12 @@ def _interaction(pair: Pair | None) -> str:
     if pair is None:
         return ""
     return f" (gain of {pair.a} minus gain of {pair.b}: {interval(pair.difference, 3)}, p {p_value(pair.p_holm)}, Holm)"
+
+
+def _named(ranking: Ranking, design: str) -> str:
+    """The design, and those that share its place."""
+    others = [name for name in ranking.highest if name != design]
+    return f"{design} (and equally {', '.join(others)})" if others else design
 
 
 def _ranked(ranking: Ranking, design: str) -> Ranked:

@@ -155,6 +155,8 @@ class Rollouts:
         """Rollouts that infrastructure made fail, for good."""
         self._scores: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._known: dict[Key, Future[Rollout | None]] = {}
+        self.heard: set[str] = set()
+        """Predictors that a rollout has asked."""
         self._told: set[Key] = set()
         self._lock = RLock()
         self._failed_in_a_row = 0
@@ -288,6 +290,7 @@ class Rollouts:
             if rollout is None or key in self._told:
                 return rollout
             self._told.add(key)
+            self.heard.update(call.predictor for call in rollout.calls)
             scores = self._scores[key.program, key.task]
             scores.append(rollout.score)
             candidate, split = self.candidates[key.program], self.tasks[key.task][0]

@@ -6,6 +6,7 @@ import contextlib
 import json
 import platform
 import re
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -34,11 +35,12 @@ from loopbench.models.proposer import ScriptedProposer
 from loopbench.models.real import RealModel
 from loopbench.protocol import Model, Optimizable, Program
 from loopbench.protocol.program import ABOUT
+from loopbench.protocol.redact import redact
 
 from .background import Background
 from .candidates import Candidate, Ended, Status, Watcher
 from .config import OptimizeConfig, optimize_config_from
-from .files import CANDIDATES, ENDED, KIND, PROGRAM, PROPOSALS, ROLLOUTS, TEST, saved_digest
+from .files import CANDIDATES, ENDED, FAILURE, KIND, PROGRAM, PROPOSALS, ROLLOUTS, TEST, saved_digest
 from .log import log_digest
 from .optimizers import Optimizer, OptimizerFailed, Workshop, optimizer_named, unheard
 from .proposals import Proposals
@@ -219,6 +221,10 @@ def run(made: Optimization, watcher: Watcher = SILENT, progress: Progress = SILE
                     _optimize(made, design, watcher)
         except RunStopped as stopped:
             return str(stopped)
+        ends = [design.ended() for design in made.designs]
+        if all(ended.status == "failed" for ended in ends):
+            where = made.designs[0].folder / FAILURE
+            raise RunError(f"{ends[0].reason} (on all designs; the traceback stands in {where}); the test split stays locked")
         return compare.run(open_test(made), progress)
 
 
@@ -302,6 +308,7 @@ def _search(made: Optimization, design: Design, rollouts: Rollouts, proposals: P
         status, reason, kept = "budget", str(spent), rollouts.best()
     except OptimizerFailed as failure:
         status, reason, kept = "failed", str(failure), rollouts.best()
+        write_text(design.folder / FAILURE, redact("".join(traceback.format_exception(failure))))
     if status == "finished" and (used_up := rollouts.setting.meter.exhausted):
         status, reason = "budget", used_up
     before = rollouts.dev_scores(loop, own.program)
@@ -318,7 +325,7 @@ def _search(made: Optimization, design: Design, rollouts: Rollouts, proposals: P
         rollouts.spent,
         proposals.spent,
         rollouts.evaluation,
-        (*_warnings(rollouts, proposals), *told),
+        tuple(_warnings(made, rollouts, proposals, told)),
     )
     return ended, rollouts.candidates[kept.digest]
 
@@ -328,17 +335,28 @@ def _example(task: Task) -> Any:
     return dspy.Example(query=task.query.full_text, task=task.id, answer=task.expected).with_inputs("query", "task")
 
 
-def _warnings(rollouts: Rollouts, proposals: Proposals) -> Iterator[str]:
+def _warnings(made: Optimization, rollouts: Rollouts, proposals: Proposals, told: Sequence[str]) -> Iterator[str]:
+    """`told`: what DSPy has logged."""
+    asked = next(iter(rollouts.candidates.values())).program
+    unasked = [name for name in asked if rollouts.heard and name not in rollouts.heard]
+    if unasked:
+        yield f"never asked in the search, so that nothing could be learned for it: {', '.join(unasked)}"
+    yield from (f"{made.optimizer.name} says: {line}" for line in told if not (unasked and _OF_UNASKED.search(line)))
     if rollouts.errored:
         yield f"{rollouts.errored} rollouts were errored, after several attempts; the optimizer was told a score of 0 for them"
     if said := unheard(proposals.spent.calls, [item.program for item in rollouts.candidates.values()]):
         yield said
 
 
+_OF_UNASKED = re.compile(r"No valid reflective examples found for|No valid predictions found for any module")
+"""What GEPA says when its turn comes to a predictor that no rollout has asked."""
+
+
 def _keep(made: Optimization, design: Design, rollouts: Rollouts, ended: Ended, kept: Candidate) -> None:
     """The program, the candidates, and at last that the design is done."""
     config, arm = made.config, design.arm
     about = {
+        "design": arm.loop.name,
         "loop": arm.spec.name,
         "options": {name: json_safe(value) for name, value in arm.spec.options.items()},
         "suite": f"{made.suite.name} {made.suite.version}",
@@ -382,14 +400,20 @@ def _kept(design: Design) -> Candidate:
             for name, state in item["program"].items()
         }
         return Candidate(item["number"], item["digest"], program, item["train"], item["dev"])
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
+    except (ValueError, KeyError, IndexError, TypeError) as error:
         raise RunError(f"{path}: {type(error).__name__}: {error}") from None
 
 
 def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
     """Whole or not at all."""
     scratch = path.with_name(f"{path.name}.part")
-    scratch.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    scratch.write_text(text, encoding="utf-8", errors="backslashreplace")
     scratch.replace(path)
 
 
@@ -407,8 +431,9 @@ def open_test(made: Optimization) -> Experiment:
     folder = made.folder / TEST
     manifest = read_manifest(made.folder)
     opened = manifest["splits"]["test"]["opened"]
-    if opened is not None and (opened.get("programs"), opened.get("rollouts")) != (programs, asked):
-        raise RunError(f"{made.folder}: the test split was opened before, for other programs; it is opened once: start a new run")
+    for what, now in (("programs", programs), ("rollouts", asked)):
+        if opened is not None and opened.get(what) != now:
+            raise RunError(f"{made.folder}: the test split was opened before, for other {what}; it is opened once: start a new run")
     for design in made.designs:
         if saved_digest(design.folder / PROGRAM) != programs[design.name]:
             raise RunError(f"{design.folder / PROGRAM}: not the program that the optimization gave")

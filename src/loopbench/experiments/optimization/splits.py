@@ -56,9 +56,12 @@ def _teaching(suite: Suite, name: str, config: OptimizeConfig) -> list[Task]:
     scripted = config.model == "scripted"
     found = [task for task in tasks_of_split(suite, name) if not task.quarantined and not (scripted and task.plan is None)]
     if not found:
-        why = "all are quarantined, or have no plan, which the scripted model needs" if scripted else "all are quarantined"
+        why = f"all are quarantined{f', or have no plan, which the scripted model needs; {_WAYS_OUT}' if scripted else ''}"
         raise ValueError(f"suite {suite.name}: no task of its split {name} can be run: {why}")
     return found
+
+
+_WAYS_OUT = "run a real one (--model), or learn plans from such a run: loopbench suite learn"
 
 
 def _digest(tasks: Sequence[Task]) -> str:
