@@ -383,7 +383,7 @@ def test_every_scorer_works_without_options(name):
         ("numeric(tolerance=true)", "finite number"),
         ("schema(tolerance='1')", "finite number"),
         ("numeric(tolerance=)", "scorer .*no TOML value"),
-        ("numeric(tolerance=1", "scorer .*write name or name"),
+        ("numeric(tolerance=1", "scorer .*write name, name"),
         ("numeric(tolerance=1}\nmore={)", "no TOML value"),
         ("", "scorer '' is no name"),
         ("no.such.module:scorer", "no module named 'no'"),
