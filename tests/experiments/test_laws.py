@@ -630,6 +630,7 @@ BROKEN: tuple[tuple[str, type[Own], str], ...] = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("law", "design", "said"), BROKEN, ids=[design.__name__ for _, design, _ in BROKEN])
 def test_a_loop_that_breaks_one_law_is_told_so_and_of_no_other(law, design, said):
     broken = not_kept(design())

@@ -104,6 +104,11 @@ EVERY = settings(deadline=None, max_examples=8, suppress_health_check=[HealthChe
 DRAWN = [spec for spec in SPECS if spec not in ("phased(plan=false)", "microcompact(loop=phased)", "repeat_guard(loop=bare)")]
 
 
+def each(specs: list[str]) -> list[Any]:
+    """The designs themselves are among the fast tests, their ablations among the thorough ones."""
+    return [spec if "(" not in spec else pytest.param(spec, marks=pytest.mark.thorough) for spec in specs]
+
+
 def loop_of(spec: str) -> Any:
     return make_loop(parse_spec(spec), LIMIT)
 
@@ -282,7 +287,7 @@ def examples_of(spec: str) -> tuple[Any, Program]:
 # --- the laws ---
 
 
-@pytest.mark.parametrize("spec", DRAWN)
+@pytest.mark.parametrize("spec", each(DRAWN))
 @EVERY
 @given(replies=REPLIES)
 def test_a_loops_own_program_changes_no_request_and_each_says_whose_it_is(spec: str, replies: list[Any]) -> None:
@@ -314,7 +319,7 @@ def check_told(model: Kept, own: Program, calls: list[Call]) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", each(SPECS))
 def test_nor_does_it_in_a_scripted_run(spec: str, fault: str) -> None:
     loop = loop_of(spec)
     before, _, record = scripted(loop, fault)
@@ -323,7 +328,7 @@ def test_nor_does_it_in_a_scripted_run(spec: str, fault: str) -> None:
     assert (record.stop, record.accuracy) == (record_after.stop, record_after.accuracy)
 
 
-@pytest.mark.parametrize("spec", DRAWN)
+@pytest.mark.parametrize("spec", each(DRAWN))
 @EVERY
 @given(replies=REPLIES, recorded=REPLIES)
 def test_demonstrations_stand_in_their_place_and_leave_requests_legal(spec: str, replies: list[Any], recorded: list[Any]) -> None:
@@ -357,7 +362,7 @@ def check_calls(request: Request) -> None:
     assert not open_ids
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", each(SPECS))
 def test_changed_instructions_stand_in_the_requests_of_that_predictor_alone(spec: str) -> None:
     loop = loop_of(spec)
     changed = {
@@ -402,7 +407,7 @@ def test_so_do_those_that_are_seldom_asked(spec: str, predictor: str, replies: l
     assert {_name(request) for request in asked.requests if "MARK." in request.messages[0].content} == {predictor}
 
 
-@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec != "microcompact(loop=finish, keep=1)"])
+@pytest.mark.parametrize("spec", each([spec for spec in SPECS if spec != "microcompact(loop=finish, keep=1)"]))
 def test_what_a_model_was_shown_and_said_comes_back_as_a_demonstration(spec: str) -> None:
     loop = loop_of(spec)
     plain, calls, _ = scripted(loop, "tool.raises")
@@ -452,7 +457,7 @@ def _name(request: Request) -> str:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", each(SPECS))
 def test_a_scripted_run_with_demonstrations_ends_as_declared(spec: str, fault: str) -> None:
     loop, program = examples_of(spec)
     requests, _, record = scripted(loop.with_predictors(program), fault)
@@ -504,7 +509,7 @@ class Quiet:
 # --- as modules of DSPy's ---
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", each(SPECS))
 def test_its_predictors_are_those_that_the_configuration_asks(spec: str) -> None:
     loop = loop_of(spec)
     assert isinstance(loop, Loop)
@@ -519,7 +524,7 @@ def test_its_predictors_are_those_that_the_configuration_asks(spec: str) -> None
     assert all("answer" not in prompt.outputs for prompt in loop.predictors.values())  # which labelled examples have
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", each(SPECS))
 def test_its_state_is_saved_copied_and_loaded(spec: str, tmp_path: Path) -> None:
     loop, program = examples_of(spec)
     program = {name: replace(prompt, instructions=f"Be quick, {name}.") for name, prompt in program.items()}
@@ -538,13 +543,13 @@ def test_its_state_is_saved_copied_and_loaded(spec: str, tmp_path: Path) -> None
     ]
 
 
-@pytest.mark.parametrize("spec", [spec for spec in SPECS if "=none)" not in spec or spec.startswith("stateless")])
+@pytest.mark.parametrize("spec", each(SPECS))
 def test_a_module_without_changes_is_the_loop_itself(spec: str) -> None:
     loop = loop_of(spec)
     assert LoopProgram(loop).program == loop.predictors
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", each(SPECS))
 def test_an_unknown_predictor_is_refused(spec: str) -> None:
     loop = loop_of(spec)
     prompt = next(iter(loop.predictors.values()))
@@ -552,7 +557,7 @@ def test_an_unknown_predictor_is_refused(spec: str) -> None:
         loop.with_predictors({"nobody": prompt})
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", each(SPECS))
 def test_a_changed_loop_keeps_its_options_and_its_program_under_a_limit(spec: str) -> None:
     loop, program = examples_of(spec)
     changed = loop.with_predictors(program)

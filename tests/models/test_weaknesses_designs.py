@@ -23,6 +23,8 @@ from loopbench.models.weaknesses import CURES
 from loopbench.protocol import Model, Reply, Request, WrappedModel, run_sync
 from loopbench.protocol.program import Demo, Optimizable, Program
 
+pytestmark = pytest.mark.thorough
+
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 WHOLE = "stateless(history_as=messages, max_history_length=none)"
 FORMATS = ("bare(decision_format=native)", "bare(decision_format=fields)", WHOLE)

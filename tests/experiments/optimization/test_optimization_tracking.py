@@ -45,7 +45,7 @@ from loopbench.metrics.record import Record
 from loopbench.protocol import Program, Prompt, program_digest, read_program
 
 # MLflow's own, at its first store
-pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+pytestmark = [pytest.mark.thorough, pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")]
 
 DESIGNS = ("react_extract", "bare(max_steps=3)")
 TASKS = ("d1", "d2", "d3")

@@ -35,6 +35,8 @@ from loopbench.experiments.optimization.quiet import LOGGERS
 from loopbench.protocol import Program, program_digest
 from loopbench.protocol.names import Spec, parse_spec
 
+pytestmark = pytest.mark.thorough
+
 NAMES = [
     "LabeledFewShot",
     "BootstrapFewShot",

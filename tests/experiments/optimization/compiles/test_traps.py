@@ -27,6 +27,8 @@ from loopbench.experiments.registry import builtin_names, find, make_loop, optio
 from loopbench.protocol import Optimizable, Program, own_prompt, read_program
 from loopbench.protocol.names import Spec, parse_spec
 
+pytestmark = pytest.mark.thorough
+
 DEMOS = (
     "BootstrapFewShot(max_labeled_demos=6)",
     "BootstrapFewShotWithRandomSearch(num_candidate_programs=2)",
