@@ -339,7 +339,7 @@ def _warnings(made: Optimization, rollouts: Rollouts, proposals: Proposals, told
     """`told`: what DSPy has logged."""
     asked = next(iter(rollouts.candidates.values())).program
     unasked = [name for name in asked if rollouts.heard and name not in rollouts.heard]
-    if unasked:
+    if unasked and any(map(_OF_UNASKED.search, told)):
         yield f"never asked in the search, so that nothing could be learned for it: {', '.join(unasked)}"
     yield from (f"{made.optimizer.name} says: {line}" for line in told if not (unasked and _OF_UNASKED.search(line)))
     if rollouts.errored:
