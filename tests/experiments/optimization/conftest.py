@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,6 +23,8 @@ from loopbench.experiments.trial import Setting
 from loopbench.metrics.record import Record
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.profiles import load_profile
+
+BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "optimizers.py"
 
 
 @dataclass
@@ -85,3 +90,15 @@ def rollouts_of(small_suite: Suite, tmp_path: Path) -> Iterator[Callable[..., Ro
             return rollouts
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def optimizers_benchmark() -> ModuleType:
+    """benchmarks/optimizers.py, whose tables stand in the docs."""
+    spec = importlib.util.spec_from_file_location("benchmarks_optimizers", BENCHMARK)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +18,6 @@ from loopbench.protocol import program_digest, read_program
 
 pytestmark = pytest.mark.thorough
 
-BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "optimizers.py"
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 OPTIMIZERS = tuple(optimizer.name for optimizer in optimizers())
 UNTAUGHT = {("LabeledFewShot", "stateless")}
@@ -31,14 +28,8 @@ Cell = tuple[Any, DesignResult]
 
 
 @pytest.fixture(scope="module")
-def matrix() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("benchmarks_optimizers", BENCHMARK)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def matrix(optimizers_benchmark: ModuleType) -> ModuleType:
+    return optimizers_benchmark
 
 
 @pytest.fixture(scope="module")

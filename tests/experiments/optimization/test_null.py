@@ -6,8 +6,6 @@ without a weakness are the same before and after.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,18 +15,10 @@ from scipy.stats import binom
 
 from loopbench.experiments.optimization.result import OptimizationResult
 
-BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "optimizers.py"
-
 
 @pytest.fixture(scope="module")
-def null() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("benchmarks_optimizers", BENCHMARK)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def null(optimizers_benchmark: ModuleType) -> ModuleType:
+    return optimizers_benchmark
 
 
 def most(rate: float, replicates: int) -> int:

@@ -106,7 +106,7 @@ def reopen(folder: Path, allowed: Allowed = NOTHING) -> Optimization:
     if manifest.get("kind") != KIND:
         raise RunError(f"{folder}: no optimization")
     config = optimize_config_from(manifest["config"], f"{folder}/manifest.json")
-    config = replace_compare(config, compare.allowed_config(folder, config.compare, allowed))
+    config = config.model_copy(update={"compare": compare.allowed_config(folder, config.compare, allowed)})
     name = parse_spec(config.search.optimizer).name
     if ":" in name and name not in allowed.code:
         raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
@@ -121,10 +121,6 @@ def reopen(folder: Path, allowed: Allowed = NOTHING) -> Optimization:
         if found["digest"] != begun.get(what, {}).get("digest"):
             raise RunError(f"{folder}: split {what} changed since this run began; start a new run (nothing was written)")
     return made
-
-
-def replace_compare(config: OptimizeConfig, changed: CompareConfig) -> OptimizeConfig:
-    return config.model_copy(update={"compare": changed})
 
 
 def _look_up(config: OptimizeConfig) -> tuple[Suite, Splits, tuple[Arm, ...], Optimizer]:
