@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from loopbench.dspy_seam.program import LoopProgram
     from loopbench.experiments.compare import prepare, results, run
     from loopbench.experiments.config import CompareConfig
+    from loopbench.experiments.loaded import Loaded, load
     from loopbench.loops.bare import Bare, run_agent
     from loopbench.loops.finish import Finish
     from loopbench.loops.phased import Phased
@@ -32,6 +33,7 @@ _HOMES = {
     "loopbench.dspy_seam.program": ("LoopProgram",),
     "loopbench.experiments.compare": ("prepare", "results", "run"),
     "loopbench.experiments.config": ("CompareConfig",),
+    "loopbench.experiments.loaded": ("Loaded", "load"),
     "loopbench.loops.bare": ("Bare", "run_agent"),
     "loopbench.loops.finish": ("Finish",),
     "loopbench.loops.phased": ("Phased",),
@@ -64,6 +66,7 @@ __all__ = [
     "Environment",
     "Finish",
     "Listed",
+    "Loaded",
     "Loop",
     "LoopProgram",
     "Model",
@@ -85,6 +88,7 @@ __all__ = [
     "Task",
     "Tool",
     "Toolbox",
+    "load",
     "load_profile",
     "open_model",
     "prepare",

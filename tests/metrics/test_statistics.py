@@ -20,17 +20,24 @@ from loopbench.metrics.statistics import (
     clustered_error,
     event_rate,
     holm,
+    log_ratios,
     mcnemar_exact,
+    mean_bounds,
     mean_difference,
     mean_equivalence,
+    mean_exceeds,
     mean_interval,
     pass_at_k,
     pass_hat_k,
+    score_bounds,
     score_difference,
     score_equivalence,
+    score_exceeds,
     sign_flip,
     standard_error,
     unit_count,
+    unit_groups,
+    variance_split,
     verdict,
     wilson,
 )
@@ -323,9 +330,11 @@ def test_sign_flip_is_mcnemar_for_single_0_1_outcomes(only_a, only_b, ties):
 @given(only_a=st.integers(0, 40), only_b=st.integers(0, 40))
 @settings(deadline=None)
 def test_random_signs_agree_with_the_exact_test(only_a, only_b):
+    """Sizes that differ by next to nothing are drawn for, and give what equal ones do."""
     assume(only_a + only_b > 20)
     p = mcnemar_exact(only_a, only_b)
-    drawn = sign_flip([0.1] * only_a + [-0.1] * only_b)
+    signs = np.array([1.0] * only_a + [-1.0] * only_b)
+    drawn = sign_flip(signs * np.linspace(1, 1 + 1e-11, len(signs)))
     assert drawn == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / DRAWS) + 2 / DRAWS)
     assert drawn >= 1 / (DRAWS + 1)
 
@@ -339,7 +348,7 @@ def test_sign_flip_takes_its_seed_and_number_of_draws():
     d = list(np.linspace(-1, 1.3, 40))
     assert sign_flip(d, seed=1) == sign_flip(d, seed=1)
     assert sign_flip(d, seed=1) != sign_flip(d, seed=2)
-    assert sign_flip([1.0] * 50, draws=99) == 0.01
+    assert sign_flip([1.0] * 49 + [2.0], draws=99) == 0.01
 
 
 @given(d=st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=2, max_size=6), copies=st.integers(2, 4))
@@ -409,6 +418,116 @@ def test_holm_is_statsmodels():
 def test_verdicts(advantage, p, p_equivalence, word, within):
     judged = verdict(advantage, p, p_equivalence, 0.05)
     assert (judged.word, judged.within_margin) == (word, within)
+
+
+# One side, for the gate.
+
+
+@given(d=DIFFERENCES, bound=st.floats(-0.9, 0.9), alpha=ALPHA, data=st.data())
+def test_a_one_sided_bound_passes_where_its_test_rejects(d, bound, alpha, data):
+    clusters = clustered(d, data)
+    for bounds, exceeds in ((score_bounds, score_exceeds), (mean_bounds, mean_exceeds)):
+        low, high = bounds(d, clusters, alpha)
+        above, below = exceeds(d, bound, clusters), exceeds([-x for x in d], -bound, clusters)
+        assume(all(abs(p - alpha) > 1e-9 for p in (above, below)) and abs(low - bound) > 1e-9 and abs(high - bound) > 1e-9)
+        assert low <= high
+        if low > -1:
+            assert (above < alpha) == (low > bound)
+        if high < 1:
+            assert (below < alpha) == (high < bound)
+
+
+@given(d=DIFFERENCES, data=st.data())
+def test_a_mean_is_not_both_above_and_below(d, data):
+    clusters, bound = clustered(d, data), data.draw(st.floats(-1, 1))
+    for exceeds in (score_exceeds, mean_exceeds):
+        above, below = exceeds(d, bound, clusters), exceeds([-x for x in d], -bound, clusters)
+        assert max(above, below) >= 0.5
+        assert min(above, below) >= 0
+
+
+@given(d=DIFFERENCES, alpha=ALPHA, data=st.data())
+def test_one_sided_bounds_are_the_two_sided_interval_at_twice_the_level(d, alpha, data):
+    clusters = clustered(d, data)
+    two = score_difference(d, clusters, 2 * alpha)
+    assert score_bounds(d, clusters, alpha) == (two.low, two.high)
+
+
+@given(n=st.integers(1, 8), value=st.floats(-5, 5))
+def test_units_that_agree_are_as_sure_as_a_sign_test(n, value):
+    """Never surer than 2⁻ⁿ."""
+    assert mean_exceeds([value] * n, value - 1) == 0.5**n
+    assert mean_exceeds([value] * n, value) == mean_exceeds([value] * n, value + 1) == 1.0
+    assert mean_bounds([value] * n, alpha=0.5**n) == pytest.approx((value, value), abs=1e-9)
+    assert mean_bounds([value] * n, alpha=0.49**n) == (-math.inf, math.inf)
+
+
+def test_mean_bounds_by_hand():
+    """d = 1..5: x̄ = 3, SE = .70711, t(.95, 4) = 2.131847."""
+    low, high = mean_bounds([1, 2, 3, 4, 5])
+    assert (low, high) == pytest.approx((3 - 2.131847 * 0.7071068, 3 + 2.131847 * 0.7071068), abs=1e-6)
+    assert mean_exceeds([1, 2, 3, 4, 5], 2.0) == pytest.approx(float(stats.t.sf(1 / 0.7071068, 4)), abs=1e-6)
+
+
+def test_score_bounds_by_hand():
+    """As the two-sided vector above, with z(.95) = 1.644854."""
+    center, half = 3 / 12, 1.644854 * math.sqrt((5 / 12 - (3 / 12) ** 2) / 12)
+    assert score_bounds([1, 0, 0, 0, 1, 0, 0, 1, 0, 0]) == pytest.approx((center - half, center + half), abs=1e-6)
+
+
+@given(a=st.lists(st.floats(0, 1e6), min_size=1, max_size=20), data=st.data())
+def test_log_ratios_are_finite_and_turn_with_the_arms(a, data):
+    b = data.draw(st.lists(st.floats(0, 1e6), min_size=len(a), max_size=len(a)))
+    there, back = log_ratios(a, b), log_ratios(b, a)
+    assert np.isfinite(there).all()
+    assert list(there) == pytest.approx([-x for x in back])
+    assert all(math.copysign(1, x) == math.copysign(1, p - q) for x, p, q in zip(there, a, b, strict=True) if x)
+
+
+def test_log_ratios_by_hand():
+    assert list(log_ratios([2, 6, 5], [1, 3, 5])) == pytest.approx([math.log(2), math.log(2), 0])
+    assert list(log_ratios([0, 4], [2, 0])) == pytest.approx([math.log(1 / 2), math.log(4)])
+    assert list(log_ratios([0, 0], [0, 0])) == [0, 0]
+
+
+@pytest.mark.parametrize(("a", "b"), [([], []), ([1], [1, 2]), ([-1], [1]), ([1], [-1])])
+def test_log_ratios_refuses_what_has_none(a, b):
+    with pytest.raises(ValueError, match=r"at least one task|equal length"):
+        log_ratios(a, b)
+
+
+# Where variance comes from.
+
+
+@given(scores=st.lists(st.lists(BIT, min_size=3, max_size=3), min_size=2, max_size=20))
+def test_the_parts_of_the_variance_are_the_formulae(scores):
+    """Var(p̂_t) = between + mean σ̂²_t/K, with σ̂²_t = K/(K-1)·p̂(1-p̂)."""
+    split = variance_split(scores)
+    assert split is not None
+    means = np.mean(scores, axis=1)
+    within = np.mean(3 / 2 * means * (1 - means))
+    assert split.within == pytest.approx(within)
+    assert split.between == pytest.approx(max(np.var(means, ddof=1) - within / 3, 0.0), abs=1e-12)
+
+
+def test_variance_splits_by_hand():
+    """Means 0, 1, .5: Var = .25; σ̂² = 0, 0, .5, so that within is 1/6 and a twelfth of it is chance."""
+    split = variance_split([[0, 0], [1, 1], [0, 1]])
+    assert split is not None
+    assert (split.within, split.between) == pytest.approx((1 / 6, 0.25 - 1 / 12))
+    assert variance_split([[0, 1], [1]]) is None
+    assert variance_split([]) is None
+
+
+def test_units_of_tasks():
+    assert unit_groups(["", ""], 2) is None
+    assert unit_groups(["a", "a"], 2) is None
+    assert unit_groups(None, 3) is None
+    groups = unit_groups(["a", "", "a"], 3)
+    assert groups is not None
+    assert list(groups) == [0, 1, 0]
+    with pytest.raises(ValueError, match="2 clusters for 3 tasks"):
+        unit_groups(["", ""], 3)
 
 
 def test_units():

@@ -15,10 +15,12 @@ from .check_model import check_model
 from .check_suite import check_suite
 from .environment import load_env
 from .folders import run_folder
-from .optimize import go_on, optimize, print_report
+from .gate import bless, gate
+from .optimize import go_on, optimize
 from .own_prints import own_prints_aside, quiet_loops
 from .profile import profile as profile_commands
 from .programs import diff, show_program
+from .report import print_results, report, show, write_report
 from .serve import serve
 from .suite import suite as suite_commands
 
@@ -41,7 +43,6 @@ app.add_typer(check, name="check")
 new = typer.Typer(help="Write the beginnings of a design of your own.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(new, name="new")
 
-AllMetrics = Annotated[bool, typer.Option("--all-metrics", help="Print the pairs on steps, calls and tokens too.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Run = Annotated[Path, typer.Argument(help="Run directory, its name under runs/, or `latest`.", show_default=False)]
@@ -92,6 +93,9 @@ def compare(
         bool, typer.Option("--skip-unplanned", help="Leave out tasks without a plan, which the scripted model needs.")
     ] = False,
     repeats: Annotated[int | None, typer.Option(help="Trials per arm and task [default: 1].")] = None,
+    looks: Annotated[
+        int | None, typer.Option(help="Look at the verdicts so many times on the way, and end once every pair is decided.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of all draws of faults [default: 0].")] = None,
     max_tool_steps: Annotated[int | None, typer.Option(help="Step limit of every arm [default: the suite's].")] = None,
     concurrency: Annotated[int | None, typer.Option(help="Trials in flight [default: 32; 8 where nothing waits].")] = None,
@@ -157,6 +161,7 @@ def compare(
         "tasks": tasks,
         "skip_unplanned": skip_unplanned or None,
         "repeats": repeats,
+        "looks": looks,
         "seed": seed,
         "max_tool_steps": max_tool_steps,
         "concurrency": concurrency,
@@ -203,70 +208,6 @@ def resume(
     with own_prints_aside():
         again = reopen(folder, allowed, mlflow=mlflow)
     _carry_out(again, as_json=as_json, quiet=quiet)
-
-
-@app.command()
-def report(
-    run: Run,
-    runs: Runs = None,
-    as_json: Json = False,
-    all_metrics: AllMetrics = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print the arms as CSV.")] = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
-) -> None:
-    """Print the table of a run again; no model is called."""
-    from loopbench.experiments.compare import results
-    from loopbench.experiments.optimization.files import is_optimization
-    from loopbench.experiments.report import to_csv, to_markdown
-
-    if as_json + as_csv + as_markdown > 1:
-        raise ValueError("--json, --csv and --markdown exclude each other")
-    folder = run_folder(run, runs)
-    if is_optimization(folder):
-        print_report(folder, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown, all_metrics=all_metrics)
-    found = results(folder)
-    if as_csv:
-        print(to_csv(found.comparison), end="")
-    elif as_markdown:
-        print(to_markdown(found.folder.name, found.comparison), end="")
-    else:
-        _print_results(found, as_json=as_json, all_metrics=all_metrics)
-    raise typer.Exit(INVALID if found.comparison.invalid else DONE)
-
-
-@app.command()
-def show(
-    run: Run,
-    trial: Annotated[
-        str | None, typer.Argument(help="ARM/TASK/REPEAT, or a unique part of it; left out: list the trials that were not solved.")
-    ] = None,
-    runs: Runs = None,
-    full: Annotated[bool, typer.Option("--full", help="Do not cut long texts.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Print the trace of one trial: prompt, reply, move, observation, faults."""
-    from loopbench.experiments.compare import find_record, results
-    from loopbench.experiments.journal import read_trace
-    from loopbench.experiments.optimization.files import trials_folder
-
-    from . import render
-
-    folder = trials_folder(run_folder(run, runs))
-    found = results(folder)
-    if trial is None:
-        missed = [record for record in found.records if record.status != "excluded" and record.accuracy < 1]
-        missed.sort(key=lambda record: (record.arm, record.task, record.repeat))
-        if as_json:
-            print(json.dumps([record.to_json() for record in missed], ensure_ascii=True))
-        else:
-            render.failures(missed)
-        return
-    record = find_record(found, trial)
-    trace = read_trace(folder, record)
-    if as_json:
-        print(json.dumps(trace, ensure_ascii=True))
-    else:
-        render.trace(trace, record.faults, full=full)
 
 
 class Listed(StrEnum):
@@ -336,10 +277,14 @@ check.command(name="model")(check_model)
 check.command(name="suite")(check_suite)
 app.add_typer(profile_commands, name="profile")
 app.add_typer(suite_commands, name="suite")
+app.command()(report)
+app.command()(show)
 app.command()(optimize)
 app.command(name="show-program")(show_program)
 app.command()(diff)
 app.command()(serve)
+app.command()(gate)
+app.command()(bless)
 
 
 # --- shared by compare and resume ---
@@ -367,7 +312,10 @@ def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
         render.say(f"  loopbench resume {shlex.quote(str(experiment.folder))}{allowed}{again}")
         if not found.records:
             raise typer.Exit(INTERRUPTED)
-    _print_results(found, as_json=as_json)
+    print_results(found, as_json=as_json)
+    write_report(found)
+    if found.looked is not None and found.looked.stopped:
+        render.say(f"stopped after look {found.looked.reached} of {found.looked.planned}: every pair is decided")
     cassette = experiment.answering.cassette
     if cassette is not None:
         render.say(f"recording {cassette.folder}: {cassette.hits} replies replayed, {cassette.recorded} recorded")
@@ -395,15 +343,6 @@ def _track(experiment: Experiment, found: Results) -> None:
         render.say(f"warning: nothing was logged to MLflow: {tracked}")
     else:
         render.say(f"MLflow: {tracked.ui}")
-
-
-def _print_results(found: Results, *, as_json: bool, all_metrics: bool = False) -> None:
-    from . import render
-
-    if as_json:
-        print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
-    else:
-        render.results(found, all_metrics=all_metrics)
 
 
 def main() -> None:

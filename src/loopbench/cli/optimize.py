@@ -138,8 +138,8 @@ def go_on(folder: Path, allowed: Allowed, *, mlflow: bool | None, as_json: bool,
     _carry_out(again, as_json=as_json, quiet=quiet)
 
 
-def print_report(folder: Path, *, as_json: bool, as_csv: bool, as_markdown: bool, all_metrics: bool) -> NoReturn:
-    """What `report` does; no model is called."""
+def print_report(folder: Path, *, as_json: bool, as_csv: bool, as_markdown: bool, all_metrics: bool) -> int:
+    """What `report` prints; no model is called. Gives the exit code."""
     from loopbench.experiments.optimization.files import TEST
     from loopbench.experiments.optimization.report import to_markdown
     from loopbench.experiments.optimization.result import optimization_result
@@ -151,7 +151,7 @@ def print_report(folder: Path, *, as_json: bool, as_csv: bool, as_markdown: bool
         print(to_markdown(found), end="")
     else:
         _print(found, as_json=as_json)
-    raise typer.Exit(_exit_code(found))
+    return _exit_code(found)
 
 
 def _carry_out(made: Optimization, *, as_json: bool, quiet: bool) -> NoReturn:

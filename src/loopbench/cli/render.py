@@ -15,6 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from loopbench.experiments.catalogue import Entry, SuiteEntry
+from loopbench.experiments.collection import Collection
+from loopbench.experiments.collection import notes as collection_notes
+from loopbench.experiments.collection import tables as collection_tables
+from loopbench.experiments.collection import verdicts as collection_verdicts
 from loopbench.experiments.compare import Results
 from loopbench.experiments.laws import LAWS, Finding
 from loopbench.experiments.report import Table as Lines
@@ -38,17 +42,28 @@ def say(line: str) -> None:
 
 
 def results(found: Results, *, all_metrics: bool = False) -> None:
-    """The tables of a run, its verdicts, and what to keep in mind."""
+    """The verdicts of a run, its tables, and what to keep in mind."""
     console = out()
     console.print(Text(plain(found.title), style="bold"))
-    for made in tables(found.comparison, secondary=all_metrics):
-        table(made, console)
     for verdict in verdicts(found.comparison):
         console.print(Text(plain(verdict), style="bold"))
-    if found.comparison.pairs and not all_metrics:
+    for made in tables(found.comparison, found.views, secondary=all_metrics):
+        table(made, console)
+    if not all_metrics:
         more = f"loopbench report {shlex.quote(str(found.folder))} --all-metrics"
-        console.print(Text(plain(f"Pairs on steps, calls and tokens: {more}"), style="dim"), soft_wrap=True)
+        console.print(Text(plain(f"Other metrics, equal budgets, repeats, confidence: {more}"), style="dim"), soft_wrap=True)
     for note in notes(found.comparison):
+        console.print(Text(plain(note), style="yellow" if note.startswith("Warning") else "dim"))
+
+
+def collection(found: Collection) -> None:
+    """Several runs: the matrix of loops × (suite, profile), all pairs, and how often each loop is the highest."""
+    console = out()
+    for made in collection_tables(found):
+        table(made, console)
+    for verdict in collection_verdicts(found):
+        console.print(Text(plain(verdict), style="bold"))
+    for note in collection_notes(found):
         console.print(Text(plain(note), style="yellow" if note.startswith("Warning") else "dim"))
 
 

@@ -7,12 +7,13 @@ import dataclasses
 import platform
 import re
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loopbench.datasets.generating import SPLITS, split_of
 from loopbench.datasets.importing.rows import Rows
@@ -21,6 +22,8 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.comparison import ArmInfo, Comparison, compare
 from loopbench.metrics.record import RECORD_VERSION, Record, records_digest
 from loopbench.metrics.scorers import scorer_named
+from loopbench.metrics.sequential import Looked, Looks, all_decided, looked
+from loopbench.metrics.views import Views, views
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.profiles import PROFILES_VERSION
 from loopbench.protocol import Loop, Optimizable, program_digest, render_value
@@ -33,9 +36,6 @@ from .runner import Progress, run_trials
 from .schedule import Arm, Trial, make_arms, schedule
 from .suite_checks import quick_problems
 from .trial import Setting, json_safe
-
-if TYPE_CHECKING:
-    import pandas
 
 MOST_ATTEMPTS = 3
 """How often a trial that infrastructure made fail is tried in all, over resumes."""
@@ -66,13 +66,22 @@ class Experiment:
         """Trials without a record, and errored ones that may be tried again."""
         known = {record.key: record for record in self.finished}
         todo = []
-        for trial in schedule(self.arms, self.tasks, self.config.repeats, self.config.seed):
+        for trial in self._schedule():
             record = known.get(trial.key)
             if record is None:
                 todo.append(trial)
             elif record.status == "errored" and record.attempt + 1 < MOST_ATTEMPTS:
                 todo.append(replace(trial, attempt=record.attempt + 1))
         return todo
+
+    def _schedule(self) -> Iterator[Trial]:
+        repeats, seed, looks = self.config.repeats, self.config.seed, looks_of(self.manifest)
+        if looks is None:
+            yield from schedule(self.arms, self.tasks, repeats, seed)
+            return
+        tasks = {task.id: task for task in self.tasks}
+        for look in range(1, looks.count + 1):
+            yield from schedule(self.arms, [tasks[task] for task in looks.stage(look)], repeats, seed)
 
 
 def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
@@ -87,6 +96,9 @@ def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
         "models": answers.as_manifest(),
         "suite_problems": list(quick_problems(suite, tasks)),
     }
+    if config.looks is not None:
+        looks = Looks.planned([task.id for task in tasks], config.looks, config.alpha, config.seed)
+        manifest["looks"] = looks.to_json()
     folder = new_folder(config.runs, suite.name) if folder is None else folder
     folder.mkdir(parents=True, exist_ok=True)
     write_manifest(folder, manifest)
@@ -133,6 +145,8 @@ NOTHING = Allowed()
 def reopen(folder: Path, allowed: Allowed = NOTHING, *, mlflow: bool | None = None) -> Experiment:
     """An interrupted run. Raises RunError where code, suite or profiles have changed since: results are never mixed."""
     manifest = read_manifest(folder)
+    if "imported" in manifest:
+        raise RunError(f"{folder}: imported from another tool's files, so there is nothing to run")
     config = config_from(manifest["config"], f"{folder}/manifest.json")
     config = allowed_config(folder, config, allowed)
     if mlflow is not None:
@@ -142,9 +156,25 @@ def reopen(folder: Path, allowed: Allowed = NOTHING, *, mlflow: bool | None = No
     for what in ("versions", "suite", "profiles", "arms"):
         if now[what] != manifest.get(what):
             raise RunError(f"{folder}: {what} changed since this run began; start a new run (nothing was written)")
+    _check_looks(folder, manifest, tasks)
     known = manifest.get("models")
     answers = answering(config, arms, known if isinstance(known, dict) else {})
     return Experiment(folder, config, suite, tasks, arms, manifest, answers, tuple(read_records(folder)))
+
+
+def looks_of(manifest: Mapping[str, Any]) -> Looks | None:
+    """When a run is looked at on its way; None where it is not. Raises KeyError, TypeError or ValueError for a damaged plan."""
+    return None if manifest.get("looks") is None else Looks.from_json(manifest["looks"])
+
+
+def _check_looks(folder: Path, manifest: Mapping[str, Any], tasks: Sequence[Task]) -> None:
+    """Raises RunError where the plan of looks is not one of these tasks."""
+    try:
+        looks = looks_of(manifest)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{folder}/manifest.json: looks: {error}") from None
+    if looks is not None and set(looks.order) != {task.id for task in tasks}:
+        raise RunError(f"{folder}/manifest.json: looks: other tasks than the suite's")
 
 
 def allowed_config(folder: Path, config: CompareConfig, allowed: Allowed) -> CompareConfig:
@@ -305,10 +335,32 @@ async def _run(experiment: Experiment, progress: Progress) -> str:
             with Journal(experiment.folder) as journal:
                 # Read again under the lock: another process may have gone on with this run in the meantime.
                 current = replace(experiment, finished=tuple(read_records(experiment.folder)))
-                stopped = await run_trials(current.missing(), setting, journal, progress, config.in_flight)
+                stopped = await _run_to_a_decision(current, setting, journal, progress)
     finally:
         experiment.answering.close(whole=not stopped)
     return stopped
+
+
+async def _run_to_a_decision(experiment: Experiment, setting: Setting, journal: Journal, progress: Progress) -> str:
+    """Run what is missing: all of it, or where the run is looked at on its way, look by look until every pair is decided.
+
+    The look that an earlier sitting had reached is taken again, on the same records: a kill may have come before it.
+    """
+    todo, looks, in_flight = experiment.missing(), looks_of(experiment.manifest), experiment.config.in_flight
+    if looks is None:
+        return await run_trials(todo, setting, journal, progress, in_flight)
+    first = max(1, _looked(looks, experiment.finished, experiment.manifest).reached)
+    for look in range(first, looks.count + 1):
+        stage = [trial for trial in todo if max(first, looks.look_of(trial.task.id)) == look]
+        stopped = await run_trials(stage, setting, journal, progress, in_flight)
+        if stopped or results(experiment.folder).is_complete:
+            return stopped
+    return ""
+
+
+def _looked(looks: Looks, records: Sequence[Record], manifest: Mapping[str, Any]) -> Looked:
+    per_task = len(manifest["arms"]) * int(manifest["config"]["repeats"])
+    return looked(looks, Counter(record.task for record in records), per_task)
 
 
 def budget_of(config: BudgetConfig) -> Budget:
@@ -326,6 +378,8 @@ class Results:
     manifest: Mapping[str, Any]
     records: tuple[Record, ...]
     comparison: Comparison
+    looked: Looked | None = None
+    """Of a run that is looked at on its way, how far it has come."""
 
     @property
     def digest(self) -> str:
@@ -334,9 +388,9 @@ class Results:
 
     @property
     def wall_s(self) -> float | None:
-        """First trial started to last finished, in seconds."""
+        """First trial started to last finished, in seconds; None where that is not known, as of an imported run."""
         ran = [record for record in self.records if record.status != "excluded"]
-        if not ran:
+        if not ran or "imported" in self.manifest:
             return None
         return max(record.started_at + record.wall_s for record in ran) - min(record.started_at for record in ran)
 
@@ -347,32 +401,32 @@ class Results:
 
     @property
     def is_complete(self) -> bool:
-        return len(self.records) >= self.scheduled
+        """Every trial has come to its end, or every pair was decided at a look on the way."""
+        return len(self.records) >= self.scheduled or (self.looked is not None and self.looked.stopped)
 
     @property
     def title(self) -> str:
         """Suite, size, seed, and how much of the run is there, in one line."""
         suite, repeats = self.manifest["suite"], self.manifest["config"]["repeats"]
         state = "" if self.is_complete else f", incomplete: {len(self.records)} of {self.scheduled} trials"
-        return f"{suite['name']} {suite['version']}: {suite['tasks']} tasks × {repeats}, seed {self.manifest['seed']}{state}"
+        if self.looked is not None and self.looked.stopped:
+            state = f", stopped after {self.looked.tasks} of them"
+        seed = "" if "imported" in self.manifest else f", seed {self.manifest['seed']}"
+        return f"{suite['name']} {suite['version']}: {suite['tasks']} tasks × {repeats}{seed}{state}"
 
-    def frame(self) -> pandas.DataFrame:
-        """One row per trial, one column per field of its record, scores and errors in columns of their own."""
-        import pandas  # half a second to import, and only this needs it
-
-        rows = []
-        for record in self.records:
-            row = record.to_json()
-            scores = row.pop("scores")
-            errors = {f"errors.{name}": value for name, value in row.pop("errors").items()}
-            rows.append({**row, **scores, **errors, "lm_calls": record.lm_calls, "tokens": record.tokens})
-        return pandas.DataFrame(rows)
+    @property
+    def views(self) -> Views:
+        """Accuracy against cost, equal budgets, repeats, confidence; computed at each call."""
+        compared = self.comparison
+        return views(self.records, [arm.info for arm in compared.arms], alpha=compared.alpha, margin=compared.margin)
 
     def to_json(self) -> dict[str, Any]:
         """The object of `--json`: names stay stable."""
         return self.comparison.to_json(run=str(self.folder.resolve()), digest=self.digest, wall_s=self.wall_s) | {
             "complete": self.is_complete,
             "scheduled": self.scheduled,
+            "views": self.views.to_json(),
+            "looks": None if self.looked is None else self.looked.to_json(),
         }
 
 
@@ -386,10 +440,15 @@ def results(folder: Path) -> Results:
             for arm in manifest["arms"]
         ]
         config = manifest["config"]
-        compared = compare(records, arms, alpha=config["alpha"], margin=config["margin"])
+        looks = looks_of(manifest)
+        at = None if looks is None else _looked(looks, records, manifest)
+        compared = compare(records, arms, alpha=config["alpha"] if at is None else at.level, margin=config["margin"])
         problems = tuple(f"the suite fails a check, {problem}" for problem in manifest.get("suite_problems", ()))
         compared = replace(compared, warnings=(*compared.warnings, *problems))
-        found = Results(folder, manifest, tuple(records), compared)
+        if at is not None:
+            at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))
+            compared = replace(compared, remarks=(at.remark,))
+        found = Results(folder, manifest, tuple(records), compared, at)
         found.title  # noqa: B018  a manifest without what the title says is none
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder}: manifest and records do not fit together: {error!r}") from None

@@ -19,6 +19,7 @@ Fraction = Annotated[float, Field(gt=0, lt=1)]
 Capability = Literal["tool_choice", "response_schema", "streaming"]
 CassetteModeName = Literal["record", "replay", "replay-or-record", "refresh"]
 IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS = 32, 8
+MOST_LOOKS = 20
 MOST_SHOWN = 80
 """Characters of a bad value that an error shows."""
 
@@ -103,6 +104,8 @@ class CompareConfig(BaseModel):
     """Leave tasks without a plan out under the scripted model, visibly; else a run that has some is refused."""
     repeats: Positive = 1
     """Trials per arm and task."""
+    looks: Annotated[int, Field(ge=2, le=MOST_LOOKS)] | None = None
+    """Look at the verdicts so many times on the way, after equal shares of the tasks, and end once every pair is decided."""
     seed: int = 0
     """Of all draws of faults."""
     max_tool_steps: Positive | None = None
@@ -154,6 +157,12 @@ class CompareConfig(BaseModel):
         if not real and (self.base_url is not None or self.provider != ProviderConfig()):
             what = "base_url" if self.base_url is not None else "provider"
             raise ValueError(f"{what} is for real models; name one, such as openai/gpt-4o-mini")
+        return self
+
+    @model_validator(mode="after")
+    def _looks_at_pairs(self) -> Self:
+        if self.looks is not None and len(self.loops) * len(self.models) < 2:
+            raise ValueError("looks end a run once every pair is decided, and one loop makes no pair")
         return self
 
     @model_validator(mode="after")

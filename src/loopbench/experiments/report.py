@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.comparison import Arm, Comparison, Pair
+from loopbench.metrics.omnibus import Omnibus
+from loopbench.metrics.power import Needed
+from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.statistics import Interval
+from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -29,25 +36,29 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def tables(comparison: Comparison, *, secondary: bool = True) -> tuple[Table, ...]:
-    """Arms, what went wrong in them, pairs on accuracy, and where `secondary`, pairs on the other metrics."""
+def tables(comparison: Comparison, seen: Views | None = None, *, secondary: bool = True) -> tuple[Table, ...]:
+    """Arms, what went wrong in them, pairs on accuracy, the Pareto front; where `secondary`, all the rest of what is known."""
     made = [_arms(comparison.arms), _troubles(comparison.arms)]
     if comparison.pairs:
         made.append(_pairs([pair for pair in comparison.pairs if pair.family == "primary"], "Accuracy, a minus b"))
         made.append(
             _pairs(_telling(comparison.pairs) if secondary else (), "Other metrics, a minus b (secondary; lower is better)")
         )
+    if seen is not None:
+        made += [_front([front for front in seen.fronts if front.unit == unit], seen.per_solved, unit) for unit in UNITS]
+        if secondary:
+            made += [*_budgets(seen.budgets), _reliability(seen.reliability), _confidence(seen.confidence)]
     return tuple(table for table in made if table.rows)
 
 
 def verdicts(comparison: Comparison) -> list[str]:
-    """A line for each group of arms that are compared with one another: the most accurate one, and how sure that is."""
+    """For each group of arms that are compared with one another: the most accurate one, how sure that is, and a line for each arm
+    that it is undecided against: what it would take to decide."""
     accuracy = {arm.info.arm: arm.summary.accuracy for arm in comparison.arms if arm.summary.accuracy is not None}
-    against: dict[str, dict[str, str]] = {name: {} for name in accuracy}
+    against: dict[str, dict[str, Pair]] = {name: {} for name in accuracy}
     for pair in comparison.pairs if not comparison.invalid else ():
         if pair.family == "primary":
-            against[pair.a][pair.b] = pair.verdict.word
-            against[pair.b][pair.a] = _TURNED.get(pair.verdict.word, pair.verdict.word)
+            against[pair.a][pair.b] = against[pair.b][pair.a] = pair
     said: list[str] = []
     told: set[str] = set()
     for first, others in against.items():
@@ -56,16 +67,60 @@ def verdicts(comparison: Comparison) -> list[str]:
             continue
         told.update(group)
         best = max(group, key=lambda name: accuracy[name].value)
-        words = {name: _against(word, accuracy[best], accuracy[name]) for name, word in against[best].items()}
-        found = [(said_of, [name for name in group if words.get(name) == said_of]) for said_of in (*_WORDS.values(), TIED)]
-        rest = "; ".join(f"{said_of} {_few(names)}" for said_of, names in found if names)
+        found = {name: relation(pair, best) for name, pair in against[best].items()}
+        ordered = [(words, [name for name in group if found.get(name) == words]) for words in RELATIONS.values()]
+        rest = "; ".join(f"{words} {_few(names)}" for words, names in ordered if names)
         said.append(f"Highest accuracy: {best}, {interval(accuracy[best], 3)}; {rest}")
+        said += _open([(name, against[best][name]) for name in group if name in against[best]], best)
     return said
 
 
-def _against(word: str, best: Interval, other: Interval) -> str:
-    """A verdict in words; where it is still open, equal means are a tie."""
-    return TIED if word == "undecided" and best.value == other.value else _WORDS[word]
+def _open(pairs: Sequence[tuple[str, Pair]], best: str) -> list[str]:
+    """What would decide the open ones among an arm's pairs, the nearest to a decision first."""
+    plans = sorted(((pair.needed, name) for name, pair in pairs if pair.needed is not None), key=lambda plan: plan[0].tasks)
+    lines = [f"Undecided between {best} and {name}: {needed_in_words(needed)}" for needed, name in plans[:MOST_PLANS]]
+    more = len(plans) - MOST_PLANS
+    return [*lines, f"Undecided between {best} and {more} others: more than that"] if more > 0 else lines
+
+
+def needed_in_words(needed: Needed) -> str:
+    """`480 tasks × 1, 960 trials, about $3.10, would show a difference this large`."""
+    cost = "" if needed.cost_usd is None else f", about ${dollars(needed.cost_usd)}"
+    shown = "a difference this large" if needed.to_show == "difference" else "that they are equivalent"
+    return f"{needed.tasks:,} tasks × {needed.repeats}, {needed.trials:,} trials{cost}, would show {shown}"
+
+
+def dollars(amount: float) -> str:
+    """`3.10`, `1,200.00`, `0.0042`: cents, or two digits of what is less."""
+    return f"{amount:,.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.{1 - math.floor(math.log10(amount))}f}"
+
+
+Relation = Literal["better", "equivalent", "tied", "undecided", "worse"]
+RELATIONS: Mapping[Relation, str] = {
+    "better": "better than",
+    "equivalent": "equivalent to",
+    "undecided": "undecided against",
+    "tied": "tied with",
+    "worse": "worse than",
+}
+
+
+def standing(pair: Pair, first: str | None = None) -> Relation:
+    """How `first`, else a, stands to the other arm; an open verdict on equal means is a tie."""
+    word = pair.verdict.word
+    if word == "undecided":
+        return "tied" if round(pair.difference.value, _EQUAL_DIGITS) == 0 else "undecided"
+    turned: Mapping[str, Relation] = {"better": "worse", "worse": "better"} if first == pair.b else {}
+    return turned.get(word, word)
+
+
+def relation(pair: Pair, first: str | None = None) -> str:
+    """The same in words that the other arm's name follows: `better than`, `tied with`, …"""
+    return RELATIONS[standing(pair, first)]
+
+
+_EQUAL_DIGITS = 12
+"""Sums of equal scores differ with their order by a rounding error."""
 
 
 def _few(names: Sequence[str]) -> str:
@@ -73,9 +128,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 MOST_NAMES = 6
-TIED = "tied with"
-_TURNED = {"better": "worse", "worse": "better"}
-_WORDS = {"better": "better than", "equivalent": "equivalent to", "undecided": "undecided against", "worse": "worse than"}
+MOST_PLANS = 4
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -83,11 +136,14 @@ def notes(comparison: Comparison) -> list[str]:
     said = [f"Warning: {warning}" for warning in comparison.warnings]
     if comparison.invalid:
         said.append("This run is invalid: no verdict of it holds.")
-    level = f"{100 * (1 - comparison.alpha):g} %"
+    said += comparison.remarks
+    level = f"{100 * (1 - comparison.alpha):.4g} %"
     said.append(
-        f"Brackets are {level} intervals; p is a paired sign-flip test on task means, adjusted over all pairs (Holm); "
-        f"equivalent means within {comparison.margin:g} (accuracy), or within that share of the mean (the rest)."
+        f"Brackets are {level} intervals, each for itself; p is a paired sign-flip test on task means. Verdicts are adjusted over "
+        f"all pairs of a metric (Holm); equivalent means within {comparison.margin:g} (accuracy), or within that share of the mean "
+        "(the rest, which are secondary)."
     )
+    said += [_omnibus(found) for found in comparison.omnibus]
     for arm in comparison.arms:
         found = arm.summary
         for what, reasons in (("crashed", found.crashes), ("errored", found.errored_reasons), ("excluded", found.exclusions)):
@@ -103,6 +159,13 @@ def notes(comparison: Comparison) -> list[str]:
             "(4 characters each), seconds the simulated time of slow and hanging faults."
         )
     return said
+
+
+def _omnibus(found: Omnibus) -> str:
+    """One line: does any arm differ?"""
+    where = f"All {len(found.arms)} arms of {found.suite}, {found.profile}, at once"
+    said = f"{where}: {found.test}, χ² {found.statistic:.2f} with {found.df} degrees of freedom, p {p_value(found.p)}"
+    return f"{said}, {found.n} units; no verdict depends on it."
 
 
 MOST_REASONS = 3
@@ -153,7 +216,7 @@ def _troubles(arms: Sequence[Arm]) -> Table:
                 str(faults.absorbed),
                 str(faults.recovered),
                 interval(found.recovery, 2),
-                str(found.false_success),
+                "–" if found.false_success_rate is None else str(found.false_success),
             )
         )
     return Table("What happened", columns, tuple(rows))
@@ -184,13 +247,98 @@ def _telling(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def verdict(pair: Pair) -> str:
-    """`a is better than b`, in words."""
-    word = pair.verdict.word
-    if word == "equivalent":
-        return "equivalent"
-    if word == "undecided":
-        return "undecided"
-    return f"a is {word}" + (", within the margin" if pair.verdict.within_margin else "")
+    """`a is better`, in words."""
+    found = standing(pair)
+    if found in ("equivalent", "undecided", "tied"):
+        return found
+    return f"a is {found}" + (", within the margin" if pair.verdict.within_margin else "")
+
+
+# --- other views ---
+
+UNITS: Mapping[Unit, str] = {"cost_usd": "USD", "tokens": "tokens"}
+_UNIT_DIGITS: Mapping[Unit, int] = {"cost_usd": 5, "tokens": 0}
+
+
+def _front(fronts: Sequence[Front], per_solved: Sequence[PerSolved], unit: Unit) -> Table:
+    """Arms on the plane of accuracy and cost, the most accurate of a group first."""
+    solved = {found.arm: found.value for found in per_solved if found.unit == unit}
+    name, digits = UNITS[unit], _UNIT_DIGITS[unit]
+    columns = ("arm", "accuracy", f"{name} per trial", f"{name} per solved task", "on the front", "share of bootstrap draws")
+    rows = tuple(
+        (
+            point.arm,
+            interval(point.accuracy, 3),
+            interval(point.cost, digits),
+            interval(solved.get(point.arm), digits),
+            "yes" if point.on_front else "no",
+            f"{point.front_share:.2f}",
+        )
+        for front in fronts
+        for point in sorted(front.points, key=lambda point: -point.accuracy.value)
+    )
+    return Table(f"Accuracy against {name}: the Pareto front", columns, rows)
+
+
+def _budgets(budgets: Sequence[AtBudget]) -> list[Table]:
+    """A table for each group and unit, a column for each budget."""
+    groups: dict[tuple[str, str, Unit], list[AtBudget]] = {}
+    for found in budgets:
+        groups.setdefault((found.suite, found.profile, found.unit), []).append(found)
+    made = []
+    for (suite, profile, unit), group in groups.items():
+        columns = ("arm", *(f"{found.budget:,.{_UNIT_DIGITS[unit]}f} {UNITS[unit]}" for found in group))
+        rows = tuple((arm, *(_at_budget(found, arm) for found in group)) for arm in group[0].arms)
+        made.append(
+            Table(f"Accuracy within a budget per trial, {suite}, {profile} (secondary; against the highest)", columns, rows)
+        )
+    return made
+
+
+def _at_budget(found: AtBudget, arm: str) -> str:
+    """`0.117 [0.050, 0.210] worse`: against the arm that is the highest at this budget."""
+    best = max(found.arms, key=lambda name: found.arms[name].value)
+    pair = next((pair for pair in found.pairs if {pair.a, pair.b} == {arm, best}), None)
+    said = "highest" if arm == best else "" if pair is None else standing(pair, arm)
+    return f"{interval(found.arms[arm], 3)} {said}".rstrip()
+
+
+def _reliability(arms: Sequence[Reliability]) -> Table:
+    columns = ("arm", "tasks", "tries", "pass@1", "any of the tries", "all of them", "consistency", "variance between", "within")
+    rows = tuple(
+        (
+            found.arm,
+            str(found.tasks),
+            str(found.repeats),
+            interval(found.pass_at[0], 3),
+            interval(found.pass_at[-1], 3),
+            interval(found.pass_hat[-1], 3),
+            interval(found.consistency, 3),
+            "–" if found.variance is None else f"{found.variance.between:.3f}",
+            "–" if found.variance is None else f"{found.variance.within:.3f}",
+        )
+        for found in arms
+    )
+    return Table("Repeats: pass@k and pass^k at k = tries", columns, rows)
+
+
+def _confidence(arms: Sequence[Calibration]) -> Table:
+    columns = ("arm", "reported", "Brier", "calibration error", "AUROC", "area of risk over coverage")
+    rows = tuple(
+        (
+            found.arm,
+            f"{found.reported} of {found.scored}",
+            interval(found.brier, 3),
+            f"{found.ece:.3f}",
+            interval(found.auroc, 3),
+            interval(found.aurc, 3),
+        )
+        for found in arms
+    )
+    return Table("Confidence", columns, rows)
+
+
+# --- numbers ---
 
 
 def interval(value: Interval | None, digits: int) -> str:
@@ -199,7 +347,8 @@ def interval(value: Interval | None, digits: int) -> str:
         return "–"
     if value.low == value.high:
         return f"{value.value:.{digits}f} (in all {value.n})"
-    return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+    high = "∞" if math.isinf(value.high) else f"{value.high:.{digits}f}"
+    return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {high}]"
 
 
 def p_value(p: float) -> str:
@@ -219,14 +368,16 @@ def plain(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
-def to_markdown(title: str, comparison: Comparison) -> str:
-    """Tables and notes for a pull request."""
-    return markdown_page(title, tables(comparison), (*verdicts(comparison), *notes(comparison)))
+def to_markdown(title: str, comparison: Comparison, seen: Views | None = None) -> str:
+    """Verdicts, tables and notes for a pull request."""
+    return markdown_page(title, tables(comparison, seen), notes(comparison), verdicts(comparison))
 
 
-def markdown_page(title: str, found: Sequence[Table], said: Sequence[str]) -> str:
-    """A heading, tables, and a list of what is said about them."""
+def markdown_page(title: str, found: Sequence[Table], said: Sequence[str], first: Sequence[str] = ()) -> str:
+    """A heading, a list of what comes first, tables, and a list of what is said about them."""
     parts = [f"## {markdown_cell(title)}"]
+    if first:
+        parts.append("\n".join(f"- {markdown_item(line)}" for line in first))
     for table in found:
         lines = [f"### {table.title}", "", _line(table.columns), _line(["---"] * len(table.columns))]
         parts.append("\n".join([*lines, *(_line([markdown_cell(cell) for cell in row]) for row in table.rows)]))

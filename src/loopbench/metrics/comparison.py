@@ -6,14 +6,17 @@ metric all pairs are one family (Holm); accuracy is the primary one. Intervals a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
 
+from .omnibus import Omnibus, omnibus
+from .power import Needed, needed, spread
 from .record import RECORDING, Record
 from .statistics import (
     ALPHA,
@@ -28,12 +31,17 @@ from .statistics import (
     unit_count,
     verdict,
 )
-from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, summarize, task_values
+from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, dollars, summarize, task_values
 
 MARGIN = 0.02
 """Differences up to this do not matter: points of accuracy; of any other metric, this share of the mean of both arms."""
+AT_BUDGET = "accuracy_at_budget"
+"""Accuracy where trials beyond a budget score nothing: see `views`."""
 MAX_ERRORED = 0.02
 """Share of errored trials in an arm, or its difference between two arms, beyond which verdicts carry a warning."""
+
+_SCORES = (PRIMARY, AT_BUDGET)
+"""Metrics in [0, 1] of which more is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,8 @@ class Pair:
     margin: float
     """In the metric's unit."""
     verdict: Verdict
+    needed: Needed | None = None
+    """Of accuracy, where undecided: what would decide it. None too where no number of tasks is likely to."""
 
     @property
     def family(self) -> Literal["primary", "secondary"]:
@@ -120,6 +130,7 @@ class Pair:
             "margin": self.margin,
             "verdict": self.verdict.word,
             "within_margin": self.verdict.within_margin,
+            "needed": None if self.needed is None else self.needed.to_json(),
         }
 
 
@@ -136,6 +147,10 @@ class Comparison:
     verdict of this run holds."""
     alpha: float
     margin: float
+    omnibus: tuple[Omnibus, ...] = ()
+    """Accuracy of all arms of a suite and profile at once, where these are three or more; no verdict depends on it."""
+    remarks: tuple[str, ...] = ()
+    """What else a reader has to know, such as the look at which a run was stopped."""
 
     def to_json(self, *, run: str | None = None, digest: str | None = None, wall_s: float | None = None) -> dict[str, Any]:
         """The object that `compare --json` prints; what this module does not know comes from the caller."""
@@ -149,6 +164,7 @@ class Comparison:
             "warnings": list(self.warnings),
             "arms": [arm.to_json() for arm in self.arms],
             "pairs": [pair.to_json() for pair in self.pairs],
+            "omnibus": [found.to_json() for found in self.omnibus],
         }
 
 
@@ -162,16 +178,18 @@ def compare(records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float 
     compared = tuple(Arm(info, summarize(by_arm[info.arm], alpha)) for info in arms)
     matched = [(a.arm, b.arm) for a, b in combinations(arms, 2) if _comparable(a, b)]
     pairs: list[Pair] = []
+    scores = {name: task_values(found, METRICS[PRIMARY]) for name, found in by_arm.items()}
     for metric, value in METRICS.items():
-        values = {name: task_values(found, value) for name, found in by_arm.items()}
+        values = scores if metric == PRIMARY else {name: task_values(found, value) for name, found in by_arm.items()}
         tests = {names: paired_test(metric, values[names[0]], values[names[1]], alpha, margin) for names in matched}
-        pairs.extend(family(metric, tests, alpha))
+        found = family(metric, tests, alpha)
+        pairs.extend(_with_needed(found, scores, by_arm, alpha) if metric == PRIMARY else found)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in records)
     lacking = [f"{unrecorded} trials asked what the recording does not have; the run is invalid."] if unrecorded else []
     warnings = [*lacking, *_arm_warnings(compared), *_gap_warnings(compared), *_unit_warnings(matched, pairs, alpha)]
     short = any(arm.summary.faults.short or (arm.summary.trials and not arm.summary.scored) for arm in compared)
     invalid = short or bool(unrecorded)
-    return Comparison(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin)
+    return Comparison(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin, tuple(_omnibus(arms, scores)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +213,7 @@ def paired_test(metric: str, a: TaskValues, b: TaskValues, alpha: float, margin:
     d = [means_a[task] - means_b[task] for task in tasks]
     clusters = [a.clusters[task] for task in tasks]
     p, units = sign_flip(d, clusters), unit_count(clusters)
-    if metric == PRIMARY:
+    if metric in _SCORES:
         return PairTest(score_difference(d, clusters, alpha), units, p, score_equivalence(d, margin, clusters), margin)
     bound = margin * sum(means_a[task] + means_b[task] for task in tasks) / (2 * len(tasks))
     return PairTest(mean_difference(d, clusters, alpha), units, p, mean_equivalence(d, bound, clusters), bound)
@@ -203,14 +221,18 @@ def paired_test(metric: str, a: TaskValues, b: TaskValues, alpha: float, margin:
 
 def family(metric: str, tests: Mapping[tuple[str, str], PairTest | None], alpha: float) -> list[Pair]:
     """The pairs of one metric, their p values adjusted for each other; without those that could not be tested."""
-    known = {names: test for names, test in tests.items() if test is not None}
-    p_holm = holm([test.p for test in known.values()])
-    p_equivalence_holm = holm([test.p_equivalence for test in known.values()])
+    return judged(metric, [(names, test) for names, test in tests.items() if test is not None], alpha)
+
+
+def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha: float) -> list[Pair]:
+    """The same where two arms may meet more than once."""
+    p_holm = holm([test.p for _, test in tests])
+    p_equivalence_holm = holm([test.p_equivalence for _, test in tests])
     pairs = []
-    for (names, test), p, p_equivalence in zip(known.items(), p_holm, p_equivalence_holm, strict=True):
-        advantage = test.difference.value if metric == PRIMARY else -test.difference.value
-        judged = verdict(advantage, p, p_equivalence, alpha)
-        pairs.append(Pair(*names, metric, test.difference, test.units, test.p, p, test.margin, judged))
+    for (names, test), p, p_equivalence in zip(tests, p_holm, p_equivalence_holm, strict=True):
+        advantage = test.difference.value if metric in _SCORES else -test.difference.value
+        found = verdict(advantage, p, p_equivalence, alpha)
+        pairs.append(Pair(*names, metric, test.difference, test.units, test.p, p, test.margin, found))
     return pairs
 
 
@@ -232,6 +254,36 @@ def _by_arm(records: Sequence[Record], arms: Sequence[ArmInfo]) -> dict[str, lis
 
 def _comparable(a: ArmInfo, b: ArmInfo) -> bool:
     return (a.suite, a.profile) == (b.suite, b.profile)
+
+
+def _with_needed(
+    pairs: Sequence[Pair], scores: Mapping[str, TaskValues], by_arm: Mapping[str, Sequence[Record]], alpha: float
+) -> list[Pair]:
+    """Undecided pairs with what would decide them, at the level that the family leaves the first of them for sure (alpha/m)."""
+    prices = {arm: _mean_dollars(records) for arm, records in by_arm.items()}
+    made = []
+    for pair in pairs:
+        varies = spread(scores[pair.a], scores[pair.b]) if pair.verdict.word == "undecided" else None
+        if varies is not None:
+            a, b = prices[pair.a], prices[pair.b]
+            price = None if a is None or b is None else (a + b) / 2
+            pair = replace(pair, needed=needed(varies, margin=pair.margin, alpha=alpha / len(pairs), cost_usd=price))
+        made.append(pair)
+    return made
+
+
+def _mean_dollars(records: Sequence[Record]) -> float | None:
+    """Of one trial, over the scored ones whose price is known."""
+    known = [cost for record in records if record.status == "scored" and (cost := dollars(record)) is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
+def _omnibus(arms: Sequence[ArmInfo], scores: Mapping[str, TaskValues]) -> list[Omnibus]:
+    groups: dict[tuple[str, str], dict[str, TaskValues]] = {}
+    for info in arms:
+        groups.setdefault((info.suite, info.profile), {})[info.arm] = scores[info.arm]
+    tested = (omnibus(suite, profile, values) for (suite, profile), values in groups.items())
+    return [found for found in tested if found is not None]
 
 
 def _arm_warnings(arms: Sequence[Arm]) -> list[str]:
@@ -258,14 +310,14 @@ def _gap_warnings(arms: Sequence[Arm]) -> list[str]:
 
 
 def _unit_warnings(matched: Sequence[tuple[str, str]], pairs: Sequence[Pair], alpha: float) -> list[str]:
-    """Pairs without a common task, or with so few units that the sign-flip test's smallest p, 2/2ⁿ, is no less than alpha."""
+    """Pairs without a common task, and those with so few units that the sign-flip test's smallest p, 2/2ⁿ, is alpha or more."""
     units = {(pair.a, pair.b): pair.units for pair in pairs if pair.metric == PRIMARY}
-    warnings = []
-    for a, b in matched:
-        if (a, b) not in units:
-            warnings.append(f"{a} and {b}: no task was scored in both.")
-        elif 2 * 0.5 ** units[a, b] >= alpha:
-            warnings.append(f"{a} and {b}: {units[a, b]} independent tasks or templates are too few to show any difference.")
+    warnings = [f"{a} and {b}: no task was scored in both." for a, b in matched if (a, b) not in units]
+    few = [names for names, found in units.items() if 2 * 0.5**found >= alpha]
+    if few:
+        named = " and ".join(few[0]) if len(few) == 1 else f"{len(few)} pairs, such as {' and '.join(few[0])}"
+        most = max(units[names] for names in few)
+        warnings.append(f"{named}: {most} independent tasks or templates are too few to show any difference.")
     return warnings
 
 

@@ -91,6 +91,8 @@ class Record:
     """How many earlier attempts at this trial were errored."""
     trace_at: tuple[int, int] | None = None
     """Offset and length, in bytes, of the trace in `traces.jsonl`."""
+    unknown: tuple[str, ...] = ()
+    """Metrics and fields that an imported record's source does not tell: what stands in them, 0 or nothing, was not measured."""
     version: int = RECORD_VERSION
 
     @property
@@ -128,6 +130,7 @@ class Record:
         values["faults"] = tuple(FaultRecord(**fault) for fault in data["faults"])
         at = data.get("trace_at")
         values["trace_at"] = None if at is None else (at[0], at[1])
+        values["unknown"] = tuple(data.get("unknown", ()))
         return cls(**values)
 
 

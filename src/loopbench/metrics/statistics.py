@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special  # its distribution functions; the classes of scipy.stats take 50 µs per call
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
@@ -93,11 +93,11 @@ def accuracy_interval(scores: Sequence[Sequence[float]], clusters: Clusters = No
     elif binary:
         effective = value * (1 - value) / error**2
         if len(units) < n:
-            effective *= float(stats.norm.ppf(alpha / 2) / stats.t.ppf(alpha / 2, len(units) - 1)) ** 2
+            effective *= (_z(alpha / 2) / _t(alpha / 2, len(units) - 1)) ** 2
         effective = min(effective, float(len(flat)))
         low, high = wilson(value * effective, effective, alpha)
     else:
-        half = float(stats.t.ppf(1 - alpha / 2, len(units) - 1)) * error
+        half = _t(alpha / 2, len(units) - 1) * error
         low, high = max(value - half, 0.0), min(value + half, 1.0)
     return Interval(value, low, high, n)
 
@@ -148,6 +148,31 @@ def pass_hat_k(n: int, c: int, k: int) -> float:
     return math.comb(c, k) / math.comb(n, k)
 
 
+@dataclass(frozen=True, slots=True)
+class VarianceSplit:
+    """What makes scores of one arm vary."""
+
+    between: float
+    """Variance of the tasks' true means: they differ in difficulty."""
+    within: float
+    """Mean variance of the repeats of a task: chance."""
+
+
+def variance_split(scores: Sequence[Sequence[float]]) -> VarianceSplit | None:
+    """Split the variance of `scores[task][repeat]` (Miller 2024, arXiv:2411.00640, §3); None without two tasks that are repeated.
+
+    Within: σ̂²_t = K/(K-1)·p̂_t(1-p̂_t) for 0/1 scores, the sample variance in general, averaged over the tasks that are repeated.
+    Between: Var(p̂_t) less the mean of σ̂²_t/K, of the same tasks; cut at 0.
+    """
+    repeated = [np.asarray(task, dtype=np.float64) for task in scores if len(task) > 1]
+    if len(repeated) < 2:
+        return None
+    variances = [float(np.var(task, ddof=1)) for task in repeated]
+    chance = [variance / len(task) for variance, task in zip(variances, repeated, strict=True)]
+    between = float(np.var([task.mean() for task in repeated], ddof=1)) - math.fsum(chance) / len(chance)
+    return VarianceSplit(max(between, 0.0), math.fsum(variances) / len(variances))
+
+
 # Pairs: d holds one difference per task, a's mean minus b's.
 
 
@@ -160,7 +185,7 @@ def score_difference(d: ArrayLike, clusters: Clusters = None, alpha: float = ALP
     values = _array(d)
     value = float(values.mean())
     center, error = _with_pseudo_units(_units(values, clusters))
-    half = float(stats.norm.ppf(1 - alpha / 2)) * error
+    half = _z(alpha / 2) * error
     low, high = max(center - half, -1.0), min(center + half, 1.0)
     return Interval(value, min(low, value), max(high, value), len(values))
 
@@ -178,41 +203,100 @@ def mean_difference(d: ArrayLike, clusters: Clusters = None, alpha: float = ALPH
 def sign_flip(d: ArrayLike, clusters: Clusters = None, *, draws: int = DRAWS, seed: int = 0) -> float:
     """Two-sided p of the paired permutation test (Fisher 1935): under the null each unit's difference may as well be negated.
 
-    Exact where at most 20 units differ from 0, else p = (1+#)/(draws+1) over random signs (Phipson & Smyth 2010). All zero: p = 1.
-    The order of tasks changes nothing.
+    Exact where all differences other than 0 are of one size, when it is McNemar's test, and where at most 20 units differ from 0;
+    else p = (1+#)/(draws+1) over random signs (Phipson & Smyth 2010). All zero: p = 1. The order of tasks changes nothing.
     """
     values = _array(d)
-    groups = _unit_groups(clusters, len(values))
+    groups = unit_groups(clusters, len(values))
     sums = values if groups is None else np.bincount(groups, weights=values)
-    sizes = np.sort(np.abs(sums[sums != 0.0]))
+    sums = sums[sums != 0.0]
+    sizes = np.sort(np.abs(sums))
     if not len(sizes):
         return 1.0
+    if sizes[-1] - sizes[0] <= _NO_SPREAD * sizes[-1]:
+        return mcnemar_exact(int(np.count_nonzero(sums > 0)), int(np.count_nonzero(sums < 0)))
     threshold = abs(float(sums.sum())) - 1e-9 * float(sizes.sum())  # sums equal but for rounding count as equal
     if len(sizes) <= EXACT_LIMIT:
         return _exact_flips(sizes, threshold)
     return _random_flips(sizes, threshold, draws, seed)
 
 
-def score_equivalence(d: ArrayLike, margin: float, clusters: Clusters = None) -> float:
-    """p of two one-sided normal tests (Schuirmann 1987) that a mean difference of scores lies within ±margin.
+def score_exceeds(d: ArrayLike, bound: float, clusters: Clusters = None) -> float:
+    """p of the one-sided normal test that a mean difference of scores lies above `bound`; below it: turn the signs of both.
 
     Pseudo-units are added as in `score_difference`.
     """
     center, error = _with_pseudo_units(_units(_array(d), clusters))
-    return float(stats.norm.sf((margin - abs(center)) / error))
+    return float(special.ndtr((bound - center) / error))
 
 
-def mean_equivalence(d: ArrayLike, margin: float, clusters: Clusters = None) -> float:
-    """p of two one-sided t tests (Schuirmann 1987) that a mean difference lies within ±margin.
+def mean_exceeds(d: ArrayLike, bound: float, clusters: Clusters = None) -> float:
+    """p of the one-sided t test that a mean difference lies above `bound`; below it: turn the signs of both.
 
     Never under 2⁻ⁿ, the sign test's smallest p for n units: a few that happen to agree would make t all too sure.
     """
     values = _array(d)
-    units, value = _units(values, clusters), float(values.mean())
+    units, beyond = _units(values, clusters), float(values.mean()) - bound
     error, smallest = _error(units), 0.5 ** len(units)
-    if error <= _NO_SPREAD * max(margin, float(np.abs(units).max())):
-        return smallest if abs(value) <= margin else 1.0
-    return max(float(stats.t.sf((margin - abs(value)) / error, len(units) - 1)), smallest)
+    if _is_constant(units, bound):
+        return smallest if beyond > 0 else 1.0
+    return max(float(special.stdtr(len(units) - 1, -beyond / error)), smallest)
+
+
+def score_equivalence(d: ArrayLike, margin: float, clusters: Clusters = None) -> float:
+    """p of two one-sided normal tests (Schuirmann 1987) that a mean difference of scores lies within ±margin."""
+    values = _array(d)
+    return max(score_exceeds(values, -margin, clusters), score_exceeds(-values, -margin, clusters))
+
+
+def mean_equivalence(d: ArrayLike, margin: float, clusters: Clusters = None) -> float:
+    """p of two one-sided t tests (Schuirmann 1987) that a mean difference lies within ±margin; see `mean_exceeds`.
+
+    Differences that are all equal may reach the margin, so that nothing is equivalent to nothing at a margin of 0.
+    """
+    values = _array(d)
+    units = _units(values, clusters)
+    if _is_constant(units, margin):
+        return 0.5 ** len(units) if abs(float(values.mean())) <= margin else 1.0
+    return max(mean_exceeds(values, -margin, clusters), mean_exceeds(-values, -margin, clusters))
+
+
+def score_bounds(d: ArrayLike, clusters: Clusters = None, alpha: float = ALPHA) -> tuple[float, float]:
+    """One-sided bounds of a mean difference of scores in [0, 1], each at level alpha: `score_difference` at 2·alpha.
+
+    The lower one lies above `bound` iff `score_exceeds(d, bound)` < alpha, as far as the scale reaches.
+    """
+    found = score_difference(d, clusters, 2 * alpha)
+    return found.low, found.high
+
+
+def log_ratios(a: ArrayLike, b: ArrayLike) -> Floats:
+    """log(a/b) task by task, of task means that are never negative; exp of its mean is the ratio of geometric means.
+
+    A 0 counts as half the smallest positive mean, so that a task that cost nothing in one arm is not lost. Raises ValueError for
+    no tasks, negative means, or lists of different lengths.
+    """
+    first, second = _array(a), _array(b)
+    if len(first) != len(second) or min(first.min(), second.min()) < 0:
+        raise ValueError("two lists of equal length are needed, without negative values")
+    positive = np.concatenate((first[first > 0], second[second > 0]))
+    if not len(positive):
+        return np.zeros(len(first))
+    least = max(float(positive.min()) / 2, float(np.finfo(np.float64).tiny))
+    return np.asarray(np.log(np.maximum(first, least)) - np.log(np.maximum(second, least)), dtype=np.float64)
+
+
+def mean_bounds(d: ArrayLike, clusters: Clusters = None, alpha: float = ALPHA) -> tuple[float, float]:
+    """One-sided bounds of a mean difference, each at level alpha: Student's t with one degree of freedom less than units.
+
+    Infinite where 2⁻ⁿ of n units is more than alpha (see `mean_exceeds`, whose p falls under alpha where the lower bound passes).
+    """
+    values = _array(d)
+    units = _units(values, clusters)
+    if 0.5 ** len(units) > alpha:
+        return -math.inf, math.inf
+    value, half = _t_interval(values, clusters, 2 * alpha)
+    return value - half, value + half
 
 
 def mcnemar_exact(only_a: int, only_b: int) -> float:
@@ -257,11 +341,32 @@ def verdict(advantage: float, p_holm: float, p_equivalence_holm: float, alpha: f
 
 def unit_count(clusters: Sequence[str]) -> int:
     """How many units of inference tasks of these clusters make."""
-    groups = _unit_groups(clusters, len(clusters))
+    groups = unit_groups(clusters, len(clusters))
     return len(clusters) if groups is None else int(groups.max()) + 1
 
 
+def unit_groups(clusters: Clusters, n: int) -> NDArray[np.int64] | None:
+    """The number of each task's unit, from 0; None where each task is one: no clusters, none shared, or one that all share.
+
+    Raises ValueError where `clusters` does not name one for each of the n tasks.
+    """
+    if clusters is None or (len(clusters) == n and not any(clusters)):
+        return None
+    groups = _groups(clusters, n)
+    return None if int(groups.max()) + 1 in (1, n) else groups
+
+
 # Parts.
+
+
+def _z(tail: float) -> float:
+    """The normal quantile with so much above it."""
+    return -float(special.ndtri(tail))
+
+
+def _t(tail: float, df: int) -> float:
+    """The same of Student's t."""
+    return -float(special.stdtrit(df, tail))
 
 
 def _array(values: ArrayLike) -> Floats:
@@ -285,20 +390,12 @@ def _groups(clusters: Sequence[str], n: int) -> NDArray[np.int64]:
     return np.array([numbers.setdefault(name or place, len(numbers)) for place, name in enumerate(clusters)])
 
 
-def _unit_groups(clusters: Clusters, n: int) -> NDArray[np.int64] | None:
-    """None where each task is a unit: no clusters, none shared, or one that all share."""
-    if clusters is None:
-        return None
-    groups = _groups(clusters, n)
-    return None if int(groups.max()) + 1 in (1, n) else groups
-
-
 def _units(values: Floats, clusters: Clusters) -> Floats:
     """One value per unit; their mean is the mean over tasks, their standard error the clustered one (CR1).
 
     The value of a cluster of average size is its mean; the deviation of a larger one weighs more.
     """
-    groups = _unit_groups(clusters, len(values))
+    groups = unit_groups(clusters, len(values))
     if groups is None:
         return values
     mean = values.mean()
@@ -310,13 +407,18 @@ def _error(units: Floats) -> float:
     return float(np.std(units, ddof=1)) / math.sqrt(len(units)) if len(units) > 1 else 0.0
 
 
+def _is_constant(units: Floats, bound: float) -> bool:
+    """Whether the units vary by no more than rounding errors beside them and the bound."""
+    return _error(units) <= _NO_SPREAD * max(abs(bound), float(np.abs(units).max()))
+
+
 def _t_interval(values: Floats, clusters: Clusters, alpha: float) -> tuple[float, float]:
     """Mean and half width; the width is 0 for one unit."""
     units = _units(values, clusters)
     value = float(values.mean())
     if len(units) == 1:
         return value, 0.0
-    return value, float(stats.t.ppf(1 - alpha / 2, len(units) - 1)) * _error(units)
+    return value, _t(alpha / 2, len(units) - 1) * _error(units)
 
 
 def _with_pseudo_units(units: Floats) -> tuple[float, float]:

@@ -17,14 +17,25 @@ PRIMARY = "accuracy"
 MOST_VALUE = 1e100
 """Larger values are no measurements; their squares would overflow."""
 
+
+def _told(name: str, metric: Callable[[Record], float | None]) -> Callable[[Record], float | None]:
+    """None where an imported record's source does not tell it."""
+    return lambda record: None if name in record.unknown else metric(record)
+
+
+def dollars(record: Record) -> float | None:
+    """What a trial costs who has no luck with a cache: US dollars uncached where that is known, else as billed; None: not known."""
+    return record.cost_usd if record.nominal_usd is None else record.nominal_usd
+
+
 METRICS: Mapping[str, Callable[[Record], float | None]] = {
     PRIMARY: lambda record: record.accuracy,
-    "steps": lambda record: record.steps,
-    "lm_calls": lambda record: record.lm_calls,
-    "tokens": lambda record: record.tokens,
+    "steps": _told("steps", lambda record: record.steps),
+    "lm_calls": _told("lm_calls", lambda record: record.lm_calls),
+    "tokens": _told("tokens", lambda record: record.tokens),
     "cost_usd": lambda record: record.cost_usd,
     "nominal_usd": lambda record: record.nominal_usd,
-    "seconds": lambda record: record.seconds,
+    "seconds": _told("seconds", lambda record: record.seconds),
 }
 """Metric → its value for a scored trial; None where it is not known. More accuracy is better, of all else less."""
 
@@ -146,7 +157,7 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         faults=faults,
         recovery=event_rate(faults.recovered, faults.landed - faults.absorbed, alpha),
         false_success=sum(record.false_success for record in scored),
-        false_success_rate=_share(scored, lambda record: float(record.false_success), alpha),
+        false_success_rate=_share(scored, _told("false_success", lambda record: float(record.false_success)), alpha),
         exclusions=_reasons(records, "excluded"),
         crashes=Counter(record.reason for record in scored if record.stop == StopReason.CRASHED),
         errored_reasons=_reasons(records, "errored"),

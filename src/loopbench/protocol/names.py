@@ -44,7 +44,7 @@ class Spec:
         return self._text(None if self.program is None else Path(self.program).name)
 
     def _text(self, program: str | None) -> str:
-        options = ", ".join(f"{key}={_toml(value)}" for key, value in sorted(self.options.items()))
+        options = ", ".join(f"{key}={value_text(value)}" for key, value in sorted(self.options.items()))
         return f"{self.name}{f'({options})' if options else ''}{'' if program is None else f'@{program}'}"
 
 
@@ -107,12 +107,17 @@ def _value(text: str, whole: str) -> Any:
     raise ValueError(f"{_short(whole)}: {_short(text)} is no TOML value; quote it if it is text")
 
 
+def parse_values(text: str) -> list[Any]:
+    """Option values with commas between them, `0,2,"a, b"`. Raises ValueError for one that is no TOML value and no bare word."""
+    return [_value(part.strip(), text) for part in _split(text)]
+
+
 def _short(text: str) -> str:
     shown = repr(text)
     return shown if len(shown) <= 200 else f"{shown[:200]}…"
 
 
-def _toml(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value as TOML; text that reads as itself without quotes stands without."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -126,7 +131,7 @@ def _toml(value: Any) -> str:
 
 
 def _strict_toml(value: Any) -> str:
-    return _quoted(value) if isinstance(value, str) else _toml(value)
+    return _quoted(value) if isinstance(value, str) else value_text(value)
 
 
 def _quoted(text: str) -> str:

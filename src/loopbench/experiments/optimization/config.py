@@ -57,7 +57,7 @@ class OptimizeConfig(BaseModel):
         for what, names in (("models", compare.models), ("profiles", compare.profiles)):
             if len(names) != 1:
                 raise ValueError(f"{what}: one is wanted, not {len(names)}: designs are optimized and compared in the same air")
-        for what, given in (("split", compare.split), ("cassette", compare.cassette)):
+        for what, given in (("split", compare.split), ("cassette", compare.cassette), ("looks", compare.looks)):
             if given is not None:
                 raise ValueError(
                     f"{what} is no part of an optimization: it uses the splits train, dev and test, and keeps its own log"

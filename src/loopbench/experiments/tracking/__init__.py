@@ -4,10 +4,12 @@ The one package that imports MLflow.
 """
 
 from .addresses import DATABASES, SERVERS, default_uri, ui_command  # first: it sets what MLflow reads when it is imported
-from .comparison import arm_metrics, configuration, log_run, track, trials_table, verdicts
+from .comparison import arm_metrics, log_run, track, trials_table
+from .note import note
 from .optimization import OptimizationTracker
 from .store import Tracked, metric_key
 from .traces import MOST_TRACES, USUAL_TRACES, sample, shows, trace_spans
+from .versions import configuration
 
 __all__ = [
     "DATABASES",
@@ -21,11 +23,11 @@ __all__ = [
     "default_uri",
     "log_run",
     "metric_key",
+    "note",
     "sample",
     "shows",
     "trace_spans",
     "track",
     "trials_table",
     "ui_command",
-    "verdicts",
 ]

@@ -6,12 +6,11 @@ batch per run, trials in one Parquet file per arm, traces as a sample: all of th
 
 from __future__ import annotations
 
-import ast
 import json
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +22,17 @@ from loopbench.experiments.compare import Results
 from loopbench.experiments.journal import MANIFEST
 from loopbench.metrics.comparison import Arm, Pair
 from loopbench.metrics.record import Record
-from loopbench.metrics.summary import METRICS, PRIMARY, ArmSummary
+from loopbench.metrics.summary import METRICS, ArmSummary
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
 
 from .addresses import reason
+from .note import files, note
 from .store import (
     MOST_DATASET_DIGEST,
     MOST_NAME,
     MOST_PARAM,
-    MOST_TAG,
+    About,
     Entry,
     Store,
     Tracked,
@@ -43,8 +43,11 @@ from .store import (
     params,
     run_name,
 )
-from .traces import log_traces
+from .traces import TracesOf, log_traces
+from .versions import Version, configuration, find_versions, log_version
 
+MODEL_METRICS = (*METRICS, "accuracy_low", "accuracy_high", "recovery", "false_success_rate")
+"""Of an arm's numbers those that a loop's version is compared by."""
 MOST_PAIR_METRICS = 400
 """Numbers about pairs of arms; the primary metric's come first."""
 
@@ -68,28 +71,62 @@ def log_run(found: Results, uri: str, experiment: str) -> Tracked:
 
 def log_comparison(store: Store, found: Results, above: str = "") -> str:
     """The id of the run that was made or brought up to date. `above`: the id of the run that it stands below."""
-    name = run_name(found.folder)
-    entry = _parent_entry(found)
+    shared = _shared(found)
+    entry = _parent_entry(found, shared)
     tags = {**entry.tags, "mlflow.parentRunId": above} if above else entry.tags
-    parent_id = store.put(store.parent(name), replace(entry, tags=tags))
+    parent_id = store.put(store.parent(run_name(found.folder)), replace(entry, tags=tags))
+    models = _models(store, found, parent_id)
     arms = store.children(parent_id, "loopbench.arm")
     for arm in found.comparison.arms:
-        _log_arm(store, found, arm, parent_id, arms.get(arm.info.arm))
+        place = _Place(parent_id, models[arm.info.arm], arms.get(arm.info.arm))
+        _log_arm(store, found, arm, place, shared)
     store.client.log_artifact(parent_id, str(found.folder / MANIFEST))
-    store.client.log_text(parent_id, json.dumps(found.to_json(), indent=2) + "\n", "comparison.json")
+    for path, text in files(found):
+        store.client.log_text(parent_id, text, path)
     _finish(store, parent_id, found, found.records)
     return parent_id
 
 
-def _log_arm(store: Store, found: Results, arm: Arm, parent_id: str, run: Run | None) -> None:
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What a run has in common with its arms."""
+
+    tags: Mapping[str, str]
+    setting: Mapping[str, Any]
+    dataset: DatasetInput
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an arm stands in MLflow."""
+
+    parent_id: str
+    model_id: str
+    run: Run | None
+    """Its own, where it was logged before."""
+
+
+def _models(store: Store, found: Results, parent_id: str) -> dict[str, str]:
+    """Arm → id of the model that stands for its loop's version."""
+    versions = {made["arm"]: Version.of(made) for made in found.manifest["arms"]}
+    known = find_versions(store, {version.digest for version in versions.values()})
+    ids: dict[str, str] = {}
+    for version in versions.values():
+        if version.digest not in ids:
+            ids[version.digest] = log_version(store, version, known.get(version.digest), parent_id)
+    return {arm: ids[version.digest] for arm, version in versions.items()}
+
+
+def _log_arm(store: Store, found: Results, arm: Arm, place: _Place, shared: _Shared) -> None:
     records = [record for record in found.records if record.arm == arm.info.arm]
-    run_id = store.put(run, _arm_entry(found, arm, records, parent_id))
-    store.client.log_inputs(run_id, [_dataset(found)])
+    made = next(made for made in found.manifest["arms"] if made["arm"] == arm.info.arm)
+    run_id = store.put(place.run, _arm_entry(arm, made, place, shared, _started_ms(records)))
+    store.client.log_inputs(run_id, [shared.dataset])
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "trials.parquet"
         pq.write_table(trials_table(records), path)
         store.client.log_artifact(run_id, str(path))
-    log_traces(store, found.folder, records, run_id)
+    log_traces(store, found.folder, records, TracesOf(run_id, place.model_id))
     _finish(store, run_id, found, records)
 
 
@@ -102,47 +139,8 @@ def _finish(store: Store, run_id: str, found: Results, records: Sequence[Record]
 # --- what runs hold ---
 
 
-def _parent_entry(found: Results) -> Entry:
-    comparison = found.comparison
-    config = found.manifest["config"]
-    metrics = {
-        "trials": len(found.records),
-        "scheduled": found.scheduled,
-        "scored": sum(arm.summary.scored for arm in comparison.arms),
-        "errored": sum(arm.summary.errored for arm in comparison.arms),
-        "excluded": sum(arm.summary.excluded for arm in comparison.arms),
-        "wall_s": found.wall_s,
-    }
-    design = {name: ", ".join(config[name]) for name in ("loops", "models", "profiles")}
-    return Entry(
-        clean(run_name(found.folder), MOST_NAME),
-        _tags(found) | {"loopbench.kind": "run", "mlflow.note.content": clean(verdicts(found), MOST_TAG)},
-        params(design | _setting(found)),
-        numbers(metrics | _pair_metrics(comparison.pairs)),
-        _started_ms(found.records),
-        len(found.records),
-    )
-
-
-def _arm_entry(found: Results, arm: Arm, records: Sequence[Record], parent_id: str) -> Entry:
-    info = arm.info
-    made = next(made for made in found.manifest["arms"] if made["arm"] == info.arm)
-    factors = {"loop": info.loop, "model": info.model, "profile": info.profile, "loop_code": made.get("code", "")}
-    factors |= {"program": made["program"]} if "program" in made else {}
-    factors |= {f"option.{name}": value for name, value in info.options.items()}
-    tags = {"loopbench.kind": "arm", "loopbench.arm": info.arm, "mlflow.parentRunId": parent_id}
-    return Entry(
-        clean(info.arm, MOST_NAME),
-        _tags(found) | tags,
-        params(factors | configuration(made.get("configuration", "")) | _setting(found)),
-        numbers(arm_metrics(arm.summary)),
-        _started_ms(records),
-        arm.summary.trials,
-    )
-
-
-def _tags(found: Results) -> dict[str, str]:
-    return {
+def _shared(found: Results) -> _Shared:
+    tags = {
         "loopbench.run": run_name(found.folder),
         "loopbench.digest": found.digest,
         "loopbench.complete": str(found.is_complete).lower(),
@@ -150,6 +148,7 @@ def _tags(found: Results) -> dict[str, str]:
         "mlflow.source.name": "loopbench",
         "mlflow.source.type": "LOCAL",
     }
+    return _Shared(tags, _setting(found), _dataset(found))
 
 
 def _setting(found: Results) -> dict[str, Any]:
@@ -170,22 +169,36 @@ def _setting(found: Results) -> dict[str, Any]:
     return made | {f"version.{name}": version for name, version in manifest["packages"].items()}
 
 
-def configuration(text: str) -> dict[str, Any]:
-    """The fields of a loop's `repr`, as `config.<field>`; a text that is no call with named values stays whole."""
-    try:
-        call = ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError):
-        return {"configuration": text}
-    if not isinstance(call, ast.Call) or call.args or any(item.arg is None for item in call.keywords):
-        return {"configuration": text}
-    return {f"config.{item.arg}": _literal(item.value) for item in call.keywords}
+def _parent_entry(found: Results, shared: _Shared) -> Entry:
+    arms = found.comparison.arms
+    counts = {status: sum(getattr(arm.summary, status) for arm in arms) for status in ("scored", "errored", "excluded")}
+    metrics = {"trials": len(found.records), "scheduled": found.scheduled, **counts, "wall_s": found.wall_s}
+    design = {name: ", ".join(found.manifest["config"][name]) for name in ("loops", "models", "profiles")}
+    return Entry(
+        clean(run_name(found.folder), MOST_NAME),
+        {**shared.tags, "loopbench.kind": "run", "mlflow.note.content": note(found)},
+        params({**design, **shared.setting}),
+        numbers(metrics | _pair_metrics(found.comparison.pairs)),
+        _started_ms(found.records),
+        len(found.records),
+    )
 
 
-def _literal(node: ast.expr) -> Any:
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError):
-        return ast.unparse(node)
+def _arm_entry(arm: Arm, made: Mapping[str, Any], place: _Place, shared: _Shared, started_ms: int) -> Entry:
+    """`made`: the arm's part of the manifest."""
+    info, dataset = arm.info, shared.dataset.dataset
+    factors = {"loop": info.loop, "model": info.model, "profile": info.profile, "loop_code": made.get("code", "")}
+    factors |= {"program": made["program"]} if "program" in made else {}
+    factors |= {f"option.{name}": value for name, value in info.options.items()}
+    return Entry(
+        clean(info.arm, MOST_NAME),
+        {**shared.tags, "loopbench.kind": "arm", "loopbench.arm": info.arm, "mlflow.parentRunId": place.parent_id},
+        params({**factors, **configuration(made.get("configuration", "")), **shared.setting}),
+        numbers(arm_metrics(arm.summary)),
+        started_ms,
+        arm.summary.trials,
+        About(place.model_id, dataset.name, dataset.digest, frozenset(MODEL_METRICS)),
+    )
 
 
 def arm_metrics(summary: ArmSummary) -> dict[str, float | None]:
@@ -208,23 +221,6 @@ def _pair_metrics(pairs: Sequence[Pair]) -> dict[str, float | None]:
         made |= interval_metrics(f"pair.{pair.a}.vs.{pair.b}.{pair.metric}", pair.difference)
         made[f"pair.{pair.a}.vs.{pair.b}.{pair.metric}_p_holm"] = pair.p_holm
     return dict(list(made.items())[:MOST_PAIR_METRICS])
-
-
-def verdicts(found: Results) -> str:
-    """What the run says, in a few lines of Markdown."""
-    comparison = found.comparison
-    lines = [f"{len(found.records)} of {found.scheduled} trials, suite `{found.manifest['config']['suite']}`.", ""]
-    if comparison.invalid:
-        lines.append("**Invalid: no verdict of this run holds.**")
-    for pair in comparison.pairs:
-        if pair.metric == PRIMARY:
-            word = {"better": "better than", "worse": "worse than", "equivalent": "equivalent to"}.get(pair.verdict.word)
-            said = f"`{pair.a}` is **{word}** `{pair.b}`" if word else f"**undecided** between `{pair.a}` and `{pair.b}`"
-            d = pair.difference
-            small = ", within the margin" if pair.verdict.within_margin else ""
-            interval = f"{d.value:+.3f} [{d.low:+.3f}, {d.high:+.3f}]"
-            lines.append(f"- {said}{small}: {pair.metric} {interval}, p {pair.p_holm:.3g} (Holm)")
-    return "\n".join([*lines, *(f"- warning: {warning}" for warning in comparison.warnings)])
 
 
 def _started_ms(records: Sequence[Record]) -> int:

@@ -27,10 +27,11 @@ from loopbench.protocol import render_value
 from loopbench.protocol.redact import redact
 
 from .board import Board, DesignRow, Row
-from .comparison import configuration, log_comparison
+from .comparison import log_comparison
 from .prompts import plain_name, prompt_name, register
 from .shown import as_json, interval, note, program_file, ranking_table
 from .store import MOST_NAME, MOST_TAG, Entry, Store, clean, interval_metrics, metric_key, numbers, params, run_name
+from .versions import configuration
 
 RANKING = "ranking.json"
 RESULT = "optimization.json"

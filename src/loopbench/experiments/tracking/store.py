@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.entities import LoggedModelInput, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracing.client import TracingClient
 from mlflow.utils.credentials import get_default_host_creds
@@ -61,6 +61,17 @@ def run_name(folder: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class About:
+    """What some of a run's metrics speak about: a model, and what it was tried on."""
+
+    model_id: str
+    dataset_name: str
+    dataset_digest: str
+    metrics: frozenset[str]
+    """Their keys."""
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """What one MLflow run holds."""
 
@@ -72,6 +83,7 @@ class Entry:
     """Unix time."""
     step: int = 0
     """Of the metrics."""
+    about: About | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +116,19 @@ class Store:
         """Make the run, or write only what differs from what it holds: parameters cannot change, metrics keep a history."""
         if run is None:
             run = self.client.create_run(self.experiment_id, entry.started_ms, dict(entry.tags), entry.name)
-        known = run.data
+        known, about = run.data, entry.about
+        linked = frozenset[str]() if about is None or about.model_id in _models(run) else about.metrics
         gone = {key: 0.0 for key in known.metrics if key.startswith(_COUNTS) and key not in entry.metrics}
         now = int(time.time() * 1000)
-        metrics = {key: value for key, value in (gone | entry.metrics).items() if known.metrics.get(key) != value}
+        metrics = {key: value for key, value in (gone | entry.metrics).items() if known.metrics.get(key) != value or key in linked}
         self.client.log_batch(
             run.info.run_id,
-            metrics=[Metric(key, value, now, entry.step) for key, value in metrics.items()],
+            metrics=[Metric(key, value, now, entry.step, **_subject(key, about)) for key, value in metrics.items()],
             params=[Param(key, value) for key, value in entry.params.items() if key not in known.params],
             tags=[RunTag(key, value) for key, value in entry.tags.items() if known.tags.get(key) != value],
         )
+        if linked and about is not None:
+            self.client.log_inputs(run.info.run_id, models=[LoggedModelInput(about.model_id)])
         run_id: str = run.info.run_id
         return run_id
 
@@ -124,6 +139,17 @@ class Store:
 
 
 _COUNTS = ("errors.", "stops.")
+
+
+def _models(run: Run) -> set[str]:
+    """Ids of the models that a run has been logged as trying."""
+    return set() if run.inputs is None else {model.model_id for model in run.inputs.model_inputs}
+
+
+def _subject(key: str, about: About | None) -> dict[str, str]:
+    if about is None or key not in about.metrics:
+        return {}
+    return {"model_id": about.model_id, "dataset_name": about.dataset_name, "dataset_digest": about.dataset_digest}
 
 
 def open_store(uri: str, experiment: str, runs: Path) -> Store:

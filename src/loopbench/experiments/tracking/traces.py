@@ -64,8 +64,17 @@ def shows(record: Record) -> frozenset[str]:
     return frozenset(kinds)
 
 
-def log_traces(store: Store, folder: Path, records: Sequence[Record], run_id: str) -> None:
+@dataclass(frozen=True, slots=True)
+class TracesOf:
+    """What traces belong to."""
+
+    run_id: str
+    model_id: str
+
+
+def log_traces(store: Store, folder: Path, records: Sequence[Record], owner: TracesOf) -> None:
     """Bring the sample up to date. A trace's id is made from its trial: one that is there stays, with people's remarks on it."""
+    run_id = owner.run_id
     name = run_name(folder)
     wanted = {_trace_id(run_id, record): record for record in sample(records)}
     page = store.client.search_traces(locations=[store.experiment_id], run_id=run_id, include_spans=False, max_results=100)
@@ -78,7 +87,7 @@ def log_traces(store: Store, folder: Path, records: Sequence[Record], run_id: st
             trace = read_trace(folder, record)
             info = _trace_info(trace_id, trace, record)
             info.trace_location = TraceLocation.from_experiment_id(store.experiment_id)
-            info.trace_metadata = {TraceMetadataKey.SOURCE_RUN: run_id}
+            info.trace_metadata = {TraceMetadataKey.SOURCE_RUN: run_id, TraceMetadataKey.MODEL_ID: owner.model_id}
             info.tags["loopbench.run"] = name
             store.traces.log_spans(store.experiment_id, trace_spans(trace_id, trace, record))
             store.traces.start_trace(info)  # last: only now a search by run finds the trace, whole

@@ -1,0 +1,180 @@
+"""`loopbench report` and `show`: what a run says, printed and as a page; no model is called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from .folders import run_folder
+from .optimize import print_report
+
+if TYPE_CHECKING:
+    from loopbench.experiments.compare import Results
+
+DONE, INVALID = 0, 4
+
+Form = Literal["tables", "json", "csv", "markdown"]
+Runs = Annotated[Path | None, typer.Option(help="Folder of the run directories [default: runs].", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def report(
+    run: Annotated[
+        list[Path],
+        typer.Argument(help="Run directory, its name under runs/, or `latest`; several are set side by side.", show_default=False),
+    ],
+    runs: Runs = None,
+    as_json: Json = False,
+    all_metrics: Annotated[bool, typer.Option("--all-metrics", help="Print the pairs on steps, calls and tokens too.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the arms as CSV.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="File of the page [default: report.html in the run, of several here].", show_default=False),
+    ] = None,
+    no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
+) -> None:
+    """Print the tables of a run again, and write its page; no model is called."""
+    from loopbench.experiments.optimization.files import is_optimization
+
+    if as_json + as_csv + as_markdown > 1:
+        raise ValueError("--json, --csv and --markdown exclude each other")
+    if html is not None and no_html:
+        raise ValueError("--html and --no-html exclude each other")
+    form: Form = "json" if as_json else "csv" if as_csv else "markdown" if as_markdown else "tables"
+    folders = [run_folder(name, runs) for name in run]
+    if len(folders) > 1:
+        code = _several(folders, form, html, no_html=no_html, all_metrics=all_metrics)
+    elif is_optimization(folders[0]):
+        code = print_report(folders[0], as_json=as_json, as_csv=as_csv, as_markdown=as_markdown, all_metrics=all_metrics)
+        if not no_html:
+            _write_optimization(folders[0], html)
+    else:
+        code = _one(folders[0], form, html, no_html=no_html, all_metrics=all_metrics)
+    raise typer.Exit(code)
+
+
+def _one(folder: Path, form: Form, html: Path | None, *, no_html: bool, all_metrics: bool) -> int:
+    from loopbench.experiments.compare import results
+    from loopbench.experiments.report import to_csv, to_markdown
+
+    found = results(folder)
+    if form == "csv":
+        print(to_csv(found.comparison), end="")
+    elif form == "markdown":
+        print(to_markdown(found.folder.name, found.comparison), end="")
+    else:
+        print_results(found, as_json=form == "json", all_metrics=all_metrics)
+    if not no_html:
+        write_report(found, html)
+    return INVALID if found.comparison.invalid else DONE
+
+
+def _several(folders: Sequence[Path], form: Form, html: Path | None, *, no_html: bool, all_metrics: bool) -> int:
+    from loopbench.experiments.collection import collect, to_markdown
+    from loopbench.experiments.compare import results
+    from loopbench.experiments.html.files import PAGE
+    from loopbench.experiments.html.page import collection_html
+    from loopbench.experiments.optimization.files import TEST, is_optimization
+
+    from . import render
+
+    if form == "csv" or all_metrics:
+        raise ValueError(f"--{'csv' if form == 'csv' else 'all-metrics'} is for one run, not for {len(folders)}")
+    for folder in folders:
+        if is_optimization(folder):
+            raise ValueError(f"{folder} is an optimization; beside other runs stands its test: {folder / TEST}")
+    found = collect([results(folder) for folder in folders])
+    if form == "json":
+        print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
+    elif form == "markdown":
+        print(to_markdown(found), end="")
+    else:
+        render.collection(found)
+    if not no_html:
+        _write(collection_html(found), html, Path(PAGE))
+    return INVALID if found.invalid else DONE
+
+
+def print_results(found: Results, *, as_json: bool, all_metrics: bool = False) -> None:
+    """To stdout."""
+    from . import render
+
+    if as_json:
+        print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
+    else:
+        render.results(found, all_metrics=all_metrics)
+
+
+# --- pages ---
+
+
+def write_report(found: Results, html: Path | None = None) -> None:
+    """The page of a run, into its directory unless another file was typed."""
+    from loopbench.experiments.html.files import PAGE
+    from loopbench.experiments.html.page import report_html
+
+    _write(report_html(found), html, found.folder / PAGE)
+
+
+def _write_optimization(folder: Path, html: Path | None) -> None:
+    from loopbench.experiments.html.files import PAGE
+    from loopbench.experiments.html.page import optimization_html
+    from loopbench.experiments.optimization.result import optimization_result
+
+    _write(optimization_html(optimization_result(folder)), html, folder / PAGE)
+
+
+def _write(text: str, typed: Path | None, usual: Path) -> None:
+    """Where the usual place cannot be written that is a warning; a file that was typed has to be. Raises OSError."""
+    from loopbench.experiments.html.files import write_page
+
+    from . import render
+
+    try:
+        render.say(f"page: {write_page(text, typed or usual)}")
+    except OSError as error:
+        if typed is not None:
+            raise
+        render.say(f"warning: the page was not written: {error.filename}: {error.strerror}; --html FILE writes it elsewhere")
+
+
+# --- one trial ---
+
+
+def show(
+    run: Annotated[Path, typer.Argument(help="Run directory, its name under runs/, or `latest`.", show_default=False)],
+    trial: Annotated[
+        str | None, typer.Argument(help="ARM/TASK/REPEAT, or a unique part of it; left out: list the trials that were not solved.")
+    ] = None,
+    runs: Runs = None,
+    full: Annotated[bool, typer.Option("--full", help="Do not cut long texts.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print the trace of one trial: prompt, reply, move, observation, faults."""
+    from loopbench.experiments.compare import find_record, results
+    from loopbench.experiments.journal import read_trace
+    from loopbench.experiments.optimization.files import trials_folder
+
+    from . import render
+
+    folder = trials_folder(run_folder(run, runs))
+    found = results(folder)
+    if trial is None:
+        missed = [record for record in found.records if record.status != "excluded" and record.accuracy < 1]
+        missed.sort(key=lambda record: (record.arm, record.task, record.repeat))
+        if as_json:
+            print(json.dumps([record.to_json() for record in missed], ensure_ascii=True))
+        else:
+            render.failures(missed)
+        return
+    record = find_record(found, trial)
+    trace = read_trace(folder, record)
+    if as_json:
+        print(json.dumps(trace, ensure_ascii=True))
+    else:
+        render.trace(trace, record.faults, full=full)

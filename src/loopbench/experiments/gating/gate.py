@@ -1,0 +1,89 @@
+"""The gate from a file to its outcome: run the baseline's configuration again, or read a run, and judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from loopbench.experiments.compare import NOTHING, Allowed, Experiment, allowed_config, prepare, results, run
+from loopbench.experiments.config import CompareConfig, config_from
+from loopbench.experiments.registry import loops_named, parse_spec
+from loopbench.experiments.runner import Progress
+from loopbench.metrics.record import Record
+from loopbench.metrics.statistics import ALPHA
+
+from .baseline import Baseline, read_baseline
+from .judge import DEFAULT_METRICS, judge
+from .judged import Judged
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """How the baseline's configuration is run again."""
+
+    loops: Sequence[str] = ()
+    """In place of the baseline's, as `--loop` takes them; whoever names a loop here allows its code."""
+    seed: int | None = None
+    """Another than the baseline's: fresh faults, and trials no longer pair up."""
+    repeats: int | None = None
+    allowed: Allowed = NOTHING
+    """Code of the user's own, server and recording that the baseline names; server and recording may be others by now."""
+    runs: Path = Path("runs")
+
+
+def prepare_again(baseline: Baseline, path: Path, again: Again) -> Experiment:
+    """The run directory of a new run. Raises RunError for code, a server or a recording that the baseline names and nobody typed,
+    ValueError for bad input, and OSError.
+    """
+    return prepare(config_again(baseline, path, again))
+
+
+def config_again(baseline: Baseline, path: Path, again: Again) -> CompareConfig:
+    """The baseline's configuration, changed as was asked. Nothing is asked of a recording's model: it is replayed."""
+    allowed = again.allowed
+    typed: dict[str, Any] = {
+        "loops": tuple(again.loops),
+        "seed": again.seed,
+        "repeats": again.repeats,
+        "base_url": allowed.base_url,
+        "cassette": None if allowed.cassette is None else str(allowed.cassette),
+        "runs": str(again.runs),
+    }
+    given = {name: value for name, value in typed.items() if value not in (None, ())}
+    kept = {"mlflow": False, "tracking_uri": None, "looks": None, "cassette_mode": _mode(baseline.config.get("cassette_mode"))}
+    config = config_from({**baseline.config, **kept, **given}, str(path), flags=tuple(given))
+    code = [*allowed.code, *(name for text in again.loops for name in loops_named(parse_spec(text)))]
+    return allowed_config(path, config, replace(allowed, code=code))
+
+
+def _mode(recorded: Any) -> Any:
+    """A recording that was made for the baseline is there by now."""
+    return "replay" if recorded in ("record", "refresh") else recorded
+
+
+class _Unwatched:
+    def finished(self, record: Record) -> None:
+        """Nobody is told."""
+
+
+def gate(
+    path: Path,
+    folder: Path | None = None,
+    *,
+    again: Again = Again(),
+    metrics: Mapping[str, float] = DEFAULT_METRICS,
+    alpha: float = ALPHA,
+    progress: Progress | None = None,
+) -> Judged:
+    """Hold the run in `folder`, or a new one, against the baseline at `path`.
+
+    Raises ValueError, Refused among them, and OSError.
+    """
+    baseline = read_baseline(path)
+    if folder is None:
+        experiment = prepare_again(baseline, path, again)
+        run(experiment, progress or _Unwatched())
+        folder = experiment.folder
+    return judge(results(folder), baseline, metrics=metrics, alpha=alpha, path=path)

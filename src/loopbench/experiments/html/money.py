@@ -1,0 +1,111 @@
+"""Sections on accuracy against cost, at equal budgets, over repeats, and on confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from loopbench.experiments.report import interval
+from loopbench.metrics.calibration import Calibration
+from loopbench.metrics.reliability import Reliability
+from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
+
+from .charts import DIGITS, UNITS, pareto
+from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, Part, Section
+
+
+def cost_section(views: Views) -> Section | None:
+    """Accuracy against cost: the front, equal budgets, what a solved task costs. None where no cost is known of two arms."""
+    solved = {(found.arm, found.unit): found for found in views.per_solved}
+    blocks: list[Block] = []
+    for front in views.fronts:
+        figure = Figure(pareto(front), "Up and to the left is better. Lines are intervals; the dashed stair is the Pareto front.")
+        own: tuple[Block, ...] = (figure, _front(front, solved))
+        blocks += [Part(f"{front.suite}, {front.profile}", own)] if len(views.fronts) > 1 else own
+    blocks += _budgets(views.budgets)
+    return Section("cost", "Accuracy against cost", tuple(blocks)) if blocks else None
+
+
+def _front(front: Front, solved: Mapping[tuple[str, Unit], PerSolved]) -> Grid:
+    digits = DIGITS[front.unit]
+    unit = "tokens" if front.unit == "tokens" else "USD"
+    columns = ("arm", "accuracy", f"{unit} per trial", f"{unit} per solved task", "on the front", "share of draws on it")
+    rows = []
+    for point in front.points:
+        per_solved = solved.get((point.arm, front.unit))
+        rows.append(
+            (
+                point.arm,
+                interval(point.accuracy, 3),
+                interval(point.cost, digits),
+                UNKNOWN if per_solved is None else interval(per_solved.value, digits),
+                "yes" if point.on_front else "no",
+                Amount(f"{point.front_share:.2f}", point.front_share),
+            )
+        )
+    return Grid("Pareto front: no other arm is as accurate and as cheap, and better in one of the two", columns, tuple(rows))
+
+
+def _budgets(budgets: Sequence[AtBudget]) -> list[Block]:
+    """One table per group and unit: arms by budgets."""
+    found: dict[tuple[str, str, str], list[AtBudget]] = {}
+    for budget in budgets:
+        found.setdefault((budget.suite, budget.profile, budget.unit), []).append(budget)
+    grids: list[Block] = []
+    for (suite, profile, unit), members in found.items():
+        digits = 0 if unit == "tokens" else DIGITS[unit]
+        columns = ("arm", *(f"at most {budget.budget:,.{digits}f}" for budget in members))
+        rows = tuple((arm, *(interval(budget.arms[arm], 3) for budget in members)) for arm in members[0].arms)
+        caption = f"{suite}, {profile}: accuracy where a trial counts as solved only within a budget of {UNITS[unit]}"
+        grids.append(Grid(caption, columns, rows))
+        decided = _decided(members, digits)
+        if decided is not None:
+            grids.append(Folded(f"Pairs that are decided at a budget ({len(decided.rows)})", (decided,)))
+    return [Part("At equal budgets", tuple(grids))] if grids else []
+
+
+def _decided(budgets: Sequence[AtBudget], digits: int) -> Grid | None:
+    """The pairs that are decided at a budget."""
+    rows = tuple(
+        (f"at most {budget.budget:,.{digits}f}", pair.a, pair.verdict.word, pair.b, interval(pair.difference, 3))
+        for budget in budgets
+        for pair in budget.pairs
+        if pair.verdict.word in ("better", "worse")
+    )
+    columns = ("budget", "a", "is", "b", "difference, a minus b")
+    return Grid("Adjusted over pairs and budgets (Holm)", columns, rows) if rows else None
+
+
+def reliability_section(found: Sequence[Reliability]) -> Section | None:
+    """How the arms fare when they try again. None without repeats."""
+    if not found:
+        return None
+    most = max(arm.repeats for arm in found)
+    ks = sorted({1, *((2,) if most > 1 else ()), most})
+    columns = ("arm", "tasks", "repeats", *(f"pass@{k}" for k in ks), *(f"pass^{k}" for k in ks if k > 1), "consistency")
+    rows = []
+    for arm in found:
+        at = [interval(arm.pass_at[k - 1], 3) if k <= arm.repeats else UNKNOWN for k in ks]
+        hat = [interval(arm.pass_hat[k - 1], 3) if k <= arm.repeats else UNKNOWN for k in ks if k > 1]
+        rows.append((arm.arm, str(arm.tasks), str(arm.repeats), *at, *hat, interval(arm.consistency, 3)))
+    caption = "pass@k: one of k tries solves the task; pass^k: all of k do; consistency: 1 where a task is always solved or never"
+    return Section("reliability", "Trying again", (Grid(caption, columns, tuple(rows)),))
+
+
+def confidence_section(found: Sequence[Calibration]) -> Section | None:
+    """Whether the arms know when they are right. None where none reports confidence."""
+    if not found:
+        return None
+    rows = tuple(
+        (
+            arm.arm,
+            f"{arm.reported} of {arm.scored}",
+            interval(arm.brier, 3),
+            f"{arm.ece:.3f}",
+            interval(arm.auroc, 3),
+            interval(arm.aurc, 3),
+        )
+        for arm in found
+    )
+    columns = ("arm", "trials that report it", "Brier score", "calibration error", "AUROC", "area under risk-coverage")
+    caption = "Lower is better, of AUROC higher; calibration error over ten bins"
+    return Section("confidence", "Reported confidence", (Grid(caption, columns, rows),))

@@ -1,0 +1,136 @@
+"""Pages of HTML: one run, several runs, an optimization. Self-contained; the same bytes for the same run directory."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from loopbench.experiments.collection import Collection
+from loopbench.experiments.compare import Results
+from loopbench.experiments.optimization.result import OptimizationResult
+from loopbench.experiments.report import plain
+from loopbench.metrics.views import views
+
+from .arms import arms_section, pairs_section
+from .document import Chapter, Document, Section, kind_of
+from .money import confidence_section, cost_section, reliability_section
+from .optimized import optimization_sections
+from .origin import manifest_section
+from .overview import overview_section
+from .overview import pairs_section as all_pairs_section
+from .trouble import errors_section, recovery_section, steps_section
+from .verdict import verdict_section
+
+TEMPLATES = files("loopbench.experiments.html").joinpath("templates")
+
+
+def report_html(found: Results) -> str:
+    """The page of one run."""
+    return render(Document(found.folder.name, found.title, sections(found)))
+
+
+def collection_html(found: Collection) -> str:
+    """Several runs on one page: an overview, then each run, folded."""
+    runs = found.runs
+    title = f"{len(runs)} runs, {len(found.loops)} loops"
+    overview = (overview_section(found), all_pairs_section(found))
+    chapters = tuple(
+        Chapter(f"run-{place}", run.folder.name, run.title, sections(run, f"run-{place}-")) for place, run in enumerate(runs, 1)
+    )
+    subtitle = "; ".join(dict.fromkeys(run.title for run in runs))
+    return render(Document(title, subtitle, tuple(section for section in overview if section is not None), chapters))
+
+
+def optimization_html(found: OptimizationResult) -> str:
+    """The page of an optimization: what it gained, then the comparison on the test tasks."""
+    test = () if found.test is None else sections(found.test, "test-")
+    tested = tuple(replace(section, title=f"Test: {section.title}") for section in test)
+    return render(Document(found.folder.name, found.title, (*optimization_sections(found), *tested)))
+
+
+def sections(found: Results, prefix: str = "") -> tuple[Section, ...]:
+    """The verdict first; those that have nothing to say are left out. `prefix`: of all ids."""
+    comparison, records = found.comparison, found.records
+    infos = [arm.info for arm in comparison.arms]
+    seen = views(records, infos, alpha=comparison.alpha, margin=comparison.margin)
+    made = (
+        verdict_section(found),
+        arms_section(comparison),
+        pairs_section(comparison),
+        cost_section(seen),
+        reliability_section(seen.reliability),
+        confidence_section(seen.confidence),
+        errors_section(comparison.arms),
+        recovery_section(records, comparison.arms),
+        steps_section(records, comparison.arms),
+        manifest_section(found),
+    )
+    return tuple(replace(section, id=f"{prefix}{section.id}") for section in made if section is not None)
+
+
+# --- the page itself ---
+
+
+def render(document: Document) -> str:
+    """As HTML. Nothing can load from the network: the page says so, and allows no style and no script but its own."""
+    style, script = _file("page.css") + _file("chart.css"), _file("page.js")
+    template = _environment().get_template("page.html.jinja")
+    return template.render(document=document, style=ours(style), script=ours(script), policy=_policy(style, script))
+
+
+def ours(text: str) -> Markup:
+    """A file of this package, which stands on the page as it is."""
+    return Markup(text)  # noqa: S704
+
+
+def _policy(style: str, script: str) -> str:
+    allowed = (
+        "default-src 'none'",
+        "img-src data:",
+        f"style-src 'sha256-{_sha256(style)}'",
+        f"script-src 'sha256-{_sha256(script)}'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+    return "; ".join(allowed)
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+@cache
+def _file(name: str) -> str:
+    return TEMPLATES.joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("loopbench.experiments.html"),
+        autoescape=True,
+        finalize=shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.globals |= {"kind_of": kind_of, "breakable": breakable}
+    return made
+
+
+def shown(value: Any) -> Any:
+    """What an expression of the template gives: text with its control characters made visible; our own markup as it is."""
+    return value if isinstance(value, Markup) else plain(str(value))
+
+
+def breakable(text: str) -> Markup:
+    """Text that may be broken behind a slash, as in the name of an arm."""
+    return escape(plain(text)).replace("/", Markup("/<wbr>"))

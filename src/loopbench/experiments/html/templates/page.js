@@ -1,0 +1,33 @@
+"use strict";
+const known = (text) => text !== "" && text !== "–";
+const number = (text) => Number.parseFloat(text.replace(/−/g, "-").replace(/,/g, "").replace(/^[<>~≥≤$+]+/, ""));
+const order = (numeric) => (a, b) => {
+  if (!known(a) || !known(b)) return known(b) - known(a);
+  return numeric ? number(a) - number(b) : a.localeCompare(b, "en", { numeric: true });
+};
+const sort = (table, head) => {
+  const turned = head.getAttribute("aria-sort") === "ascending";
+  for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+  head.setAttribute("aria-sort", turned ? "descending" : "ascending");
+  const compare = order(head.classList.contains("num"));
+  const text = (row) => row.cells[head.cellIndex].textContent.trim();
+  const sign = (a, b) => (turned && known(a) && known(b) ? -1 : 1);
+  const rows = [...table.tBodies[0].rows].sort((a, b) => sign(text(a), text(b)) * compare(text(a), text(b)));
+  table.tBodies[0].append(...rows);
+};
+for (const table of document.querySelectorAll("table.sortable")) {
+  for (const head of table.tHead.rows[0].cells) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    button.addEventListener("click", () => sort(table, head));
+    head.append(button);
+  }
+}
+const unfold = () => {
+  const target = document.getElementById(location.hash.slice(1));
+  for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+  if (target) target.scrollIntoView();
+};
+addEventListener("hashchange", unfold);
+unfold();

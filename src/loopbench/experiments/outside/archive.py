@@ -1,0 +1,99 @@
+"""Members of a zip file that came from anywhere: read in memory, within bounds, never unpacked to the disk.
+
+Inspect packs its members with deflate or, of late, with zstd (method 93 of PKWARE's APPNOTE, 4.4.5), which Python's zipfile learns
+in 3.14 only; pyarrow has it.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+from io import BufferedReader
+from pathlib import Path
+from typing import IO, Any
+
+ZSTD = 93
+MOST_MEMBER_BYTES = 1 << 28
+"""Of one member, unpacked: a quarter of a gigabyte is a trial with a very long trace."""
+MOST_BYTES = 1 << 35
+"""Of all members together, unpacked."""
+MOST_RATIO = 10_000
+"""Unpacked to packed, over all members: logs reach some hundreds, a zip bomb reaches millions."""
+_BLOCK = 1 << 20
+_LOCAL_HEADER = struct.Struct("<4s5H3L2H")
+_ENCRYPTED = 0x1
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError, struct.error)
+
+
+class Archive:
+    """The members of a zip file by name, the last one of each. Raises ValueError for what is none, or unpacks to too much."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except (*_UNREADABLE, IndexError, OverflowError) as error:
+            raise ValueError(f"no zip file that can be read: {error}") from None
+        self._members = {member.filename: member for member in self._zip.infolist()}
+        unpacked = sum(member.file_size for member in self._members.values())
+        packed = sum(member.compress_size for member in self._members.values())
+        if unpacked > min(MOST_BYTES, MOST_RATIO * max(packed, _BLOCK)):
+            raise ValueError(f"its members unpack to {unpacked} bytes, more than is read")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._members)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members
+
+    def read(self, name: str) -> bytes:
+        """One member, unpacked. Raises ValueError where it is encrypted, too large, damaged, or packed in a way nobody knows."""
+        member = self._members[name]
+        if member.flag_bits & _ENCRYPTED:
+            raise ValueError(f"{name}: encrypted")
+        if max(member.file_size, member.compress_size) > MOST_MEMBER_BYTES:
+            raise ValueError(f"{name}: more than {MOST_MEMBER_BYTES} bytes")
+        try:
+            with self._unpacking(member) as file:
+                data = _at_most(file, member.file_size)
+        except _UNREADABLE as error:
+            raise ValueError(f"{name}: cannot be unpacked: {error}") from None
+        if len(data) != member.file_size or zlib.crc32(data) != member.CRC:
+            raise ValueError(f"{name}: damaged")
+        return data
+
+    def _unpacking(self, member: zipfile.ZipInfo) -> Any:
+        """The member as a file; what it unpacks to is bounded by how much is read."""
+        if member.compress_type != ZSTD:
+            return self._zip.open(member)
+        import pyarrow  # a tenth of a second to import, and only this needs it
+
+        return pyarrow.CompressedInputStream(pyarrow.BufferReader(self._packed(member)), "zstd")
+
+    def _packed(self, member: zipfile.ZipInfo) -> bytes:
+        """The bytes behind the member's own header, in which names and extras may be longer than in the directory."""
+        self._file.seek(member.header_offset)
+        magic, *_, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(self._file.read(_LOCAL_HEADER.size))
+        if magic != b"PK\x03\x04":
+            raise zipfile.BadZipFile("there is no member where the directory says")
+        self._file.seek(name_bytes + extra_bytes, io.SEEK_CUR)
+        return self._file.read(member.compress_size)
+
+
+def _at_most(file: Any, size: int) -> bytes:
+    """What a file holds, up to one byte more than it should."""
+    parts, left = [], size + 1
+    while left > 0 and (part := file.read(min(left, _BLOCK))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def opened(path: Path) -> BufferedReader:
+    """A file of the user's, to be read. Raises ValueError for a pipe or a device, and OSError."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError("no regular file")
+    return path.open("rb")

@@ -1,0 +1,106 @@
+"""Files of other tools into one run directory: tell the format, read, join, write."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, get_args
+
+from loopbench.experiments.journal import TRIALS, RunError, write_manifest
+
+from .archive import opened
+from .inspect_log import read_inspect_archive, read_inspect_json
+from .joining import Wanted, join, named
+from .pydantic_evals import read_report
+from .table import read_table
+from .told import Format, Log
+from .values import located
+
+FORMATS: tuple[Format, ...] = get_args(Format)
+TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
+MOST_FILE_BYTES = 1 << 30
+"""Of a file that is read whole: all but archives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A run directory that was made."""
+
+    folder: Path
+    notes: tuple[str, ...]
+    """For the one who imports; not in the directory."""
+
+
+def import_files(paths: Sequence[Path], folder: Path, wanted: Wanted) -> Imported:
+    """Write the run directory `folder`, which must not be there yet; where anything is wrong, none is left behind.
+
+    Raises ValueError in one line that names the file, and the place in it; OSError.
+    """
+    if folder.exists():
+        raise RunError(f"{folder}: is there already; name another: --name")
+    logs = named([read_file(path, wanted) for path in paths], wanted.arms)
+    joined = join(logs, wanted)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.part"
+    scratch.mkdir()
+    try:
+        with (scratch / TRIALS).open("x", encoding="ascii") as file:
+            file.writelines(json.dumps(record.to_json(), allow_nan=False) + "\n" for record in joined.records)
+        write_manifest(scratch, joined.manifest)
+        scratch.rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return Imported(folder, tuple(f"{log.path}: {note}" for log in logs for note in log.notes))
+
+
+# --- one file ---
+
+
+def read_file(path: Path, wanted: Wanted) -> Log:
+    """Read one file, whose format it tells itself unless `wanted` does. Raises ValueError and OSError."""
+    with located(str(path)):
+        try:
+            with opened(path) as file:
+                return _read(file, path, wanted)
+        except RecursionError:
+            raise ValueError("nested too deep") from None
+        except MemoryError:
+            raise ValueError("too large for this machine's memory") from None
+
+
+def _read(file: BufferedReader, path: Path, wanted: Wanted) -> Log:
+    is_archive = file.read(4).startswith(b"PK\x03\x04") or path.suffix.lower() == ".eval"
+    file.seek(0)
+    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    file.seek(0)
+    if is_archive and wanted.format in (None, "inspect"):
+        return read_inspect_archive(file, path, sha256, wanted.reading)
+    raw = file.read(MOST_FILE_BYTES + 1)
+    if len(raw) > MOST_FILE_BYTES:
+        raise ValueError(f"more than {MOST_FILE_BYTES} bytes")
+    told = wanted.format or ("csv" if path.suffix.lower() in TABLES else None)
+    if told == "csv":
+        return read_table(raw, path, sha256, wanted.reading)
+    data = _json(raw, told)
+    if told == "inspect" or (told is None and isinstance(data.get("eval"), dict)):
+        return read_inspect_json(data, path, sha256, wanted.reading)
+    if told == "pydantic-evals" or (told is None and isinstance(data.get("cases"), list)):
+        return read_report(data, path, sha256, wanted.reading)
+    raise ValueError(f"neither a log of Inspect nor a report of pydantic-evals; say what it is: --format {'|'.join(FORMATS)}")
+
+
+def _json(raw: bytes, told: Format | None) -> Mapping[str, Any]:
+    try:
+        data = json.loads(raw)
+    except ValueError as error:
+        hint = "" if told else f"; say what it is: --format {'|'.join(FORMATS)}"
+        raise ValueError(f"no JSON: {error}{hint}") from None
+    if not isinstance(data, dict):
+        raise ValueError("no JSON object")
+    return data

@@ -1,0 +1,442 @@
+"""Factorial experiments over tasks: main effects and two-factor interactions, with intervals paired by task.
+
+Every task runs in every cell, so that an effect is one contrast of cell means per task, and its estimate the mean of these over
+tasks: the intervals, tests and clusters of `statistics` apply as they do to a pair of arms. Where the design is a fraction, the
+contrasts are those of least squares under main effects and two-factor interactions; interactions of three factors and more are
+taken to be absent. In a full factorial the same contrasts are differences of marginal means, whatever interactions there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+
+from .comparison import MARGIN
+from .odds import NoOdds, odds_ratios
+from .record import Record
+from .statistics import (
+    ALPHA,
+    Clusters,
+    Floats,
+    Interval,
+    Verdict,
+    holm,
+    mean_difference,
+    mean_equivalence,
+    sign_flip,
+    unit_groups,
+    verdict,
+)
+from .summary import METRICS, PRIMARY, task_values
+
+EFFECT_METRICS = ("accuracy", "steps", "lm_calls", "tokens", "cost_usd")
+"""What effects are computed on unless others are asked for."""
+_ROUNDING = 1e-9
+
+Cell = tuple[int, ...]
+"""The number of a level, from 0, for each factor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What is varied: an option and the values it takes, the first of them the base."""
+
+    name: str
+    levels: tuple[str, ...]
+    """As text, at least two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a change of one factor does, or how much more it does where another is changed too."""
+
+    term: str
+    """`parse_retries: 0 → 2`, or `parse_retries: 0 → 2 × extract: true → false`."""
+    kind: Literal["main", "interaction"]
+    factors: tuple[str, ...]
+    metric: str
+    profile: str
+    """The fault profile, or the real model, under which the cells ran."""
+    difference: Interval
+    """In the metric's unit; for an interaction the difference between two differences."""
+    p: float
+    """Of the paired sign-flip test on the tasks' contrasts."""
+    p_holm: float
+    """Adjusted over all effects on this metric."""
+    margin: float
+    """In the metric's unit."""
+    verdict: Verdict
+    """Of the change; of both changes together against the sum of each alone."""
+    odds_ratio: Interval | None
+    """Of accuracy, from a logistic model; for an interaction the ratio of two odds ratios. None where there is none to be had."""
+    aliases: tuple[str, ...] = ()
+    """Interactions that this design cannot tell from this one; with a leading `-` those that enter it negatively."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "term": self.term,
+            "kind": self.kind,
+            "factors": list(self.factors),
+            "metric": self.metric,
+            "profile": self.profile,
+            "difference": self.difference.as_dict(),
+            "p": self.p,
+            "p_holm": self.p_holm,
+            "margin": self.margin,
+            "verdict": self.verdict.word,
+            "within_margin": self.verdict.within_margin,
+            "odds_ratio": None if self.odds_ratio is None else self.odds_ratio.as_dict(),
+            "aliases": list(self.aliases),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """One effect before there are data."""
+
+    kind: Literal["main", "interaction"]
+    changes: tuple[tuple[int, int, int], ...]
+    """Factor, level from, level to: one of them for a main effect, two for an interaction."""
+    code: Floats
+    """Over the columns of the model."""
+    weights: Floats
+    """Over the cells; the effect is the weighted sum of their means."""
+    aliases: tuple[str, ...] = ()
+
+    def term(self, factors: Sequence[Factor]) -> str:
+        return " × ".join(f"{factors[f].name}: {factors[f].levels[a]} → {factors[f].levels[b]}" for f, a, b in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Factors, the cells that run, and what can be told from them."""
+
+    factors: tuple[Factor, ...]
+    cells: tuple[Cell, ...]
+    matrix: Floats
+    """Cells × columns of the model: 1, main effects, and interactions of two factors, each as sums to zero."""
+    main_columns: int
+    """So many columns, the first ones, are without interactions."""
+    contrasts: tuple[Contrast, ...]
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """`a × b = c × d`: interactions of which only the sum is known."""
+        return tuple(
+            " = ".join((_product(self.factors, [f for f, _, _ in contrast.changes]), *contrast.aliases))
+            for contrast in self.contrasts
+            if contrast.aliases
+        )
+
+    def without_interactions(self) -> Layout:
+        """The same cells with effects of single factors only to tell; interactions stay in the model and out of their way."""
+        mains = tuple(contrast for contrast in self.contrasts if contrast.kind == "main")
+        return Layout(self.factors, self.cells, self.matrix, self.main_columns, mains)
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """All effects of an experiment, and what to keep in mind when reading them."""
+
+    effects: tuple[Effect, ...]
+    """By metric in the order asked for, then by profile."""
+    notes: tuple[str, ...]
+    """Tasks that had to be left out, and odds ratios that there are not."""
+
+
+# --- what can be told from which cells ---
+
+
+def layout(factors: Sequence[Factor], cells: Sequence[Cell]) -> Layout:
+    """Main effects (each level against the first, and against the one before) and two-factor interactions from cells.
+
+    Raises ValueError where the cells cannot tell a main effect from other effects of at most two factors.
+    """
+    mains = coded([len(factor.levels) for factor in factors], cells)
+    blocks = _Blocks(np.ones((len(cells), 1)))
+    for f, factor in enumerate(factors):
+        if not blocks.add((f,), mains[f]):
+            raise ValueError(f"these cells cannot tell the effect of {factor.name} from others")
+    main_columns = blocks.matrix.shape[1]
+    aliases: dict[tuple[int, ...], list[str]] = {}
+    for f, g in combinations(range(len(factors)), 2):
+        columns = crossed(mains[f], mains[g])
+        if not blocks.add((f, g), columns):
+            known, sign = blocks.alias(columns)
+            if known is None or len(known) < 2:
+                raise ValueError(f"these cells cannot tell {_product(factors, (f, g))} from effects of single factors")
+            aliases.setdefault(known, []).append(f"{sign}{_product(factors, (f, g))}")
+    inverse = np.linalg.pinv(blocks.matrix)
+    made = []
+    for changes in _changes(factors, blocks.places):
+        code = np.zeros(blocks.matrix.shape[1])
+        named = tuple(f for f, _, _ in changes)
+        code[blocks.places[named]] = _code(factors, changes)
+        kind: Literal["main", "interaction"] = "main" if len(changes) == 1 else "interaction"
+        made.append(Contrast(kind, changes, code, code @ inverse, tuple(aliases.get(named, ()))))
+    return Layout(tuple(factors), tuple(cells), blocks.matrix, main_columns, tuple(made))
+
+
+def _changes(factors: Sequence[Factor], known: Mapping[tuple[int, ...], slice]) -> Iterator[tuple[tuple[int, int, int], ...]]:
+    """Main effects first; interactions between changes from both bases only."""
+    for f, factor in enumerate(factors):
+        for level in range(1, len(factor.levels)):
+            yield ((f, 0, level),)
+            if level > 1:
+                yield ((f, level - 1, level),)
+    for f, g in combinations(range(len(factors)), 2):
+        if (f, g) in known:
+            for a in range(1, len(factors[f].levels)):
+                for b in range(1, len(factors[g].levels)):
+                    yield ((f, 0, a), (g, 0, b))
+
+
+def coded(sizes: Sequence[int], cells: Sequence[Cell]) -> list[Floats]:
+    """Cells × columns for each factor: as many columns as it has levels but one; `sizes`: levels of each factor."""
+    levels = np.array(cells, dtype=np.int64)
+    return [_coding(size)[levels[:, f]] for f, size in enumerate(sizes)]
+
+
+def crossed(a: Floats, b: Floats) -> Floats:
+    """The columns of an interaction: all products of the columns of two factors."""
+    return (a[:, :, None] * b[:, None, :]).reshape(len(a), -1)
+
+
+def _coding(levels: int) -> Floats:
+    """Levels × columns, each column sums to zero: one column per level but the base, which is -1 in all of them."""
+    return np.vstack((-np.ones((1, levels - 1)), np.eye(levels - 1)))
+
+
+def _code(factors: Sequence[Factor], changes: Sequence[tuple[int, int, int]]) -> Floats:
+    """Over the columns of the changes' own block: the change, or the difference between the two differences."""
+    made = np.ones(1)
+    for f, start, end in changes:
+        rows = _coding(len(factors[f].levels))
+        made = np.kron(made, rows[end] - rows[start])
+    return made
+
+
+def _product(factors: Sequence[Factor], named: Sequence[int]) -> str:
+    return " × ".join(factors[f].name for f in named)
+
+
+class _Blocks:
+    """Columns of a model, gathered block by block; what earlier columns already say is not taken in."""
+
+    def __init__(self, matrix: Floats) -> None:
+        self.matrix = matrix
+        self.places: dict[tuple[int, ...], slice] = {}
+
+    def add(self, term: tuple[int, ...], columns: Floats) -> bool:
+        """False where the block says nothing new, or not all of its columns do."""
+        taken = np.hstack((self.matrix, columns))
+        if np.linalg.matrix_rank(taken) < taken.shape[1]:
+            return False
+        self.places[term] = slice(self.matrix.shape[1], taken.shape[1])
+        self.matrix = taken
+        return True
+
+    def alias(self, columns: Floats) -> tuple[tuple[int, ...] | None, str]:
+        """The term whose one column is this one, and `-` where its sign is turned; None where it is no other term's."""
+        for term, place in self.places.items() if columns.shape[1] == 1 else ():
+            for sign, turned in (("", columns), ("-", -columns)):
+                if np.array_equal(self.matrix[:, place], turned):
+                    return term, sign
+        return None, ""
+
+
+# --- effects from records ---
+
+
+def effects(
+    groups: Mapping[str, Mapping[Cell, Sequence[Record]]],
+    design: Layout,
+    *,
+    metrics: Sequence[str] = EFFECT_METRICS,
+    alpha: float = ALPHA,
+    margin: float = MARGIN,
+) -> Effects:
+    """The effects of a design on each metric; `groups`: profile → cell → records.
+
+    Only tasks with a known value in every cell count. For each metric all effects, under all profiles, are one family (Holm).
+    `margin`: as in a comparison, of any metric but accuracy a share of its mean.
+    """
+    made: list[Effect] = []
+    notes: list[str] = []
+    for metric in metrics:
+        tested: list[_Tested] = []
+        for profile, cells in groups.items():
+            found = _observed(metric, [cells.get(cell, ()) for cell in design.cells])
+            ratios: Sequence[Interval | None] = [None] * len(design.contrasts)
+            if metric == PRIMARY:
+                ratios, said = _odds(found, design, alpha)
+                notes += [f"{profile}: {note}" for note in (*found.left_out(), *said)]
+            if found.clusters:
+                tested += [
+                    _test(metric, profile, found, *pair, alpha, margin) for pair in zip(design.contrasts, ratios, strict=True)
+                ]
+        made += _family(tested, design.factors, alpha)
+    return Effects(tuple(made), tuple(notes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    """One metric under one profile, over the tasks whose value is known in every cell."""
+
+    clusters: tuple[str, ...]
+    """One for each task."""
+    values: tuple[tuple[Sequence[float], ...], ...]
+    """Task → cell → one value per repeat."""
+    known: int
+    """Tasks with a value in at least one cell."""
+
+    @property
+    def means(self) -> Floats:
+        """Tasks × cells."""
+        return np.array([[math.fsum(cell) / len(cell) for cell in task] for task in self.values])
+
+    @property
+    def is_binary(self) -> bool:
+        return all(value in (0.0, 1.0) for task in self.values for cell in task for value in cell)
+
+    def left_out(self) -> list[str]:
+        missing = self.known - len(self.clusters)
+        return [f"{missing} of {self.known} tasks were not scored in every cell and count in no effect."] if missing else []
+
+
+def _observed(metric: str, cells: Sequence[Sequence[Record]]) -> _Observed:
+    found = [task_values(records, METRICS[metric]) for records in cells]
+    known = {task for cell in found for task in cell.values}
+    tasks = [task for task in found[0].values if all(task in cell.values for cell in found)]
+    return _Observed(
+        tuple(found[0].clusters[task] for task in tasks),
+        tuple(tuple(cell.values[task] for cell in found) for task in tasks),
+        len(known),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tested:
+    """An effect before its family is known."""
+
+    contrast: Contrast
+    metric: str
+    profile: str
+    difference: Interval
+    p: float
+    p_equivalence: float
+    margin: float
+    odds_ratio: Interval | None
+
+
+def _test(
+    metric: str, profile: str, found: _Observed, contrast: Contrast, odds_ratio: Interval | None, alpha: float, margin: float
+) -> _Tested:
+    means, clusters = found.means, found.clusters
+    d = means @ contrast.weights
+    d[np.abs(d) < _ROUNDING * np.abs(means).max(initial=1.0)] = 0.0
+    p = sign_flip(d, clusters)
+    if metric == PRIMARY:
+        reach = float(np.abs(contrast.weights).sum()) / 2
+        padded, units = _with_pseudo_tasks(d, reach, clusters)
+        interval, bound, equivalent = contrast_interval(d, reach, clusters, alpha), margin, mean_equivalence(padded, margin, units)
+    else:
+        interval, bound = mean_difference(d, clusters, alpha), margin * float(means.mean())
+        equivalent = mean_equivalence(d, bound, clusters)
+    return _Tested(contrast, metric, profile, interval, p, equivalent, bound, odds_ratio)
+
+
+def contrast_interval(d: Floats, reach: float, clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
+    """Mean of one contrast of scores per task, each within ±reach; never of zero width.
+
+    Student's t after a pseudo-task of each sign is added, as Bonett & Price (2012) do for a pair. Theirs is as large as the scale
+    reaches; averages over many cells are far smaller, so that here it is the geometric mean of that and the largest contrast seen
+    (of the scale's end alone where all are 0). Coverage is simulated in docs/ablate.md. `value` stays the plain mean.
+    """
+    padded = mean_difference(*_with_pseudo_tasks(d, reach, clusters), alpha)
+    value = float(d.mean())
+    low, high = max(padded.low, -reach), min(padded.high, reach)
+    return Interval(value, min(low, value), max(high, value), len(d))
+
+
+def _with_pseudo_tasks(d: Floats, reach: float, clusters: Clusters) -> tuple[Floats, Clusters]:
+    groups = unit_groups(clusters, len(d))
+    size = math.sqrt(reach * (float(np.abs(d).max()) or reach))
+    if groups is None:
+        return np.append(d, (size, -size)), None
+    # One task among clusters of several weighs less than a cluster does.
+    size *= len(d) / (int(groups.max()) + 1)
+    return np.append(d, (size, -size)), [*(f"c{group}" for group in groups), "+", "-"]
+
+
+def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) -> list[Effect]:
+    """The effects on one metric, their p values adjusted for each other."""
+    p_holm = holm([test.p for test in tested])
+    p_equivalence = holm([test.p_equivalence for test in tested])
+    made = []
+    for test, p, equivalent in zip(tested, p_holm, p_equivalence, strict=True):
+        advantage = test.difference.value if test.metric == PRIMARY else -test.difference.value
+        made.append(
+            Effect(
+                test.contrast.term(factors),
+                test.contrast.kind,
+                tuple(factors[f].name for f, _, _ in test.contrast.changes),
+                test.metric,
+                test.profile,
+                test.difference,
+                test.p,
+                p,
+                test.margin,
+                verdict(advantage, p, equivalent, alpha),
+                test.odds_ratio,
+                test.contrast.aliases,
+            )
+        )
+    return made
+
+
+# --- odds ratios ---
+
+
+def _odds(found: _Observed, design: Layout, alpha: float) -> tuple[Sequence[Interval | None], list[str]]:
+    """One per contrast; where there are none, why. Of a model without interactions where with them it has no finite estimate."""
+    none: list[Interval | None] = [None] * len(design.contrasts)
+    if not found.clusters:
+        return none, []
+    if not found.is_binary:
+        return none, ["no odds ratios: scores are graded."]
+    solved = np.array([[math.fsum(cell) for cell in task] for task in found.values])
+    trials = np.array([[float(len(cell)) for cell in task] for task in found.values])
+    mains = [contrast for contrast in design.contrasts if contrast.kind == "main"]
+    try:
+        codes = [contrast.code for contrast in design.contrasts]
+        return odds_ratios(solved, trials, design.matrix, codes, found.clusters, alpha), []
+    except NoOdds as error:
+        reason = _why(solved.sum(axis=0) / trials.sum(axis=0), design) or str(error)
+    try:
+        columns = design.main_columns
+        ratios = odds_ratios(solved, trials, design.matrix[:, :columns], [c.code[:columns] for c in mains], found.clusters, alpha)
+    except NoOdds:
+        return none, [f"no odds ratios: {reason}."]
+    known: Sequence[Interval | None] = [*ratios, *none[len(ratios) :]]
+    return known, [f"odds ratios are those of a model without interactions, since with them some are infinite: {reason}."]
+
+
+def _why(shares: Floats, design: Layout) -> str:
+    """What separates outcomes, where one level or a cell does."""
+    for share, word in ((1.0, "solved"), (0.0, "failed")):
+        pure = shares == share
+        if pure.all():
+            return f"every trial was {word}"
+        for f, factor in enumerate(design.factors):
+            for level, text in enumerate(factor.levels):
+                if all(pure[i] for i, cell in enumerate(design.cells) if cell[f] == level):
+                    return f"every trial with {factor.name} = {text} was {word}"
+    count = int(np.isin(shares, (0.0, 1.0)).sum())
+    return f"in {count} of {len(shares)} cells all trials ended alike" if count else ""

@@ -1,0 +1,250 @@
+"""The gate's decision: is a new run worse than a baseline? Per arm and metric one line, one outcome over all of them.
+
+An effect is paired per task and turned so that positive is good: of accuracy the difference run - baseline, of any other metric
+log(baseline / run). In this order: `identical` where every trial's outcome is that of the baseline; `pass` where the lower
+one-sided bound lies above -margin; `regression` where the upper one lies below 0, at the Holm-adjusted level over all lines, and
+the sign-flip test agrees; else `undecided`. All lines must pass for the whole to pass (intersection-union test, Berger 1982, which
+needs no adjustment): so a false alarm of the whole gate is no more frequent than alpha, and neither is a pass that hides a
+worsening beyond a margin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from .power import Needed, needed_for_gate, spread
+from .statistics import (
+    ALPHA,
+    Floats,
+    holm,
+    log_ratios,
+    mean_bounds,
+    mean_exceeds,
+    score_bounds,
+    score_exceeds,
+    sign_flip,
+    unit_count,
+)
+from .summary import METRICS, PRIMARY, TaskValues
+
+LineOutcome = Literal["identical", "pass", "regression", "undecided"]
+
+MARGIN = 0.02
+"""Accuracy may fall by so much: 2 points."""
+MORE = 0.10
+"""Any other metric may grow by so much: 10 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """An estimate between its two one-sided bounds; they are infinite, or 0 of a ratio, where too few tasks are known."""
+
+    value: float
+    low: float
+    high: float
+
+    def to_json(self) -> dict[str, float | None]:
+        """Plain JSON; None for what is infinite."""
+        found = {"value": self.value, "low": self.low, "high": self.high}
+        return {name: number if math.isfinite(number) else None for name, number in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is to be judged: one metric of one arm, in the baseline and in the run."""
+
+    arm: str
+    metric: str
+    baseline: TaskValues
+    run: TaskValues
+    margin: float
+    """Of accuracy in points from 0 to 1, of any other metric the share that it may grow by; never negative."""
+    identical: bool = False
+    """Every trial of the arm gave what it gave in the baseline."""
+    cost_usd: float | None = None
+    """Of one trial of the run; None where no price is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One metric of one arm, judged over the tasks that are known on both sides."""
+
+    arm: str
+    metric: str
+    baseline: float
+    """Mean over tasks."""
+    run: float
+    effect: Bounds
+    """Of accuracy run - baseline; of any other metric run / baseline, the mean ratio over tasks (geometric)."""
+    margin: float
+    tasks: int
+    units: int
+    """Clusters of tasks where templates are shared, else tasks."""
+    p_worse: float
+    """Of the null that it is no worse at all."""
+    p_holm: float
+    """The same, adjusted over all lines."""
+    p_beyond: float
+    """Of the null that it is worse by the margin or more."""
+    outcome: LineOutcome
+    worse: bool
+    """Shown to be worse, be it within the margin."""
+    needed: Needed | None = None
+    """What it would take, were what was seen the truth; None where it is decided, or that cannot be said."""
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether effect and margin are ratios."""
+        return self.metric != PRIMARY
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "metric": self.metric,
+            "outcome": self.outcome,
+            "baseline": self.baseline,
+            "run": self.run,
+            "effect": self.effect.to_json(),
+            "ratio": self.is_ratio,
+            "margin": self.margin,
+            "tasks": self.tasks,
+            "units": self.units,
+            "p_worse": self.p_worse,
+            "p_holm": self.p_holm,
+            "p_beyond": self.p_beyond,
+            "worse": self.worse,
+            "needed": None if self.needed is None else self.needed.to_json(),
+        }
+
+
+def judge_lines(held: Sequence[Held], alpha: float = ALPHA) -> tuple[Line, ...]:
+    """Judge all lines together. Raises ValueError for a bad level or margin, an unknown metric, or no task in common."""
+    check_level(alpha)
+    tested = [_tested(item, alpha) for item in held]
+    lines = []
+    for item, line, p_holm in zip(held, tested, holm([line.p_worse for line in tested]), strict=True):
+        worse = p_holm < alpha
+        outcome = _outcome(item.identical, line.p_beyond < alpha, worse)
+        needed = _needed(item, alpha, len(held)) if outcome == "undecided" else None
+        lines.append(replace(line, p_holm=p_holm, outcome=outcome, worse=worse, needed=needed))
+    return tuple(lines)
+
+
+def overall(lines: Sequence[Line]) -> LineOutcome:
+    """Any regression is one of the whole, else an undecided line leaves the whole undecided, and so does no line at all."""
+    outcomes = {line.outcome for line in lines} or {"undecided"}
+    return next(outcome for outcome in _GRAVEST_FIRST if outcome in outcomes)
+
+
+_GRAVEST_FIRST: tuple[LineOutcome, ...] = ("regression", "undecided", "pass", "identical")
+
+
+def _outcome(identical: bool, within: bool, worse: bool) -> LineOutcome:
+    """The first that holds."""
+    if identical:
+        return "identical"
+    if within:
+        return "pass"
+    return "regression" if worse else "undecided"
+
+
+def check_level(alpha: float) -> None:
+    """Raises ValueError for what is no level of a one-sided test."""
+    if not 0 < alpha < 0.5:
+        raise ValueError(f"alpha: a level above 0 and below 0.5 is needed, got {alpha!r}")
+
+
+def check_margin(metric: str, margin: float) -> None:
+    """Raises ValueError for an unknown metric, or a margin that is negative, no number, or more than all of a score."""
+    if metric not in METRICS:
+        raise ValueError(f"unknown metric {metric!r}; there are {', '.join(METRICS)}")
+    if not 0 <= margin < (1 if metric == PRIMARY else math.inf):
+        raise ValueError(f"metric {metric}: a margin of 0 or more is needed{', below 1' * (metric == PRIMARY)}, got {margin!r}")
+
+
+def _tested(held: Held, alpha: float) -> Line:
+    """A line that does not know yet of the others."""
+    check_margin(held.metric, held.margin)
+    old, new = held.baseline.means, held.run.means
+    tasks = [task for task in new if task in old]
+    if not tasks:
+        raise ValueError(f"{held.arm}: no task whose {held.metric} is known on both sides")
+    before, after = np.array([old[task] for task in tasks]), np.array([new[task] for task in tasks])
+    clusters = [held.run.clusters[task] for task in tasks]
+    test = _score_test if held.metric == PRIMARY else _ratio_test
+    effect, p_worse, p_beyond = test(before, after, clusters, held.margin, alpha)
+    return Line(
+        held.arm,
+        held.metric,
+        float(before.mean()),
+        float(after.mean()),
+        effect,
+        held.margin,
+        len(tasks),
+        unit_count(clusters),
+        p_worse,
+        p_worse,
+        p_beyond,
+        "undecided",
+        False,
+    )
+
+
+def _score_test(before: Floats, after: Floats, clusters: Sequence[str], margin: float, alpha: float) -> tuple[Bounds, float, float]:
+    """Effect, p that it is no worse, p that it is worse by the margin or more."""
+    d = after - before
+    low, high = score_bounds(d, clusters, alpha)
+    p_worse = _confirmed(score_exceeds(-d, 0.0, clusters), d, clusters)
+    return Bounds(float(d.mean()), low, high), p_worse, score_exceeds(d, -margin, clusters)
+
+
+def _ratio_test(before: Floats, after: Floats, clusters: Sequence[str], margin: float, alpha: float) -> tuple[Bounds, float, float]:
+    d = log_ratios(before, after)
+    low, high = mean_bounds(d, clusters, alpha)
+    p_worse = _confirmed(mean_exceeds(-d, 0.0, clusters), d, clusters)
+    return Bounds(_exp(-float(d.mean())), _exp(-high), _exp(-low)), p_worse, mean_exceeds(d, -math.log1p(margin), clusters)
+
+
+def _confirmed(p_worse: float, d: Floats, clusters: Sequence[str]) -> float:
+    """With the sign-flip test's one-sided p, which is exact where run and baseline are alike: of few tasks that differ, a bound
+    is too sure. That p is at most one half where the run is worse.
+    """
+    return p_worse if p_worse >= 0.5 else max(p_worse, sign_flip(d, clusters) / 2)
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < _LARGEST_LOG else math.inf
+
+
+_LARGEST_LOG = 700.0
+"""e to the power of more has no floating point number."""
+
+
+def _needed(held: Held, alpha: float, lines: int) -> Needed | None:
+    is_score = held.metric == PRIMARY
+    run, baseline = (held.run, held.baseline) if is_score else _as_advantage(held)
+    found = spread(run, baseline, scores=is_score)
+    if found is None:
+        return None
+    margin = held.margin if is_score else math.log1p(held.margin)
+    level = alpha if found.difference > -margin else alpha / lines  # a pass is not adjusted, Holm's first step is
+    return needed_for_gate(found, margin=margin, alpha=level, cost_usd=held.cost_usd)
+
+
+def _as_advantage(held: Held) -> tuple[TaskValues, TaskValues]:
+    """Run and baseline trial by trial as -log, a 0 as in `log_ratios`: more is better, and a difference is a ratio's logarithm."""
+    sides = (held.run, held.baseline)
+    positive = [value for side in sides for values in side.values.values() for value in values if value > 0]
+    least = min(positive, default=2.0) / 2
+    run, baseline = (
+        TaskValues(
+            {task: [-math.log(max(value, least)) for value in values] for task, values in side.values.items()}, side.clusters
+        )
+        for side in sides
+    )
+    return run, baseline

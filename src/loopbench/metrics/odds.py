@@ -1,0 +1,100 @@
+"""Odds ratios of 0/1 scores over the cells of a factorial experiment: a logistic model that knows of clusters.
+
+Generalized estimating equations (Liang & Zeger 1986) with working independence: the estimate is that of plain logistic regression,
+its covariance the robust one over units of inference, times G/(G-1) for G units; intervals are Student's with G-1 degrees of
+freedom on the log scale. What is estimated is the population's odds, averaged over tasks, not the odds of any one task.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, stats
+
+from .statistics import ALPHA, Clusters, Floats, Interval, unit_groups
+
+_NO_DIRECTION = 1e-7
+"""An optimum of the linear program that is no more than a rounding error."""
+
+
+class NoOdds(ValueError):
+    """There are no odds ratios; says why."""
+
+
+def odds_ratios(
+    solved: Floats, trials: Floats, matrix: Floats, contrasts: Sequence[Floats], clusters: Clusters = None, alpha: float = ALPHA
+) -> tuple[Interval, ...]:
+    """exp of each contrast of the log odds, with its interval; `n` counts tasks.
+
+    `solved` and `trials`: tasks × cells, counts. `matrix`: cells × columns, of full column rank. `contrasts`: over those columns.
+    Raises NoOdds where all outcomes are equal, where outcomes are separated (some ratio is infinite), where there is one unit only,
+    or where the fit does not converge.
+    """
+    groups = unit_groups(clusters, len(solved))
+    units = np.arange(len(solved)) if groups is None else groups
+    g = int(units.max()) + 1
+    if g < 2:
+        raise NoOdds("one task shows no spread")
+    if is_separated(solved.sum(axis=0), trials.sum(axis=0), matrix):
+        raise NoOdds("outcomes are separated")
+    params, covariance = _fit(_summed(solved, units, g), _summed(trials, units, g), matrix)
+    quantile = float(stats.t.ppf(1 - alpha / 2, g - 1))
+    made = []
+    for contrast in contrasts:
+        value = float(contrast @ params)
+        half = quantile * math.sqrt(max(float(contrast @ covariance @ contrast), 0.0) * g / (g - 1))
+        made.append(Interval(math.exp(value), math.exp(value - half), math.exp(value + half), len(solved)))
+    return tuple(made)
+
+
+def is_separated(solved: Floats, trials: Floats, matrix: Floats) -> bool:
+    """Whether logistic regression has no finite estimate: some direction of the parameters fits the outcomes ever better.
+
+    Albert & Anderson 1984, found by linear programming (Konis 2007). `solved` and `trials`: counts per cell.
+    """
+    always, never = solved >= trials, solved <= 0
+    signs = np.where(always, 1.0, -1.0)[always | never]
+    pure, mixed = matrix[always | never] * signs[:, None], matrix[~(always | never)]
+    if not len(pure):
+        return False
+    found = optimize.linprog(
+        -pure.sum(axis=0),
+        A_ub=-pure,
+        b_ub=np.zeros(len(pure)),
+        A_eq=mixed if len(mixed) else None,
+        b_eq=np.zeros(len(mixed)) if len(mixed) else None,
+        bounds=(-1.0, 1.0),
+        method="highs",
+    )
+    return bool(-found.fun > _NO_DIRECTION)
+
+
+def _summed(counts: Floats, units: NDArray[np.int64], g: int) -> Floats:
+    """Units × cells: trials of one unit and cell share their row, so that their sum is all that the estimate needs."""
+    made = np.zeros((g, counts.shape[1]))
+    np.add.at(made, units, counts)
+    return made
+
+
+def _fit(solved: Floats, trials: Floats, matrix: Floats) -> tuple[Floats, Floats]:
+    """Parameters and their robust covariance."""
+    from statsmodels.genmod.families import Binomial  # a second to import, and few commands need it
+    from statsmodels.genmod.generalized_estimating_equations import GEE
+
+    unit, cell = np.nonzero(trials)
+    weights = trials[unit, cell]
+    model = GEE(solved[unit, cell] / weights, matrix[cell], unit, family=Binomial(), weights=weights)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fitted = model.fit()
+    except (Warning, ArithmeticError, np.linalg.LinAlgError) as error:
+        raise NoOdds(f"the logistic model did not converge ({type(error).__name__})") from None
+    params, covariance = np.asarray(fitted.params), np.asarray(fitted.cov_params())
+    if not fitted.converged or not (np.isfinite(params).all() and np.isfinite(covariance).all()):
+        raise NoOdds("the logistic model did not converge")
+    return params, covariance

@@ -1,0 +1,415 @@
+"""How many tasks a decision takes: power of the verdicts and of the gate, in closed form.
+
+Everything is counted in units of inference: a task, or a template where tasks share one. `variance` is that of one unit's
+difference (a's mean minus b's, or the run's minus the baseline's): between units, plus what repeats leave of the chance within a
+task. Amounts are points of scores in [0, 1], where `scores` holds; else whatever the values are in, such as logarithms.
+
+Normal approximations throughout; `benchmarks/power_check.py` holds them against simulated runs that the real functions decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy import stats
+
+from .statistics import ALPHA, clustered_error, standard_error, unit_count
+from .summary import TaskValues
+
+POWER = 0.8
+"""Chance of a decision that is planned for."""
+MOST_UNITS = 10_000_000
+"""More is no plan."""
+MOST_REPEATS = 1_000
+PSEUDO_UNITS = 2
+"""Of +1 and of -1: the intervals of scores append them (Bonett & Price 2012)."""
+DOUBLE = math.log(2) ** 2
+"""Square of the difference that an amount twice as large makes, in logarithms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How the difference of two arms varies, per unit; `spread` and `same_loop` estimate it."""
+
+    tasks: int
+    units: int
+    repeats: int
+    """Most trials of one task in one arm."""
+    difference: float
+    """Mean over tasks, a minus b."""
+    between: float
+    """Variance of the units' true differences; where `within_known` does not hold, of the observed ones."""
+    within_a: float
+    """Variance that a single trial per task of arm a adds to a unit's difference."""
+    within_b: float
+    within_known: bool
+    """Tasks ran more than once in both arms."""
+    floor: float
+    """What units that happened not to show up may bring: no less variance is planned with."""
+    scores: bool
+    """The values lie in [0, 1]."""
+    icc: float = 0.0
+    """Correlation of differences within a template; 0 where tasks share none."""
+
+    @property
+    def design_effect(self) -> float:
+        """How many tasks count for as much as one independent task."""
+        return design_effect(self.tasks / self.units, self.icc)
+
+    def variance(self, repeats: int, difference: float = 0.0) -> float:
+        """Of one unit's difference at so many trials per task and arm.
+
+        `difference`: a true one that is supposed; among scores it may consist of whole tasks won or lost, and so brings a variance
+        of |δ|(1-|δ|) between units.
+        """
+        supposed = abs(difference) * (1 - abs(difference)) if self.scores else 0.0
+        return max(max(self.between, supposed) + (self.within_a + self.within_b) / repeats, self.floor)
+
+    def step(self, repeats: int) -> float:
+        """Half the distance between two sums of differences, where scores are 0 or 1; 0 otherwise."""
+        return 1 / repeats if self.scores else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What it would take to decide a pair, or a gate."""
+
+    tasks: int
+    """In all."""
+    repeats: int
+    trials: int
+    """Of both arms together; for a gate, of the new run."""
+    cost_usd: float | None
+    """None where no price is known."""
+    to_show: Literal["difference", "equivalence"]
+    """For a gate: a regression, or that nothing is worse by the margin."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+
+# --- published formulae ---
+
+
+def tasks_for(difference: float, variance: float, alpha: float = ALPHA, power: float = POWER) -> int:
+    """Tasks for a two-sided test of a difference (Miller 2024, arXiv:2411.00640, §5).
+
+    `variance`: ω² + σ²_A/K_A + σ²_B/K_B, of one task's difference. Raises ValueError for a difference of 0.
+    """
+    _check(difference, alpha, power)
+    return max(1, math.ceil((_z(alpha / 2) + _z(1 - power)) ** 2 * variance / difference**2))
+
+
+def smallest_effect(tasks: int, variance: float, alpha: float = ALPHA, power: float = POWER) -> float:
+    """The minimum detectable effect of a two-sided test (Miller 2024, §5)."""
+    _check(1.0, alpha, power)
+    return (_z(alpha / 2) + _z(1 - power)) * math.sqrt(variance / tasks)
+
+
+def mcnemar_tasks(only_a: float, only_b: float, alpha: float = ALPHA, power: float = POWER) -> int:
+    """Tasks for McNemar's test, from the shares of tasks that only one of two arms solves (Connor 1987, Biometrics 43:207-211)."""
+    discordant, difference = only_a + only_b, only_a - only_b
+    _check(difference, alpha, power)
+    spreads = _z(alpha / 2) * math.sqrt(discordant) + _z(1 - power) * math.sqrt(max(discordant - difference**2, 0.0))
+    return max(1, math.ceil(spreads**2 / difference**2))
+
+
+def design_effect(size: float, icc: float) -> float:
+    """How many tasks that share templates, `size` to each, count for as much as an independent one: 1 + (m̄-1) ICC (Kish 1965)."""
+    return 1 + (size - 1) * icc
+
+
+# --- power of our own decisions ---
+
+
+def difference_power(units: int, difference: float, variance: float, alpha: float = ALPHA, *, step: float = 0.0) -> float:
+    """Chance that the two-sided sign-flip test shows a difference.
+
+    Under random signs the sum of differences has the variance Σd², as in Connor's formula. `step`: `Spread.step`, the correction
+    for continuity.
+    """
+    if units < _fewest_signs(alpha / 2):
+        return 0.0
+    size = abs(difference)
+    reach = units * size - step - _z(alpha / 2) * math.sqrt(units * (variance + size**2))
+    return _below(0.0, -reach, math.sqrt(units * variance))
+
+
+def equivalence_power(
+    units: int, difference: float, variance: float, margin: float, alpha: float = ALPHA, *, scores: bool = True
+) -> float:
+    """Chance that both one-sided tests against the margin pass (Schuirmann 1987)."""
+    center, deviation, half = _interval(units, difference, variance, alpha, scores)
+    return max(0.0, _below(margin - half, center, deviation) - _below(half - margin, center, deviation))
+
+
+def pass_power(
+    units: int, difference: float, variance: float, margin: float, alpha: float = ALPHA, *, scores: bool = True
+) -> float:
+    """Chance that the gate passes a true advantage: its one-sided lower bound lies above -margin."""
+    center, deviation, half = _interval(units, difference, variance, alpha, scores)
+    return 1.0 - _below(half - margin, center, deviation)
+
+
+def regression_power(
+    units: int,
+    difference: float,
+    variance: float,
+    margin: float,
+    alpha: float = ALPHA,
+    *,
+    scores: bool = True,
+    step: float = 0.0,
+) -> float:
+    """Chance that the gate says regression of a true advantage (a drop is a negative one): its upper bound lies below 0, the
+    sign-flip test agrees, and it does not pass.
+    """
+    center, deviation, half = _interval(units, difference, variance, alpha, scores)
+    bound = _below(min(-half, half - margin), center, deviation)
+    return min(bound, difference_power(units, difference, variance, 2 * alpha, step=step))
+
+
+def fewest_units(power_of: Callable[[int], float], power: float = POWER) -> int | None:
+    """The fewest units, at least 2, with so much power, which must grow with them; None where MOST_UNITS are too few."""
+    high = 2
+    while power_of(high) < power:
+        if high == MOST_UNITS:
+            return None
+        high = min(2 * high, MOST_UNITS)
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power_of(middle) >= power else (middle, high)
+    return high
+
+
+def smallest(power_of: Callable[[float], float], most: float, power: float = POWER) -> float | None:
+    """The smallest size of a difference, to 1/1000 of `most`, with so much power; None where `most` is too small."""
+    if power_of(most) < power:
+        return None
+    steps = 1_000
+    low, high = 0, steps
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power_of(most * middle / steps) >= power else (middle, high)
+    return most * high / steps
+
+
+# --- from runs to plans ---
+
+
+def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | None:
+    """How the difference of two arms varies, over the tasks that both have; None for fewer than two units.
+
+    Within a task: K/(K-1) p(1-p), in general the sample variance; between units: what that leaves of theirs (Miller 2024, §4).
+    """
+    means_a, means_b = a.means, b.means
+    tasks = [task for task in means_a if task in means_b]
+    clusters = [a.clusters[task] for task in tasks]
+    units = unit_count(clusters) if tasks else 0
+    if units < 2:
+        return None
+    d = [means_a[task] - means_b[task] for task in tasks]
+    error = standard_error(d) if units == len(d) else clustered_error(d, clusters)
+    arms = [[arm.values[task] for task in tasks] for arm in (a, b)]
+    per_unit = units / len(tasks)  # a unit's value is a mean over its tasks
+    within = [_within(values) for values in arms]
+    known = None not in within
+    within_a, within_b = (per_unit * (found or 0.0) if known else 0.0 for found in within)
+    chance = sum(found * _mean_inverse(values) for found, values in zip((within_a, within_b), arms, strict=True))
+    return Spread(
+        tasks=len(tasks),
+        units=units,
+        repeats=_most_repeats(arms),
+        difference=math.fsum(d) / len(d),
+        between=max(units * error**2 - chance, 0.0),
+        within_a=within_a,
+        within_b=within_b,
+        within_known=known,
+        floor=_unseen(units, scores),
+        scores=scores,
+        icc=_icc(d, units, error),
+    )
+
+
+def same_loop(values: TaskValues, *, scores: bool = True) -> Spread | None:
+    """How one loop's runs with fresh seeds differ from each other: by what varies within tasks; None for fewer than two units.
+
+    With one trial per task what varies within is not known, and taken to be all that varies: p(1-p) at most.
+    """
+    units = unit_count(list(values.clusters.values())) if values.values else 0
+    if units < 2:
+        return None
+    tasks = list(values.values.values())
+    found = _within(tasks)
+    per_trial = float(np.var(list(values.means.values()))) if found is None else found
+    within = max(per_trial, _unseen(len(tasks), scores) / 2) * units / len(tasks)
+    return Spread(
+        tasks=len(tasks),
+        units=units,
+        repeats=_most_repeats([tasks]),
+        difference=0.0,
+        between=0.0,
+        within_a=within,
+        within_b=within,
+        within_known=found is not None,
+        floor=0.0,
+        scores=scores,
+    )
+
+
+def needed(
+    found: Spread, *, margin: float, alpha: float = ALPHA, power: float = POWER, cost_usd: float | None = None
+) -> Needed | None:
+    """What an undecided pair would take to be decided, were the observed difference the true one: to show it, or to show that it is
+    within the margin, whichever takes fewer tasks; None where neither can be said.
+
+    `alpha`: the level of one test; of a pair among m, alpha / m is safe (Holm's first step). `cost_usd`: of one trial, a mean over
+    both arms. Tasks of templates are counted with as many to a template as there were.
+    """
+    repeats = found.repeats
+    d, variance, step = found.difference, found.variance(repeats), found.step(repeats)
+    ways: dict[Literal["difference", "equivalence"], Callable[[int], float]] = {
+        "difference": lambda n: difference_power(n, d, variance, alpha, step=step),
+        "equivalence": lambda n: equivalence_power(n, d, variance, margin, alpha, scores=found.scores),
+    }
+    return _cheapest(found, ways, power, arms=2, cost_usd=cost_usd)
+
+
+def needed_repeats(
+    found: Spread, *, margin: float, alpha: float = ALPHA, power: float = POWER, cost_usd: float | None = None
+) -> Needed | None:
+    """As `needed`, with the tasks that there are and more repeats of each; None where no number of them suffices, or too many."""
+
+    def power_at(repeats: int) -> float:
+        d, variance = found.difference, found.variance(repeats)
+        shown = difference_power(found.units, d, variance, alpha, step=found.step(repeats))
+        return max(shown, equivalence_power(found.units, d, variance, margin, alpha, scores=found.scores))
+
+    if not found.within_known or power_at(MOST_REPEATS) < power:
+        return None
+    repeats = next(k for k in range(1, MOST_REPEATS + 1) if power_at(k) >= power)
+    shown = difference_power(found.units, found.difference, found.variance(repeats), alpha, step=found.step(repeats))
+    trials = 2 * found.tasks * repeats
+    return Needed(found.tasks, repeats, trials, _times(cost_usd, trials), "difference" if shown >= power else "equivalence")
+
+
+def needed_for_gate(
+    found: Spread, *, margin: float, alpha: float = ALPHA, power: float = POWER, cost_usd: float | None = None
+) -> Needed | None:
+    """What an undecided gate would take, were the observed advantage the true one: to pass where it lies above -margin, else to say
+    regression; None where that cannot be said.
+
+    `found`: the run minus the baseline, turned so that positive is good; `margin` in the same unit, of ratios log(1 + margin).
+    """
+    repeats = found.repeats
+    d, variance, step = found.difference, found.variance(repeats), found.step(repeats)
+    ways: dict[Literal["difference", "equivalence"], Callable[[int], float]]
+    if d > -margin:
+        ways = {"equivalence": lambda n: pass_power(n, d, variance, margin, alpha, scores=found.scores)}
+    else:
+        ways = {"difference": lambda n: regression_power(n, d, variance, margin, alpha, scores=found.scores, step=step)}
+    return _cheapest(found, ways, power, arms=1, cost_usd=cost_usd)
+
+
+def _cheapest(
+    found: Spread,
+    ways: dict[Literal["difference", "equivalence"], Callable[[int], float]],
+    power: float,
+    *,
+    arms: int,
+    cost_usd: float | None,
+) -> Needed | None:
+    """The way that takes the fewest tasks, and always more than there were: those did not decide."""
+    plans = []
+    for to_show, power_of in ways.items():
+        units = fewest_units(power_of, power)
+        if units is not None:
+            tasks = max(tasks_of(units, found), found.tasks + 1)
+            trials = arms * tasks * found.repeats
+            plans.append(Needed(tasks, found.repeats, trials, _times(cost_usd, trials), to_show))
+    return min(plans, key=lambda plan: plan.tasks, default=None)
+
+
+def tasks_of(units: int, found: Spread) -> int:
+    """Tasks in so many units, with as many to a unit as there were."""
+    return math.ceil(units * found.tasks / found.units)
+
+
+# --- parts ---
+
+
+def _within(tasks: Sequence[Sequence[float]]) -> float | None:
+    """Mean variance of single trials around their task's mean; None where no task has two."""
+    repeated = [float(np.var(values, ddof=1)) for values in tasks if len(values) > 1]
+    return math.fsum(repeated) / len(repeated) if repeated else None
+
+
+def _icc(d: Sequence[float], units: int, error: float) -> float:
+    """From how much larger the clustered error is than that of independent tasks; negative where templates even out."""
+    n, alone = len(d), float(np.var(d)) / len(d)
+    if units == n or alone == 0:
+        return 0.0
+    return (error**2 * (units - 1) / units / alone - 1) / (n / units - 1)
+
+
+def _mean_inverse(tasks: Sequence[Sequence[float]]) -> float:
+    return math.fsum(1 / len(values) for values in tasks) / len(tasks)
+
+
+def _most_repeats(arms: Sequence[Sequence[Sequence[float]]]) -> int:
+    return max(len(values) for tasks in arms for values in tasks)
+
+
+def _unseen(n: int, scores: bool) -> float:
+    """Variance that may have stayed unseen in n draws, 95 % sure: a share of 3/n (Hanley & Lippman-Hand 1983) of them differs by 1,
+    or where amounts are logarithms, by a factor of two.
+    """
+    return min(3 / n, 1.0) * (1.0 if scores else DOUBLE)
+
+
+def _interval(units: int, difference: float, variance: float, alpha: float, scores: bool) -> tuple[float, float, float]:
+    """Of a one-sided interval: where its middle falls, with what standard deviation, and how far the bound lies from it."""
+    if scores:
+        total = units + PSEUDO_UNITS
+        center = units * difference / total
+        squares = (units * (variance + difference**2) + PSEUDO_UNITS) / total
+        return center, math.sqrt(units * variance) / total, _z(alpha) * math.sqrt((squares - center**2) / total)
+    if units < _fewest_signs(alpha):
+        return difference, 0.0, math.inf
+    error = math.sqrt(variance / units)
+    t = float(stats.t.isf(alpha, units - 1))
+    return difference, error * math.sqrt(1 + t**2 / (2 * units)), t * error  # the error varies too: Johnson & Welch 1940
+
+
+def _below(limit: float, center: float, deviation: float) -> float:
+    """Chance that a normal value falls below a limit."""
+    if deviation == 0:
+        return float(center < limit)
+    return float(stats.norm.cdf((limit - center) / deviation))
+
+
+def _fewest_signs(alpha: float) -> int:
+    """Units whose signs all agree by chance, 2⁻ⁿ, more rarely than alpha."""
+    return math.floor(-math.log2(alpha)) + 1
+
+
+def _z(tail: float) -> float:
+    """The normal quantile with so much above it."""
+    return float(stats.norm.isf(tail))
+
+
+def _times(cost_usd: float | None, trials: int) -> float | None:
+    return None if cost_usd is None else cost_usd * trials
+
+
+def _check(difference: float, alpha: float, power: float) -> None:
+    if not (0 < alpha < 1 and 0 < power < 1):
+        raise ValueError(f"alpha {alpha!r} and power {power!r} must lie between 0 and 1")
+    if difference == 0:
+        raise ValueError("no number of tasks shows a difference of 0")

@@ -1,0 +1,91 @@
+"""How a loop fares when it tries the same task again: pass@k, pass^k, consistency, and where its variance comes from.
+
+A trial is solved where its score is 1. Tasks with at least two scored repeats count; K is the fewest of these, so that every k up
+to K is known of every task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .record import Record
+from .statistics import ALPHA, Clusters, Interval, VarianceSplit, accuracy_interval, pass_at_k, pass_hat_k, variance_split
+from .summary import task_values
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """One arm over its repeats."""
+
+    arm: str
+    tasks: int
+    repeats: int
+    """K."""
+    pass_at: tuple[Interval, ...]
+    """pass@k for k = 1..K: at least one of k tries solves the task."""
+    pass_hat: tuple[Interval, ...]
+    """pass^k for k = 1..K: all of k tries solve it."""
+    consistency: Interval
+    """1: a task is always solved or never, as far as is known; 0: every try is the toss of a coin; less by chance only."""
+    variance: VarianceSplit | None
+    """None for a single task."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; `pass_at` and `pass_hat` in the order of k from 1."""
+        return {
+            "arm": self.arm,
+            "tasks": self.tasks,
+            "repeats": self.repeats,
+            "pass_at": [found.as_dict() for found in self.pass_at],
+            "pass_hat": [found.as_dict() for found in self.pass_hat],
+            "consistency": self.consistency.as_dict(),
+            "variance": None if self.variance is None else asdict(self.variance),
+        }
+
+
+def reliability(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Reliability | None:
+    """Of one arm's records; None where no task was scored twice."""
+    found = task_values(records, lambda record: float(record.accuracy >= 1))
+    repeated = {task: values for task, values in found.values.items() if len(values) > 1}
+    if not repeated:
+        return None
+    clusters = [found.clusters[task] for task in repeated]
+    outcomes = list(repeated.values())
+    counts = [(len(values), round(sum(values))) for values in outcomes]
+    fewest = min(n for n, _ in counts)
+    single = accuracy_interval(outcomes, clusters, alpha)
+    return Reliability(
+        arm,
+        len(outcomes),
+        fewest,
+        (single, *(_mean([pass_at_k(n, c, k) for n, c in counts], clusters, alpha) for k in range(2, fewest + 1))),
+        (single, *(_mean([pass_hat_k(n, c, k) for n, c in counts], clusters, alpha) for k in range(2, fewest + 1))),
+        consistency_interval(counts, clusters, alpha),
+        variance_split(outcomes),
+    )
+
+
+def consistency(n: int, c: int) -> float:
+    """(2p - 1)² of one task, unbiased: 1 - 4n/(n-1)·p̂(1-p̂) from c successes in n (Rabanser et al. 2026, arXiv:2602.16666).
+
+    Raises ValueError for less than two trials.
+    """
+    if n < 2:
+        raise ValueError("consistency takes two trials of a task")
+    return 1.0 - 4 * c * (n - c) / (n * (n - 1))
+
+
+def consistency_interval(counts: Sequence[tuple[int, int]], clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
+    """Mean over tasks of `consistency` from their (n, c); never of zero width.
+
+    It lies in [-1, 1], so that half of it and one half is a score, with a score's interval.
+    """
+    scores = [(1 + consistency(n, c)) / 2 for n, c in counts]
+    found = _mean(scores, clusters, alpha)
+    return Interval(2 * found.value - 1, 2 * found.low - 1, 2 * found.high - 1, found.n)
+
+
+def _mean(scores: Sequence[float], clusters: Clusters, alpha: float) -> Interval:
+    return accuracy_interval([[score] for score in scores], clusters, alpha)

@@ -1,0 +1,235 @@
+"""What went wrong in a trial and was not put right: read off its trace, for any design."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from loopbench.protocol import Role, StopReason
+
+from .course import CHOOSING, Ask, End, Event, Ran, Step, unmatched, without_receipts
+from .record import Record
+from .shown import Prompt, prompts, says_more, shows
+
+Kind = Literal["unreadable", "request", "failed run", "not run", "repeated", "no call"]
+
+GARBAGE = "tool.garbage"
+"""A fault after which a tool's status says success, and nothing came."""
+PLANNING = frozenset({*CHOOSING, Role.PLAN.value, Role.REFLECT.value, Role.REASON.value})
+"""Roles whose prompts decide on what is called next."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial as its trace tells it, and the other course that it is held against."""
+
+    happened: Sequence[Event]
+    ended: End
+    course: Sequence[Step]
+    record: Record
+    query: str = ""
+    other: Sequence[str] = ()
+    """Signatures of the other course; empty: there is none."""
+    other_course: Sequence[Step] = ()
+    """The other course itself, where more than its signatures is known."""
+
+    @property
+    def is_finished(self) -> bool:
+        return self.ended.stop == StopReason.FINISHED.value
+
+    @cached_property
+    def is_scripted(self) -> bool:
+        """A scripted model's trial: its faults are marked, its results carry receipts."""
+        runs = (event for event in self.happened if isinstance(event, Ran))
+        return bool(self.record.faults) or any(without_receipts(run.data) != run.data for run in runs)
+
+    @cached_property
+    def prompts(self) -> list[Prompt]:
+        return prompts(self.happened)
+
+    @cached_property
+    def unmatched(self) -> frozenset[int]:
+        """Places in the course of steps without a counterpart in the other one; all where there is none."""
+        return unmatched(self.other, [step.signature for step in self.course])
+
+    @cached_property
+    def repeated(self) -> frozenset[int]:
+        """Events of runs that gave again what the same call had given before."""
+        seen: set[tuple[str, str]] = set()
+        again = set()
+        for place, event in enumerate(self.happened):
+            if isinstance(event, Ran) and has_result(event):
+                known = (event.call.key, event.result)
+                if known in seen:
+                    again.add(place)
+                seen.add(known)
+        return frozenset(again)
+
+    @cached_property
+    def last_new(self) -> int:
+        """Event of the last run that gave something new; -1 where none did."""
+        runs = enumerate(self.happened)
+        new = (place for place, event in runs if isinstance(event, Ran) and has_result(event) and place not in self.repeated)
+        return max(new, default=-1)
+
+    def asks(self, since: int = -1) -> Iterator[tuple[int, Ask]]:
+        """Requests after an event."""
+        for place in range(since + 1, len(self.happened)):
+            event = self.happened[place]
+            if isinstance(event, Ask):
+                yield place, event
+
+    def decider(self, place: int) -> Ask | None:
+        """The reply that decided on what happened at an event: itself, or the last that made the call, or that could have."""
+        event = self.happened[place]
+        if isinstance(event, Ask):
+            return event
+        before = [ask for at, ask in self.asks() if at < place and ask.role in CHOOSING]
+        if isinstance(event, Ran):
+            for ask in reversed(before):
+                if event.call in ask.calls:
+                    return ask
+        return before[-1] if before else None
+
+    def is_open(self, kind: str, role: str = "") -> bool:
+        """Whether the record has a fault of this kind, at a point of this role, that landed and was not put right."""
+        return any(
+            fault.kind == kind and fault.landed and not (fault.absorbed or fault.recovered)
+            for fault in self.record.faults
+            if not role or fault.point.partition(":")[0] == role
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Setback:
+    """Something that went wrong."""
+
+    kind: Kind
+    event: int
+    """Its event in the trace."""
+    what: str
+    """The call, or what was asked for."""
+    why: str
+    """What was said about it."""
+    fault: str
+    """Kind of the fault that the reply or the run suffered; empty: none is known."""
+
+
+def has_result(run: Ran) -> bool:
+    """Whether a tool gave something."""
+    return run.ok and run.fault != GARBAGE
+
+
+def setbacks(trial: Trial, since: int) -> list[Setback]:
+    """What went wrong after an event and was not put right afterwards, in time."""
+    found = [*_of_replies(trial, since), *_of_calls(trial, since)]
+    known = {fault.kind for fault in trial.record.faults}
+    standing = (setback for setback in found if setback.fault not in known or trial.is_open(setback.fault))
+    return sorted(standing, key=lambda setback: setback.event)
+
+
+def _of_replies(trial: Trial, since: int) -> Iterator[Setback]:
+    for place, ask in trial.asks(since):
+        if ask.wire_error is not None and not _was_read(trial, place, ask):
+            yield Setback("unreadable", place, ask.group, ask.wire_error, ask.fault)
+        elif ask.error is not None and not any(_same_request(ask, later) and later.error is None for _, later in trial.asks(place)):
+            yield Setback("request", place, ask.group, ": ".join(ask.error), ask.fault)
+        elif ask.role == Role.DECIDE.value and ask.move == "text":
+            yield Setback("no call", place, ask.group, ask.reply, ask.fault)
+
+
+def _was_read(trial: Trial, place: int, ask: Ask) -> bool:
+    """Whether the loop got past a reply that it could not read.
+
+    By a later one to the same request; of requests that are sent for one task each, by one that makes a call; of those that only
+    keep the books, by going on at all.
+    """
+    for _, later in trial.asks(place):
+        if ask.role not in CHOOSING:
+            return True
+        if later.group == ask.group and later.move and (later.scope == ask.scope or later.calls):
+            return True
+    return False
+
+
+def _same_request(one: Ask, other: Ask) -> bool:
+    return (one.role, one.scope) == (other.role, other.scope)
+
+
+def _of_calls(trial: Trial, since: int) -> Iterator[Setback]:
+    put_right = {step.call.key for step in trial.course if step.call is not None and _gave(trial, step)}
+    for number, step in enumerate(trial.course):
+        if step.call is None or step.event is None or step.event <= since:
+            continue
+        decider = trial.decider(step.event)
+        mark = decider.fault if decider is not None else ""
+        run = trial.happened[step.event]
+        if isinstance(run, Ran) and has_result(run):
+            if step.event in trial.repeated and number in trial.unmatched:
+                yield Setback("repeated", step.event, step.text, step.observed, mark)
+        elif step.call.key not in put_right and not _is_as_it_should_be(trial, number):
+            kind: Kind = "failed run" if isinstance(run, Ran) and not run.never_ran else "not run"
+            yield Setback(kind, step.event, step.text, step.observed, run.fault or mark if isinstance(run, Ran) else mark)
+
+
+def _gave(trial: Trial, step: Step) -> bool:
+    run = trial.happened[step.event] if step.event is not None else None
+    return isinstance(run, Ran) and has_result(run)
+
+
+def _is_as_it_should_be(trial: Trial, number: int) -> bool:
+    """Whether a failure is no obstacle: it belongs to the task, as a search that finds nothing does.
+
+    So it does where the other course has it too, and never had more of that call. Of a scripted trial on its own, one that nobody
+    injected and that the model took as it was.
+    """
+    step = trial.course[number]
+    run = trial.happened[step.event] if step.event is not None else None
+    if not isinstance(run, Ran):
+        return trial.is_finished  # a call that the loop passed over when it ended
+    decider = trial.decider(step.event) if step.event is not None else None
+    if run.fault or run.never_ran or (decider is not None and decider.fault.startswith("decision.")):
+        return False
+    if trial.other:
+        others = [other for other in trial.other_course if other.call == step.call]
+        return number not in trial.unmatched and all(other.signature == step.signature for other in others)
+    return trial.is_scripted and sum(other.signature == step.signature for other in trial.course) == 1
+
+
+# --- what the loop did about it ---
+
+
+def was_asked_again(trial: Trial, setback: Setback) -> bool:
+    """Whether the model was asked for anything more after it."""
+    return any(ask.role in CHOOSING or ask.group == setback.what for _, ask in trial.asks(setback.event))
+
+
+def was_told(trial: Trial, setback: Setback) -> bool:
+    """Whether the next prompt told the model of it; true where there was none."""
+    event = trial.happened[setback.event]
+    asked = trial.decider(setback.event)
+    own = trial.happened.index(asked) if asked is not None else setback.event
+    for place, later in trial.asks(setback.event):
+        if later.role not in PLANNING and later.role != Role.RECOVER.value and later.group != setback.what:
+            continue
+        prompt = trial.prompts[place]
+        if isinstance(event, Ran) and shows(prompt, event.data):
+            return True
+        if asked is not None and _same_request(asked, later):  # in its own words
+            return says_more(trial.prompts[own], prompt, asked.reply)
+    return not was_asked_again(trial, setback)
+
+
+def was_cut_out(trial: Trial, place: int) -> bool:
+    """Whether a run repeats one whose result no prompt showed any more that decided on it."""
+    run = trial.happened[place]
+    assert isinstance(run, Ran)
+    earlier = (at for at, event in enumerate(trial.happened[:place]) if isinstance(event, Ran) and event.call == run.call)
+    given = [at for at in earlier if has_result(trial.happened[at])]  # type: ignore[arg-type]
+    latest: dict[str, int] = {}
+    for at, ask in trial.asks(given[0] if given else place):
+        if at < place and ask.role in PLANNING:
+            latest[ask.role] = at
+    return bool(latest) and not any(shows(trial.prompts[at], run.data) for at in latest.values())

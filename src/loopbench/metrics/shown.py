@@ -1,0 +1,71 @@
+"""What a request showed the model: its prompt as it was sent, put together again from a trace."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from .course import Ask, Event, without_receipts
+
+Prompt = Sequence[str]
+"""The texts of a request's messages, in order."""
+
+_WORD = re.compile(r"[^\W\d_]+")
+_TOKEN = re.compile(r"\w+")
+_RECEIPT = re.compile(r"\[r:[0-9a-f]{6}\.[0-9a-f]{4}\]")
+FEW_WORDS = 4
+"""A text of fewer words is looked for as it is only: words of their own say little."""
+
+
+def prompts(happened: Iterable[Event]) -> list[Prompt]:
+    """Of each event the prompt that was sent; empty for what is no request.
+
+    A trace keeps of a request what the last one of its role and scope had not shown yet.
+    """
+    shown: dict[tuple[str, str], tuple[str, ...]] = {}
+    found: list[Prompt] = []
+    for event in happened:
+        if not isinstance(event, Ask):
+            found.append(())
+            continue
+        key = (event.role, event.scope)
+        shown[key] = (*shown.get(key, ())[: max(event.same, 0)], *event.messages)
+        found.append(shown[key])
+    return found
+
+
+def shows(prompt: Prompt, text: str) -> bool:
+    """Whether a prompt shows a text: by its receipt where it has one, else as it is, quoted, or nine in ten of its words."""
+    receipt = _RECEIPT.search(text)
+    if receipt is not None:
+        return any(receipt[0] in message for message in prompt)
+    plain = without_receipts(text).strip()
+    quoted = json.dumps(plain, ensure_ascii=False)[1:-1]
+    twice = json.dumps(quoted, ensure_ascii=False)[1:-1]
+    forms = {plain, quoted, twice, json.dumps(plain)[1:-1]}
+    if any(form in message for message in prompt for form in forms):
+        return True
+    words = set(_TOKEN.findall(plain))
+    if len(words) < FEW_WORDS:
+        return False
+    seen = {word for message in prompt for word in _TOKEN.findall(message.replace("\\n", " "))}
+    return 10 * len(words & seen) >= 9 * len(words)
+
+
+def says_more(before: Prompt, now: Prompt, own: str) -> bool:
+    """Whether a prompt tells the model more than the one before did, its own reply and numbers aside.
+
+    Bags of words, so that it holds for any loop's wording: the same question as a scripted model's "has feedback been shown?".
+    """
+    new = _words(now) - _words(before)
+    new -= Counter(_WORD.findall(own))
+    return bool(new)
+
+
+def _words(prompt: Prompt) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for message in prompt:
+        counted.update(_WORD.findall(message))
+    return counted

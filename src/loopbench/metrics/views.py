@@ -1,0 +1,339 @@
+"""Other ways to look at a comparison: accuracy against cost, at equal budgets, cost per solved task, repeats, confidence.
+
+Arms of one suite and profile are seen together, over the tasks scored in all of them. Cost is counted in US dollars where the price
+of every scored trial is known (as if nothing had come from a cache or a recording), and in tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bootstrap import bca_ratio, draw_counts, unit_sums
+from .calibration import Calibration, calibration
+from .comparison import AT_BUDGET, MARGIN, ArmInfo, Pair, PairTest, judged, paired_test
+from .record import Record
+from .reliability import Reliability, reliability
+from .statistics import ALPHA, Floats, Interval, accuracy_interval, mean_interval
+from .summary import METRICS, MOST_VALUE, PRIMARY, TaskValues, dollars, task_values
+
+DRAWS = 1_999
+"""Bootstrap draws of a view."""
+QUARTILES = (0.25, 0.5, 0.75)
+_DIGITS = 9
+"""Means that differ by less are equal but for rounding."""
+
+Unit = Literal["cost_usd", "tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """An arm on the plane of accuracy and cost."""
+
+    arm: str
+    accuracy: Interval
+    cost: Interval
+    """Per trial."""
+    on_front: bool
+    """No arm is as accurate and as cheap, and better in one of the two (Pareto)."""
+    front_share: float
+    """Share of the bootstrap draws of units in which it is on the front."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "arm": self.arm,
+            "accuracy": self.accuracy.as_dict(),
+            "cost": self.cost.as_dict(),
+            "on_front": self.on_front,
+            "front_share": self.front_share,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The arms of one group, in US dollars where they are known of every arm, else in tokens."""
+
+    suite: str
+    profile: str
+    unit: Unit
+    points: tuple[Point, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "suite": self.suite,
+            "profile": self.profile,
+            "unit": self.unit,
+            "points": [point.to_json() for point in self.points],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AtBudget:
+    """The arms of one group where a trial scores only if it cost at most `budget`."""
+
+    suite: str
+    profile: str
+    unit: Unit
+    budget: float
+    """A quartile of what the group's trials cost."""
+    quartile: float
+    """Which: 0.25, 0.5 or 0.75."""
+    arms: Mapping[str, Interval]
+    """Arm → accuracy within the budget."""
+    pairs: tuple[Pair, ...]
+    """Adjusted over all pairs and budgets of the group and unit (Holm)."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "suite": self.suite,
+            "profile": self.profile,
+            "unit": self.unit,
+            "budget": self.budget,
+            "quartile": self.quartile,
+            "arms": {arm: found.as_dict() for arm, found in self.arms.items()},
+            "pairs": [pair.to_json() for pair in self.pairs],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PerSolved:
+    """What one solved task costs: an arm's whole cost over its whole score, task means of each."""
+
+    arm: str
+    unit: Unit
+    value: Interval | None
+    """Its upper end is infinite where a draw of tasks may hold no solved one; None where nothing was solved."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; None for what is infinite."""
+        found = None if self.value is None else self.value.as_dict()
+        if found is not None and math.isinf(found["high"]):
+            return {"arm": self.arm, "unit": self.unit, "value": found | {"high": None}}
+        return {"arm": self.arm, "unit": self.unit, "value": found}
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """All views of one run."""
+
+    fronts: tuple[Front, ...]
+    budgets: tuple[AtBudget, ...]
+    per_solved: tuple[PerSolved, ...]
+    confidence: tuple[Calibration, ...]
+    """Of the arms that report it."""
+    reliability: tuple[Reliability, ...]
+    """Of the arms with repeats."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "fronts": [found.to_json() for found in self.fronts],
+            "budgets": [found.to_json() for found in self.budgets],
+            "per_solved": [found.to_json() for found in self.per_solved],
+            "confidence": [found.to_json() for found in self.confidence],
+            "reliability": [found.to_json() for found in self.reliability],
+        }
+
+
+def views(
+    records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float = ALPHA, margin: float = MARGIN, seed: int = 0
+) -> Views:
+    """All views of one record per trial. `seed`: of the bootstrap draws."""
+    scored = {info.arm: [r for r in records if r.arm == info.arm and r.status == "scored"] for info in arms}
+    groups = _groups(arms, scored)
+    return Views(
+        tuple(front for group in groups for front in _fronts(group, alpha, seed)),
+        tuple(found for group in groups for unit in COSTS for found in _budgets(group, unit, alpha, margin)),
+        tuple(found for arm, own in scored.items() for unit in COSTS for found in _per_solved(arm, own, unit, alpha)),
+        tuple(known for arm, own in scored.items() if (known := calibration(arm, own, alpha))),
+        tuple(tried for arm, own in scored.items() if (tried := reliability(arm, own, alpha))),
+    )
+
+
+COSTS: Mapping[Unit, Callable[[Record], float | None]] = {"cost_usd": dollars, "tokens": METRICS["tokens"]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Arms of one suite and profile: their trials of the tasks that were scored in each."""
+
+    suite: str
+    profile: str
+    tasks: tuple[str, ...]
+    clusters: tuple[str, ...]
+    arms: Mapping[str, Sequence[Record]]
+
+    def values(self, arm: str, metric: Callable[[Record], float | None]) -> list[Sequence[float]]:
+        """[task][repeat]"""
+        found = task_values(self.arms[arm], metric).values
+        return [found[task] for task in self.tasks]
+
+    def means(self, metric: Callable[[Record], float | None]) -> Floats:
+        """[task, arm]"""
+        return np.array([[math.fsum(task) / len(task) for task in self.values(arm, metric)] for arm in self.arms]).T
+
+
+def _groups(arms: Sequence[ArmInfo], scored: Mapping[str, Sequence[Record]]) -> list[_Group]:
+    members: dict[tuple[str, str], list[str]] = {}
+    for info in arms:
+        if scored[info.arm]:
+            members.setdefault((info.suite, info.profile), []).append(info.arm)
+    groups = []
+    for (suite, profile), names in members.items():
+        common = set.intersection(*({record.task for record in scored[name]} for name in names))
+        if len(names) > 1 and common:
+            clusters = {record.task: record.cluster for record in scored[names[0]] if record.task in common}
+            own = {name: [record for record in scored[name] if record.task in common] for name in names}
+            groups.append(_Group(suite, profile, tuple(clusters), tuple(clusters.values()), own))
+    return groups
+
+
+def _known(records: Sequence[Record], unit: Unit) -> bool:
+    """The cost of every trial is known, and not always nothing."""
+    costs = [COSTS[unit](record) for record in records]
+    return all(cost is not None and 0 <= cost < MOST_VALUE for cost in costs) and any(costs)
+
+
+# --- accuracy against cost ---
+
+
+def _fronts(group: _Group, alpha: float, seed: int) -> list[Front]:
+    trials = [record for own in group.arms.values() for record in own]
+    unit = next((unit for unit in COSTS if _known(trials, unit)), None)
+    if unit is None:
+        return []
+    accuracy, cost = group.means(METRICS[PRIMARY]), group.means(COSTS[unit])
+    shares = front_shares(accuracy, cost, group.clusters, seed)
+    here = on_front(accuracy.mean(0)[None], cost.mean(0)[None])[0]
+    points = tuple(
+        Point(
+            arm,
+            accuracy_interval(group.values(arm, METRICS[PRIMARY]), group.clusters, alpha),
+            mean_interval(list(cost[:, place]), group.clusters, alpha),
+            bool(here[place]),
+            float(shares[place]),
+        )
+        for place, arm in enumerate(group.arms)
+    )
+    return [Front(group.suite, group.profile, unit, points)]
+
+
+def front_shares(
+    accuracy: Floats, cost: Floats, clusters: Sequence[str] | None = None, seed: int = 0, draws: int = DRAWS
+) -> Floats:
+    """Share of bootstrap draws of units in which each arm is on the front; `accuracy[task, arm]`, `cost[task, arm]`.
+
+    A draw takes the same units in all arms, so that what is hard or dear for all moves no arm against another.
+    """
+    arms = accuracy.shape[1]
+    sums = unit_sums(np.hstack((accuracy, cost, np.ones((len(accuracy), 1)))), clusters)
+    drawn = draw_counts(len(sums), draws, seed) @ sums
+    means = drawn[:, :-1] / drawn[:, -1:]
+    return np.asarray(on_front(means[:, :arms], means[:, arms:]).mean(0), dtype=np.float64)
+
+
+def on_front(accuracy: Floats, cost: Floats) -> NDArray[np.bool_]:
+    """Whether no other arm dominates: `accuracy[draw, arm]`, `cost[draw, arm]`; arms that are equal in both do not dominate."""
+    scale = max(float(np.abs(cost).max()), np.finfo(np.float64).tiny)
+    right, dear = np.round(accuracy, _DIGITS), np.round(cost / scale, _DIGITS)
+    dominated = np.zeros(right.shape, dtype=np.bool_)
+    for arm in range(right.shape[1]):
+        better, cheaper = right[:, [arm]] - right, dear - dear[:, [arm]]
+        dominated |= (better >= 0) & (cheaper >= 0) & ((better > 0) | (cheaper > 0))
+    return ~dominated
+
+
+# --- at equal budgets ---
+
+
+def _budgets(group: _Group, unit: Unit, alpha: float, margin: float) -> list[AtBudget]:
+    trials = [record for own in group.arms.values() for record in own]
+    if not _known(trials, unit):
+        return []
+    budgets = quartiles([float(COSTS[unit](record) or 0.0) for record in trials])
+    within = {
+        (quartile, arm): task_values(own, _at_most(budget, unit))
+        for quartile, budget in budgets.items()
+        for arm, own in group.arms.items()
+    }
+    tests: dict[tuple[float, str, str], PairTest] = {}
+    for quartile in budgets:
+        for a, b in combinations(group.arms, 2):
+            test = paired_test(AT_BUDGET, within[quartile, a], within[quartile, b], alpha, margin)
+            if test is not None:
+                tests[quartile, a, b] = test
+    pairs = judged(AT_BUDGET, [((a, b), test) for (_, a, b), test in tests.items()], alpha)
+    by_quartile = dict(zip(tests, pairs, strict=True))
+    return [
+        AtBudget(
+            group.suite,
+            group.profile,
+            unit,
+            budget,
+            quartile,
+            {arm: _score(within[quartile, arm], alpha) for arm in group.arms},
+            tuple(pair for (at, _, _), pair in by_quartile.items() if at == quartile),
+        )
+        for quartile, budget in budgets.items()
+    ]
+
+
+def quartiles(costs: Sequence[float]) -> dict[float, float]:
+    """Quartile → budget, one that some trial cost; only budgets that differ, and that leave some trial out."""
+    found: dict[float, float] = {}
+    ordered = sorted(costs)
+    for share in QUARTILES:
+        budget = ordered[math.ceil(share * len(ordered)) - 1]
+        if budget < ordered[-1] and budget not in found.values():
+            found[share] = budget
+    return found
+
+
+def _at_most(budget: float, unit: Unit) -> Callable[[Record], float]:
+    """The score of a trial that cost no more, else 0."""
+
+    def score(record: Record) -> float:
+        cost = COSTS[unit](record)
+        return record.accuracy if cost is not None and cost <= budget else 0.0
+
+    return score
+
+
+def _score(found: TaskValues, alpha: float) -> Interval:
+    return accuracy_interval(list(found.values.values()), list(found.clusters.values()), alpha)
+
+
+# --- the price of a solved task ---
+
+
+def _per_solved(arm: str, records: Sequence[Record], unit: Unit, alpha: float) -> list[PerSolved]:
+    if not _known(records, unit):
+        return []
+    cost, solved = task_values(records, COSTS[unit]), task_values(records, METRICS[PRIMARY])
+    return [
+        PerSolved(
+            arm, unit, cost_per_solved(list(cost.means.values()), list(solved.means.values()), list(cost.clusters.values()), alpha)
+        )
+    ]
+
+
+def cost_per_solved(
+    cost: Sequence[float], solved: Sequence[float], clusters: Sequence[str] | None = None, alpha: float = ALPHA
+) -> Interval | None:
+    """Σcost/Σsolved over tasks, with the BCa interval of its inverse turned over; None where nothing was solved.
+
+    The inverse, tasks solved for a unit of cost, exists in every draw, and a draw that solves nothing is no outlier of it.
+    """
+    if not any(solved):
+        return None
+    found = bca_ratio(solved, cost, clusters, alpha, draws=DRAWS)
+    return Interval(1 / found.value, 1 / found.high, 1 / found.low if found.low > 0 else math.inf, found.n)

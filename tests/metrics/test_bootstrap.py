@@ -1,0 +1,99 @@
+"""BCa over units: a published vector, scipy's own on plain data, and what holds for any data."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from loopbench.metrics.bootstrap import bca, bca_ratio, draw_counts, unit_sums
+from loopbench.metrics.statistics import Floats
+
+AMOUNTS = st.lists(st.floats(0, 100), min_size=1, max_size=12)
+
+
+def ones(values: list[float]) -> list[float]:
+    return [1.0] * len(values)
+
+
+def test_the_vector():
+    """Efron 1987, as scipy gives it for this sample, seed and number of draws."""
+    values = [0.2, 0.5, 0.9, 0.1, 0.4, 0.8, 0.7, 0.3, 0.6, 1.0]
+    found = bca_ratio(values, ones(values))
+    assert (found.value, found.low, found.high) == pytest.approx((0.55, 0.37, 0.73))
+    assert found.n == 10
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000), n=st.integers(5, 30))
+def test_the_ratio_is_what_scipy_gives_of_two_paired_samples(seed, n):
+    generator = np.random.default_rng(seed)
+    above, below = generator.random(n), generator.random(n) + 0.1
+
+    def ratio(a, b, axis=-1):
+        return a.sum(axis) / b.sum(axis)
+
+    theirs = stats.bootstrap(
+        (above, below), ratio, paired=True, vectorized=True, n_resamples=999, batch=1000, method="BCa", rng=np.random.default_rng(0)
+    ).confidence_interval
+    ours = bca_ratio(above, below, draws=999)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), rel=0.01)  # ties of draws up to rounding
+
+
+@settings(max_examples=50, deadline=None)
+@given(values=AMOUNTS, alpha=st.sampled_from([0.05, 0.2]), data=st.data())
+def test_an_interval_holds_its_estimate_and_stays_within_the_data(values, alpha, data):
+    clusters = data.draw(st.lists(st.sampled_from(["", "a", "b"]), min_size=len(values), max_size=len(values)))
+    found = bca_ratio(values, ones(values), clusters, alpha, draws=199)
+    assert all(map(math.isfinite, (found.low, found.high)))
+    assert min(values) - 1e-9 <= found.low <= found.value <= found.high <= max(values) + 1e-9
+    assert found.value == pytest.approx(np.mean(values))
+
+
+@settings(max_examples=30, deadline=None)
+@given(value=st.floats(0.001, 100), n=st.integers(1, 12))
+def test_constant_data_have_no_width(value, n):
+    found = bca_ratio([value] * n, [1.0] * n, draws=99)
+    assert (found.low, found.high) == pytest.approx((value, value))
+
+
+@settings(max_examples=20, deadline=None)
+@given(values=st.lists(st.integers(0, 9), min_size=3, max_size=8), copies=st.integers(2, 4))
+def test_copies_of_a_template_are_no_evidence(values, copies):
+    assume(len(set(values)) > 1)
+    names = [str(place) for place in range(len(values)) for _ in range(copies)]
+    once = bca_ratio(values, [1.0] * len(values), draws=199)
+    often = bca_ratio([value for value in values for _ in range(copies)], [1.0] * len(names), names, draws=199)
+    assert (often.low, often.high) == pytest.approx((once.low, once.high))
+
+
+def test_a_draw_without_an_estimate_counts_as_the_whole_sample():
+    """Of two units one has nothing to divide by; a quarter of the draws takes that one alone."""
+
+    def ratio(counts: Floats) -> Floats:
+        with np.errstate(invalid="ignore"):
+            return np.where(counts[:, 0] > 0, 5.0, np.nan)
+
+    assert bca(ratio, 2, draws=99) == (5.0, 5.0)
+
+
+def test_what_has_no_estimate_is_refused():
+    with pytest.raises(ValueError, match="no estimate from 1 units"):
+        bca_ratio([1.0], [0.0])
+    with pytest.raises(ValueError, match="no estimate from 0 units"):
+        bca_ratio([], [])
+
+
+def test_units_are_summed_and_drawn():
+    values = np.array([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]])
+    assert unit_sums(values, ["a", "b", "a"]).tolist() == [[4.0, 40.0], [2.0, 20.0]]
+    assert unit_sums(values, ["a", "a", "a"]).tolist() == values.tolist()
+    counts = draw_counts(5, 2_000, seed=1)
+    assert counts.shape == (2_000, 5)
+    assert (counts.sum(1) == 5).all()
+    assert counts.mean() == 1
+    assert counts.var() == pytest.approx(0.8, abs=0.05)  # of a binomial with 5 draws of 1/5

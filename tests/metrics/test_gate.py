@@ -1,0 +1,220 @@
+"""The gate's decision: its laws, and each outcome by an example."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.metrics.gate import MORE, Held, Line, check_level, check_margin, judge_lines, overall
+from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
+
+ORDER = ("identical", "pass", "regression", "undecided")
+
+
+def values(scores: Sequence[Sequence[float]], clusters: Mapping[int, str] | None = None) -> TaskValues:
+    names = {f"t{place}": repeats for place, repeats in enumerate(scores)}
+    return TaskValues(names, {name: (clusters or {}).get(place, "") for place, name in enumerate(names)})
+
+
+def held(baseline: Sequence[Any], run: Sequence[Any], metric: str = PRIMARY, margin: float = 0.02, **more: Any) -> Held:
+    """One value per task, or a list of them."""
+
+    def listed(found: Sequence[Any]) -> TaskValues:
+        return values([item if isinstance(item, list) else [item] for item in found])
+
+    return Held(more.pop("arm", "a"), metric, listed(baseline), listed(run), margin, **more)
+
+
+def line(baseline: Sequence[Any], run: Sequence[Any], *arguments: Any, alpha: float = 0.05, **more: Any) -> Line:
+    return judge_lines([held(baseline, run, *arguments, **more)], alpha)[0]
+
+
+SCORE = st.sampled_from([0.0, 0.25, 0.5, 1.0])
+AMOUNT = st.sampled_from([0.0, 0.001, 1.0, 2.0, 3.0, 1e6])
+
+
+@st.composite
+def sides(draw: st.DrawFn) -> tuple[str, TaskValues, TaskValues]:
+    metric = draw(st.sampled_from(list(METRICS)))
+    one = SCORE if metric == PRIMARY else AMOUNT
+    size = draw(st.integers(1, 12))
+    clusters = dict(enumerate(draw(st.lists(st.sampled_from(["", "x", "y"]), min_size=size, max_size=size))))
+    trials = st.lists(st.lists(one, min_size=1, max_size=3), min_size=size, max_size=size)
+    return metric, values(draw(trials), clusters), values(draw(trials), clusters)
+
+
+LEVEL = st.sampled_from([0.01, 0.05, 0.2])
+MARGINS = st.sampled_from([0.0, 0.02, 0.1, 0.5])
+
+# Laws.
+
+
+@given(sides(), MARGINS, LEVEL)
+def test_bounds_enclose_the_estimate_and_json_has_no_number_that_json_cannot_say(found, margin, alpha):
+    metric, baseline, run = found
+    (made,) = judge_lines([Held("a", metric, baseline, run, margin)], alpha)
+    assert made.effect.low <= made.effect.value <= made.effect.high
+    assert json.loads(json.dumps(made.to_json(), allow_nan=False)) == made.to_json()
+
+
+@given(sides(), MARGINS, LEVEL)
+def test_swapping_the_sides_turns_the_effect_around(found, margin, alpha):
+    metric, baseline, run = found
+    (there,) = judge_lines([Held("a", metric, baseline, run, margin)], alpha)
+    (back,) = judge_lines([Held("a", metric, run, TaskValues(baseline.values, run.clusters), margin)], alpha)
+    turn = (lambda x: -x) if metric == PRIMARY else (lambda x: 1 / x if x else math.inf)
+    for one, other in zip((back.effect.value, back.effect.low, back.effect.high), ["value", "high", "low"], strict=True):
+        assert one == pytest.approx(turn(getattr(there.effect, other)), rel=1e-6, abs=1e-9)
+
+
+@given(sides(), MARGINS, LEVEL)
+def test_a_run_and_its_swap_are_never_both_worse(found, margin, alpha):
+    metric, baseline, run = found
+    there = judge_lines([Held("a", metric, baseline, run, margin)], alpha)[0]
+    back = judge_lines([Held("a", metric, run, TaskValues(baseline.values, run.clusters), margin)], alpha)[0]
+    assert not (there.worse and back.worse)
+
+
+@given(sides(), LEVEL)
+def test_the_order_of_outcomes_is_monotone_in_the_margin(found, alpha):
+    """A wider margin never turns a pass into anything else, nor anything into a regression."""
+    metric, baseline, run = found
+    outcomes = [judge_lines([Held("a", metric, baseline, run, margin)], alpha)[0].outcome for margin in (0.0, 0.02, 0.1, 0.5, 0.9)]
+    firm = [outcome for outcome in outcomes if outcome != "pass"]
+    assert outcomes == firm + ["pass"] * (len(outcomes) - len(firm))
+    assert len(set(firm)) <= 1
+
+
+@given(sides(), MARGINS, LEVEL)
+def test_identical_comes_first(found, margin, alpha):
+    metric, baseline, run = found
+    (made,) = judge_lines([Held("a", metric, baseline, run, margin, identical=True)], alpha)
+    assert made.outcome == "identical"
+
+
+@given(sides(), MARGINS, LEVEL)
+def test_outcomes_follow_their_rules_in_their_order(found, margin, alpha):
+    metric, baseline, run = found
+    (made,) = judge_lines([Held("a", metric, baseline, run, margin)], alpha)
+    passes = made.effect.low > -margin if metric == PRIMARY else made.effect.high < 1 + margin
+    falls = made.effect.high < 0 if metric == PRIMARY else made.effect.low > 1
+    if made.outcome == "regression":
+        assert falls
+        assert not passes
+    if abs(made.p_beyond - alpha) > 1e-6:  # else a rounding error decides
+        assert (made.outcome == "pass") == passes
+    assert (made.needed is not None) <= (made.outcome == "undecided")
+
+
+@given(sides(), MARGINS, st.integers(1, 5))
+def test_more_lines_make_no_line_easier_to_call_a_regression_and_no_pass_harder(found, margin, others):
+    metric, baseline, run = found
+    same = Held("b", metric, baseline, TaskValues(baseline.values, run.clusters), margin)
+    alone = judge_lines([Held("a", metric, baseline, run, margin)])[0]
+    among = judge_lines([Held("a", metric, baseline, run, margin), *[same] * others])[0]
+    assert among.p_holm >= alone.p_holm
+    assert (among.outcome == "pass") == (alone.outcome == "pass")
+
+
+@given(st.lists(st.sampled_from(ORDER), min_size=1))
+def test_the_gravest_line_is_the_outcome_of_the_whole(outcomes):
+    made = line([1.0] * 3, [1.0] * 3)
+    lines = [dataclasses.replace(made, outcome=outcome) for outcome in outcomes]
+    gravity = ["identical", "pass", "undecided", "regression"]
+    assert overall(lines) == max(outcomes, key=gravity.index)
+
+
+# Examples.
+
+
+def test_each_outcome():
+    assert line([1.0] * 200, [1.0] * 200).outcome == "pass"
+    assert line([1.0] * 40, [1.0] * 30 + [0.0] * 10).outcome == "regression"
+    assert line([1.0] * 40, [1.0] * 38 + [0.0] * 2).outcome == "undecided"
+    few = line([1.0] * 20, [1.0] * 20)
+    assert few.outcome == "undecided"  # 20 tasks say little of 2 points
+    assert few.needed is not None
+    assert few.needed.tasks > 20
+    assert few.needed.to_show == "equivalence"
+
+
+def test_worse_within_the_margin_passes_and_says_so():
+    made = line([1.0] * 400, [1.0] * 390 + [0.0] * 10, PRIMARY, 0.05)
+    assert (made.outcome, made.worse) == ("pass", True)
+    assert made.effect.high < 0
+
+
+def test_a_regression_needs_the_sign_flip_test_too():
+    """Seven of seven differing tasks in one direction are 1 in 128, three of three are 1 in 8, whatever a normal bound says."""
+    made = line([10.0] * 100, [20.0] * 3 + [10.0] * 97, "steps", 0.0)
+    assert made.effect.low > 1
+    assert made.p_worse >= 1 / 8
+    assert made.outcome == "undecided"
+    assert line([10.0] * 100, [20.0] * 7 + [10.0] * 93, "steps", 0.0).outcome == "regression"
+
+
+def test_ratios_are_of_the_run_to_the_baseline_and_their_margin_is_a_share():
+    made = line([4.0] * 20, [5.0, 5.1] * 10, "steps", 0.10)
+    assert made.effect.value == pytest.approx(1.2625, abs=0.001)
+    assert made.outcome == "regression"
+    assert line([4.0] * 20, [5.0, 5.1] * 10, "steps", 0.30).outcome == "pass"
+    assert line([4.0] * 20, [3.0, 3.1] * 10, "steps", 0.0).outcome == "pass"
+
+
+@pytest.mark.parametrize("metric", [name for name in METRICS if name != PRIMARY])
+def test_amounts_of_zero_are_no_crash(metric):
+    assert line([0.0] * 20, [0.0] * 20, metric, MORE).outcome == "pass"
+    assert line([0.0] * 20, [0.0] * 20, metric, MORE).effect.value == 1.0
+    more = line([0.0] * 20, [0.0] * 10 + [2.0] * 10, metric, MORE)
+    assert more.effect.value == pytest.approx(math.sqrt(2))  # a 0 counts as half the smallest amount that is none
+    assert more.outcome == "regression"
+
+
+def test_repeats_count_as_one_task_and_templates_as_one_unit():
+    repeated = line([[1.0, 1.0, 0.0]] * 30, [[1.0, 0.0, 0.0]] * 30)
+    assert repeated.tasks == 30
+    assert repeated.effect.value == pytest.approx(-1 / 3)
+    clustered = Held(
+        "a", PRIMARY, values([[1.0]] * 30), values([[0.0]] * 30, {place: f"c{place % 5}" for place in range(30)}), 0.02
+    )
+    (made,) = judge_lines([clustered])
+    assert (made.tasks, made.units) == (30, 5)
+
+
+def test_only_tasks_known_on_both_sides_count():
+    old, new = values([[1.0]] * 10), values([[1.0]] * 12)
+    assert judge_lines([Held("a", PRIMARY, old, new, 0.02)])[0].tasks == 10
+    with pytest.raises(ValueError, match="a: no task whose steps is known on both sides"):
+        judge_lines([Held("a", "steps", old, TaskValues({}, {}), 0.02)])
+
+
+def test_what_an_undecided_line_needs_is_of_the_run_alone():
+    made = line([[1.0, 1.0]] * 30, [[1.0, 1.0]] * 29 + [[0.0, 1.0]], cost_usd=0.5)
+    assert made.outcome == "undecided"
+    assert made.needed is not None
+    assert made.needed.repeats == 2
+    assert made.needed.trials == 2 * made.needed.tasks
+    assert made.needed.cost_usd == made.needed.trials * 0.5
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0, -1.0, math.nan])
+def test_a_level_that_is_none_is_refused(alpha):
+    with pytest.raises(ValueError, match="alpha: a level above 0 and below"):
+        check_level(alpha)
+
+
+@pytest.mark.parametrize(
+    ("metric", "margin"), [("speed", 0.1), (PRIMARY, 1.0), (PRIMARY, -0.1), ("steps", -0.1), ("steps", math.inf)]
+)
+def test_a_margin_that_is_none_is_refused_and_named(metric, margin):
+    with pytest.raises(ValueError, match=rf"metric '?{metric}"):
+        check_margin(metric, margin)
+    with pytest.raises(ValueError, match=rf"metric '?{metric}"):
+        line([1.0], [1.0], metric, margin)

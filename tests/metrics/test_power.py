@@ -1,0 +1,379 @@
+"""Power: published vectors, the laws of planning, and what pilots with nothing to see are taken for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from loopbench.metrics.power import (
+    MOST_UNITS,
+    Spread,
+    design_effect,
+    difference_power,
+    equivalence_power,
+    fewest_units,
+    mcnemar_tasks,
+    needed,
+    needed_for_gate,
+    needed_repeats,
+    pass_power,
+    regression_power,
+    same_loop,
+    smallest,
+    smallest_effect,
+    spread,
+    tasks_for,
+)
+from loopbench.metrics.statistics import clustered_error, score_bounds, score_equivalence, sign_flip, standard_error
+from loopbench.metrics.summary import TaskValues
+
+LEVEL = st.floats(0.001, 0.2)
+POWER = st.floats(0.55, 0.99)
+VARIANCE = st.floats(0.0, 1.0)
+DIFFERENCE = st.floats(-0.9, 0.9)
+MARGIN = st.floats(0.005, 0.3)
+UNITS = st.integers(2, 5_000)
+BOOL = st.booleans()
+
+
+def values(scores: Sequence[Sequence[float]], clusters: Sequence[str] | None = None) -> TaskValues:
+    names = clusters or [""] * len(scores)
+    return TaskValues({f"t{i}": task for i, task in enumerate(scores)}, {f"t{i}": name for i, name in enumerate(names)})
+
+
+def made(**changes: Any) -> Spread:
+    found: dict[str, Any] = {
+        "tasks": 100,
+        "units": 100,
+        "repeats": 1,
+        "difference": 0.0,
+        "between": 0.1,
+        "within_a": 0.05,
+        "within_b": 0.05,
+        "within_known": True,
+        "floor": 0.0,
+        "scores": True,
+    }
+    return Spread(**(found | changes))
+
+
+# Vectors: Miller 2024, Connor 1987, Kish 1965.
+
+
+@pytest.mark.parametrize(("difference", "variance", "tasks"), [(0.03, 1 / 9, 969), (0.05, 0.16, 503), (0.1, 0.16, 126)])
+def test_miller_vectors(difference, variance, tasks):
+    assert tasks_for(difference, variance) == tasks
+    assert smallest_effect(tasks, variance) <= difference < smallest_effect(tasks - 1, variance)
+
+
+def test_connor_vector():
+    assert mcnemar_tasks(0.15, 0.05) == mcnemar_tasks(0.05, 0.15) == 155
+
+
+def test_kish_by_hand():
+    assert design_effect(10, 0.05) == pytest.approx(1.45)
+    assert design_effect(1, 0.9) == 1
+
+
+@pytest.mark.parametrize(("difference", "alpha", "power"), [(0, 0.05, 0.8), (0.1, 0, 0.8), (0.1, 0.05, 1), (0.1, math.nan, 0.8)])
+def test_what_cannot_be_planned_is_refused(difference, alpha, power):
+    with pytest.raises(ValueError, match=r"a difference of 0|must lie between"):
+        tasks_for(difference, 0.1, alpha, power)
+    with pytest.raises(ValueError, match=r"a difference of 0|must lie between"):
+        mcnemar_tasks(0.1 + difference, 0.1, alpha, power)
+
+
+@given(difference=st.floats(0.01, 0.9), variance=st.floats(0.001, 1), alpha=LEVEL, power=POWER)
+def test_more_variance_smaller_effects_lower_levels_and_more_power_take_more_tasks(difference, variance, alpha, power):
+    tasks = tasks_for(difference, variance, alpha, power)
+    assert tasks_for(-difference, variance, alpha, power) == tasks
+    assert tasks_for(difference, variance * 2, alpha, power) >= tasks
+    assert tasks_for(difference / 2, variance, alpha, power) >= tasks
+    assert tasks_for(difference, variance, alpha / 2, power) >= tasks
+    assert tasks_for(difference, variance, alpha, (power + 1) / 2) >= tasks
+
+
+# Power of our own decisions.
+
+
+@given(units=UNITS, difference=DIFFERENCE, variance=VARIANCE, margin=MARGIN, alpha=LEVEL, scores=BOOL)
+def test_power_is_a_probability(units, difference, variance, margin, alpha, scores):
+    for decide in (equivalence_power, pass_power, regression_power):
+        assert 0 <= decide(units, difference, variance, margin, alpha, scores=scores) <= 1
+    assert 0 <= difference_power(units, difference, variance, alpha) <= 1
+
+
+@given(units=UNITS, difference=DIFFERENCE, variance=VARIANCE, margin=MARGIN, alpha=LEVEL, scores=BOOL)
+def test_swapping_the_arms_changes_no_power_of_a_verdict(units, difference, variance, margin, alpha, scores):
+    assert difference_power(units, -difference, variance, alpha) == difference_power(units, difference, variance, alpha)
+    there = equivalence_power(units, difference, variance, margin, alpha, scores=scores)
+    assert equivalence_power(units, -difference, variance, margin, alpha, scores=scores) == pytest.approx(there, abs=1e-9)
+
+
+@given(units=UNITS, more=UNITS, size=st.floats(0.02, 0.9), variance=VARIANCE, alpha=LEVEL, step=st.sampled_from([0.0, 0.2, 1.0]))
+def test_a_difference_shows_the_better_the_more_units_there_are_and_the_larger_it_is(units, more, size, variance, alpha, step):
+    """Up to half: a power under it may fall, where hardly anything can be shown at all."""
+    power = difference_power(units, size, variance, alpha, step=step)
+    assume(power >= 0.5)
+    assert difference_power(units + more, size, variance, alpha, step=step) >= power - 1e-9
+    assert difference_power(units, min(size * 1.5, 1.0), variance, alpha, step=step) >= power - 1e-9
+    assert difference_power(units, size, variance, min(alpha * 2, 0.4), step=step) >= power - 1e-9
+
+
+@given(units=UNITS, more=UNITS, difference=st.floats(-0.3, 0.3), variance=VARIANCE, alpha=LEVEL, margin=MARGIN, scores=BOOL)
+def test_passing_and_being_equivalent_grow_with_units_margin_and_level(units, more, difference, variance, alpha, margin, scores):
+    for decide in (equivalence_power, pass_power):
+        power = decide(units, difference, variance, margin, alpha, scores=scores)
+        assert decide(units, difference, variance, margin * 1.5, alpha, scores=scores) >= power - 1e-9
+        assert decide(units, difference, variance, margin, min(alpha * 2, 0.4), scores=scores) >= power - 1e-9
+        if power >= 0.5:
+            assert decide(units + more, difference, variance, margin, alpha, scores=scores) >= power - 1e-9
+
+
+@given(units=UNITS, more=UNITS, drop=st.floats(0.01, 0.8), variance=VARIANCE, alpha=LEVEL, share=st.floats(0.05, 0.9), scores=BOOL)
+def test_a_drop_beyond_the_margin_is_called_a_regression_the_surer_the_more_units(
+    units, more, drop, variance, alpha, share, scores
+):
+    margin = share * drop
+    power = regression_power(units, -drop, variance, margin, alpha, scores=scores)
+    assert power <= 1 - pass_power(units, -drop, variance, margin, alpha, scores=scores) + 1e-9
+    assume(power >= 0.5)
+    assert regression_power(units + more, -drop, variance, margin, alpha, scores=scores) >= power - 1e-3
+
+
+@given(units=UNITS, variance=st.floats(0.001, 1), alpha=LEVEL, margin=MARGIN)
+def test_a_drop_of_the_margin_passes_no_more_often_than_alpha(units, variance, alpha, margin):
+    """The pseudo-units make scores' intervals wider, and pull their middle to 0."""
+    assert pass_power(units, -margin, variance, margin, alpha, scores=False) <= alpha + 0.01
+    assert pass_power(units + 2_000, -margin, variance, margin, alpha) <= alpha + 0.05
+
+
+@given(only_a=st.integers(0, 40), only_b=st.integers(0, 40), ties=st.integers(20, 400), margin=MARGIN, alpha=LEVEL)
+def test_where_the_middle_falls_on_its_bound_the_power_is_about_a_half(only_a, only_b, ties, margin, alpha):
+    """The formula's interval is the real one: of data whose variance is the planned one, the decision is the likelier one."""
+    d = np.array([1.0] * only_a + [-1.0] * only_b + [0.0] * ties)
+    planned = (len(d), float(d.mean()), float(d.var()), margin, alpha)
+    low, high = score_bounds(d, None, alpha)
+    if abs(low + margin) > 1e-6:
+        assert (pass_power(*planned) > 0.5) == (low > -margin)
+    assert (equivalence_power(*planned) > 0.5) <= (score_equivalence(d, margin) < alpha)
+    if high < 0 and low <= -margin and sign_flip(d) / 2 < alpha / 2:
+        assert regression_power(*planned) > 0.3
+
+
+@given(power=POWER, variance=st.floats(0.001, 1), margin=st.floats(0.02, 0.3), alpha=LEVEL, scores=BOOL)
+def test_the_fewest_units_are_enough_and_one_less_is_not(power, variance, margin, alpha, scores):
+    def power_of(units: int) -> float:
+        return pass_power(units, 0.0, variance, margin, alpha, scores=scores)
+
+    units = fewest_units(power_of, power)
+    assert units is not None
+    assert power_of(units) >= power
+    assert units == 2 or power_of(units - 1) < power
+
+
+def test_what_would_take_more_than_all_is_no_plan():
+    assert fewest_units(lambda units: 0.0) is None
+    assert fewest_units(lambda units: float(units >= MOST_UNITS)) == MOST_UNITS
+    assert fewest_units(lambda units: 1.0) == 2
+
+
+def test_the_smallest_difference_that_shows():
+    assert smallest(lambda size: float(size >= 0.123), 1.0) == pytest.approx(0.123)
+    assert smallest(lambda size: 0.0, 1.0) is None
+
+
+# From runs.
+
+SCORES = st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=3, max_size=3), min_size=2, max_size=30)
+
+
+@given(data=st.data(), scores=SCORES)
+def test_a_spread_puts_the_variance_together_again(data, scores):
+    """At the repeats that there were, between and within make up the variance of the differences, unless chance alone is more."""
+    other = [data.draw(st.permutations(task)) if data.draw(BOOL) else [0.0, 1.0, 1.0] for task in scores]
+    found = spread(values(scores), values(other))
+    assert found is not None
+    d = np.subtract(np.mean(scores, axis=1), np.mean(other, axis=1))
+    total = len(d) * standard_error(d) ** 2
+    assert found.difference == pytest.approx(float(d.mean()))
+    chance = (np.var(scores, axis=1, ddof=1).mean() + np.var(other, axis=1, ddof=1).mean()) / 3
+    assert found.variance(3) == pytest.approx(max(total, chance, min(3 / len(d), 1.0)))
+    assert found.variance(1) >= found.variance(3) >= found.variance(100)
+    back = spread(values(other), values(scores))
+    assert back is not None
+    assert [back.difference, back.between] == pytest.approx([-found.difference, found.between])
+
+
+def test_a_spread_by_hand():
+    """d = 0, 1/2, 1/2, -1/2, variance .22917; within a (0 + 1/2 + 0 + 1/2)/4, within b 1/8; each counts half at two repeats."""
+    found = spread(values([[1, 1], [0, 1], [1, 1], [0, 1]]), values([[1, 1], [0, 0], [0, 1], [1, 1]]))
+    assert found is not None
+    assert (found.tasks, found.units, found.repeats, found.within_known) == (4, 4, 2, True)
+    assert [found.within_a, found.within_b] == pytest.approx([0.25, 0.125])
+    assert found.between == pytest.approx(0.2291667 - 0.1875, abs=1e-6)
+
+
+def test_one_trial_per_task_tells_nothing_of_what_repeats_would_bring():
+    found = spread(values([[1.0]] * 10 + [[0.0]] * 10), values([[1.0]] * 15 + [[0.0]] * 5))
+    assert found is not None
+    assert not found.within_known
+    assert found.variance(1) == found.variance(10)
+    assert needed_repeats(found, margin=0.02) is None
+
+
+def test_tasks_of_a_template_are_one_unit():
+    """Copies change nothing but the count: the same units, as many times the tasks."""
+    a, b = [[1.0], [1.0], [0.0], [1.0], [1.0], [0.0]], [[1.0], [0.0], [0.0], [1.0], [0.0], [1.0]]
+    one, copies = spread(values(a), values(b)), spread(values(a * 3, list("abcdef") * 3), values(b * 3, list("abcdef") * 3))
+    assert one is not None
+    assert copies is not None
+    assert (copies.tasks, copies.units) == (18, 6)
+    assert copies.between == pytest.approx(one.between)
+    assert copies.icc == pytest.approx(1.0)
+    assert copies.design_effect == pytest.approx(3.0)
+    first, second = needed(one, margin=0.3), needed(copies, margin=0.3)
+    assert first is not None
+    assert second is not None
+    assert second.tasks == 3 * first.tasks
+
+
+@given(scores=st.lists(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=2, max_size=3), min_size=4, max_size=20), data=st.data())
+def test_the_unit_variance_is_that_of_the_clustered_error(scores, data):
+    names = data.draw(st.lists(st.sampled_from(["a", "b", "c", ""]), min_size=len(scores), max_size=len(scores)))
+    found = spread(values(scores, names), values([[0.0]] * len(scores), names))
+    assert found is not None
+    assume(1 < found.units < len(scores))
+    d = [float(np.mean(task)) for task in scores]
+    assert found.between == pytest.approx(found.units * clustered_error(d, names) ** 2)
+
+
+@pytest.mark.parametrize("scores", [[], [[1.0]]])
+def test_fewer_than_two_units_say_nothing(scores):
+    assert spread(values(scores), values(scores)) is None
+    assert same_loop(values(scores)) is None
+
+
+def test_a_pilot_without_a_miss_plans_with_what_it_may_have_missed():
+    """Nothing in 120 tasks: up to 3/120 of them may differ. One task would not do."""
+    perfect = values([[1.0, 1.0]] * 120)
+    pair, loop = spread(perfect, perfect), same_loop(perfect)
+    assert pair is not None
+    assert loop is not None
+    assert pair.variance(1) == pytest.approx(3 / 120)
+    assert loop.variance(1) == pytest.approx(3 / 120)
+    plan = needed(pair, margin=0.02)
+    assert plan is not None
+    assert plan.to_show == "equivalence"
+    assert 300 < plan.tasks < 1_000
+    steps = spread(perfect, perfect, scores=False)
+    assert steps is not None
+    assert steps.variance(1) == pytest.approx(3 / 120 * math.log(2) ** 2)
+
+
+def test_one_loop_by_hand():
+    """p = 1/2 in each of ten tasks, as two repeats show it: within 1/2, of both runs."""
+    found = same_loop(values([[0.0, 1.0]] * 10))
+    assert found is not None
+    assert (found.within_a, found.between, found.within_known) == (0.5, 0.0, True)
+    once = same_loop(values([[1.0]] * 8 + [[0.0]] * 2))
+    assert once is not None
+    assert once.within_a == pytest.approx(0.16)
+    assert not once.within_known
+
+
+# What it would take.
+
+PLANNED = st.builds(
+    made,
+    difference=st.floats(-0.4, 0.4),
+    between=st.floats(0, 0.5),
+    within_a=st.floats(0, 0.25),
+    within_b=st.floats(0, 0.25),
+    floor=st.sampled_from([0.0, 0.03]),
+    repeats=st.integers(1, 5),
+    scores=BOOL,
+)
+
+
+@given(found=PLANNED, margin=MARGIN, alpha=LEVEL, power=POWER)
+@example(found=made(difference=0.0, between=0.0, within_a=0.0, within_b=0.0), margin=0.02, alpha=0.05, power=0.8)
+def test_needed_is_more_than_there_was_and_grows_with_power_and_smaller_levels(found, margin, alpha, power):
+    plan = needed(found, margin=margin, alpha=alpha, power=power, cost_usd=0.5)
+    if plan is None:
+        return
+    assert plan.tasks > found.tasks
+    assert plan.trials == 2 * plan.tasks * found.repeats
+    assert plan.cost_usd == pytest.approx(plan.trials * 0.5)
+    for more in (
+        needed(found, margin=margin, alpha=alpha, power=(power + 1) / 2),
+        needed(found, margin=margin, alpha=alpha / 2, power=power),
+        needed(found, margin=margin / 2, alpha=alpha, power=power),
+    ):
+        assert more is None or more.tasks >= plan.tasks
+    gate = needed_for_gate(found, margin=margin, alpha=alpha, power=power)
+    if gate is not None:
+        assert gate.trials == gate.tasks * found.repeats
+        assert gate.to_show == ("equivalence" if found.difference > -margin else "difference")
+        assert gate.cost_usd is None
+
+
+@given(found=PLANNED, margin=MARGIN)
+def test_needed_is_the_same_for_both_orders_of_a_pair(found, margin):
+    turned = made(
+        difference=-found.difference,
+        between=found.between,
+        within_a=found.within_b,
+        within_b=found.within_a,
+        floor=found.floor,
+        repeats=found.repeats,
+        scores=found.scores,
+    )
+    assert needed(turned, margin=margin) == needed(found, margin=margin)
+
+
+@given(found=PLANNED, margin=MARGIN, power=POWER)
+def test_repeats_instead_of_tasks(found, margin, power):
+    plan = needed_repeats(found, margin=margin, power=power)
+    assume(plan is not None)
+    assert plan is not None
+    assert plan.tasks == found.tasks
+    assert plan.trials == 2 * plan.tasks * plan.repeats
+    variance, step = found.variance(plan.repeats), found.step(plan.repeats)
+    reached = {
+        "difference": difference_power(found.units, found.difference, variance, step=step),
+        "equivalence": equivalence_power(found.units, found.difference, variance, margin, scores=found.scores),
+    }
+    assert reached[plan.to_show] >= power
+
+
+def test_repeats_do_not_help_where_tasks_differ():
+    assert needed_repeats(made(difference=0.05, within_a=0.2, within_b=0.2, between=0.0, tasks=300, units=300), margin=0.02)
+    assert needed_repeats(made(difference=0.05, between=0.5), margin=0.02) is None
+
+
+def test_a_difference_that_is_the_margin_is_never_shown_to_be_within_it():
+    at_margin = made(difference=0.02, between=0.01, within_a=0.0, within_b=0.0)
+    plan = needed(at_margin, margin=0.02)
+    assert plan is not None
+    assert plan.to_show == "difference"
+    nothing = made(difference=0.0)
+    assert needed(nothing, margin=1e-9) is None
+
+
+def test_plain_json():
+    plan = needed(made(difference=0.1), margin=0.02)
+    assert plan is not None
+    assert plan.to_json() == {
+        "tasks": plan.tasks,
+        "repeats": 1,
+        "trials": 2 * plan.tasks,
+        "cost_usd": None,
+        "to_show": "difference",
+    }
