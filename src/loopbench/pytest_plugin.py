@@ -81,7 +81,7 @@ def loop_gate(request: pytest.FixtureRequest, tmp_path: Path) -> LoopGate:
 def _file_name(node: pytest.Item) -> str:
     """`test_agents.test_mine` of test_agents.py::test_mine."""
     names = [node.path.stem, *node.nodeid.split("::")[1:]]
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", ".".join(names).replace(".", "\0")).replace("\0", ".").strip("-.")
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", ".".join(names)).strip("-.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +102,24 @@ class LoopGate:
         `baseline`: a file, relative to the test's folder [baselines/MODULE.TEST.json]. `margin`: what accuracy may fall by [0.02].
         `metrics`: other metric → the share that it may grow by, such as {"tokens": 0.1}. `alpha`: level of the tests [0.05].
         `on_undecided`: fail [default], skip or pass. All other keywords are settings of a comparison: suite, profile, tasks,
-        repeats, seed, model, cassette, … Gives what was found; None where a baseline was written.
-        Raises ValueError for bad settings or a bad baseline.
+        repeats, seed, model, cassette, … Gives what was found; None where a baseline was written. Bad settings, and a baseline of
+        something else, fail the test with a line that names them.
         """
+        try:
+            return self._hold(loop, _Asked.of({**self.defaults, **settings}))
+        except (ValueError, OSError) as error:
+            pytest.fail(f"loop_gate: {error}", pytrace=False)
+
+    def _hold(self, loop: str | type, asked: _Asked) -> Judged | None:
         from loopbench.experiments.gating import judge, read_baseline
 
-        asked = _Asked.of({**self.defaults, **settings})
         path = self.default_baseline if asked.baseline is None else self.item.path.parent / asked.baseline
         if not self.blesses and not path.is_file():
             pytest.fail(f"no baseline {path}; write it with: pytest --loop-bless {self.item.nodeid}", pytrace=False)
         found = self._run(loop, asked.settings)
         if self.blesses:
-            return self._bless(found, path)
+            self._bless(found, path)
+            return None
         judged = judge(found, read_baseline(path), metrics=asked.metrics, alpha=asked.alpha, path=path)
         self._end(judged, asked.on_undecided)
         return judged
@@ -172,13 +178,17 @@ class _Asked:
         margin = settings.pop("margin", DEFAULT_METRICS[PRIMARY])
         metrics = settings.pop("metrics", {})
         on_undecided = settings.pop("on_undecided", "fail")
+        alpha = settings.pop("alpha", ALPHA)
         if not isinstance(metrics, Mapping):
-            raise ValueError(f"loop_gate: metrics maps metric to margin, such as {{'tokens': 0.1}}, got {metrics!r}")
+            raise ValueError(f"metrics maps metric to margin, such as {{'tokens': 0.1}}, got {metrics!r}")
         if on_undecided not in get_args(OnUndecided):
-            raise ValueError(f"loop_gate: on_undecided is {', '.join(get_args(OnUndecided))}, got {on_undecided!r}")
+            raise ValueError(f"on_undecided is {', '.join(get_args(OnUndecided))}, got {on_undecided!r}")
+        for name, value in {"margin": margin, "alpha": alpha, **metrics}.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"{name} is a number, got {value!r}")
         return cls(
             metrics={PRIMARY: margin, **metrics},
-            alpha=settings.pop("alpha", ALPHA),
+            alpha=alpha,
             baseline=settings.pop("baseline", None),
             on_undecided=on_undecided,
             settings=settings,

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from .ablate import ablate
 from .check_model import check_model
 from .check_suite import check_suite
 from .environment import load_env
 from .folders import run_folder
 from .gate import bless, gate
+from .import_ import import_
 from .optimize import go_on, optimize
-from .own_prints import own_prints_aside, quiet_loops
+from .own_prints import own_prints_aside
 from .profile import profile as profile_commands
 from .programs import diff, show_program
-from .report import print_results, report, show, write_report
+from .report import report, show
+from .running import carry_out
 from .serve import serve
+from .size import size
 from .suite import suite as suite_commands
 
-if TYPE_CHECKING:
-    from loopbench.experiments.compare import Experiment, Results
-
-DONE, FAILED, BAD_INPUT, INVALID, INTERRUPTED = 0, 1, 2, 4, 130
+DONE, FAILED, BAD_INPUT = 0, 1, 2
 
 app = typer.Typer(
     name="loopbench",
@@ -178,7 +178,7 @@ def compare(
     load_env()  # keys may stand in a .env of the current directory
     with own_prints_aside():
         made = prepare(load_config(config, flags))
-    _carry_out(made, as_json=as_json, quiet=quiet)
+    carry_out(made, as_json=as_json, quiet=quiet)
 
 
 def _given(flags: dict[str, Any]) -> dict[str, Any] | None:
@@ -207,7 +207,7 @@ def resume(
         go_on(folder, allowed, mlflow=mlflow, as_json=as_json, quiet=quiet)
     with own_prints_aside():
         again = reopen(folder, allowed, mlflow=mlflow)
-    _carry_out(again, as_json=as_json, quiet=quiet)
+    carry_out(again, as_json=as_json, quiet=quiet)
 
 
 class Listed(StrEnum):
@@ -277,72 +277,17 @@ check.command(name="model")(check_model)
 check.command(name="suite")(check_suite)
 app.add_typer(profile_commands, name="profile")
 app.add_typer(suite_commands, name="suite")
+app.command()(ablate)
 app.command()(report)
 app.command()(show)
 app.command()(optimize)
 app.command(name="show-program")(show_program)
 app.command()(diff)
 app.command()(serve)
+app.command()(size)
 app.command()(gate)
 app.command()(bless)
-
-
-# --- shared by compare and resume ---
-
-
-def _carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> None:
-    from loopbench.experiments.compare import own_code, results, run
-
-    from . import render
-    from .progress import watching
-
-    interrupted, stopped = False, ""
-    try:
-        with quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet) as progress:
-            stopped = run(experiment, progress)
-    except KeyboardInterrupt:
-        interrupted = True
-    found = results(experiment.folder)
-    if interrupted or stopped:
-        missing = found.scheduled - len(found.records)
-        render.say(f"{'interrupted' if interrupted else stopped}: {missing} trials are left; go on with")
-        allowed = "".join(f" --allow {name}" for name in own_code(experiment.config))
-        typed = {"base-url": experiment.config.public()["base_url"], "cassette": experiment.config.cassette}
-        again = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in typed.items() if value)
-        render.say(f"  loopbench resume {shlex.quote(str(experiment.folder))}{allowed}{again}")
-        if not found.records:
-            raise typer.Exit(INTERRUPTED)
-    print_results(found, as_json=as_json)
-    write_report(found)
-    if found.looked is not None and found.looked.stopped:
-        render.say(f"stopped after look {found.looked.reached} of {found.looked.planned}: every pair is decided")
-    cassette = experiment.answering.cassette
-    if cassette is not None:
-        render.say(f"recording {cassette.folder}: {cassette.hits} replies replayed, {cassette.recorded} recorded")
-        for line in cassette.first_miss.splitlines():
-            render.say(line)
-    for line in experiment.answering.pressure():
-        render.say(line)
-    render.say(f"run directory: {experiment.folder}")
-    if experiment.config.mlflow and not interrupted:
-        _track(experiment, found)
-    if interrupted or stopped:
-        raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(INVALID if found.comparison.invalid else DONE)
-
-
-def _track(experiment: Experiment, found: Results) -> None:
-    from loopbench.experiments import tracking
-
-    from . import render
-
-    config = experiment.config
-    uri = config.tracking_uri or tracking.default_uri(experiment.folder.parent)
-    tracked = tracking.track(found, uri, config.experiment)
-    if isinstance(tracked, str):
-        render.say(f"warning: nothing was logged to MLflow: {tracked}")
-    else:
-        render.say(f"MLflow: {tracked.ui}")
+app.command(name="import")(import_)
 
 
 def main() -> None:

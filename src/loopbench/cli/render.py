@@ -57,7 +57,7 @@ def results(found: Results, *, all_metrics: bool = False) -> None:
 
 
 def collection(found: Collection) -> None:
-    """Several runs: the matrix of loops × (suite, profile), all pairs, and how often each loop is the highest."""
+    """Several runs: the matrix of (suite, profile) × loops, all pairs, and how often each loop is the highest."""
     console = out()
     for made in collection_tables(found):
         table(made, console)

@@ -101,12 +101,18 @@ def _several(folders: Sequence[Path], form: Form, html: Path | None, *, no_html:
 
 
 def print_results(found: Results, *, as_json: bool, all_metrics: bool = False) -> None:
-    """To stdout."""
-    from . import render
+    """To stdout; of an ablation its effects, and the arms' own tables where all metrics are asked for."""
+    from loopbench.experiments.ablation import ablated
 
+    from . import render, render_effects
+
+    ablation = ablated(found)
     if as_json:
-        print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
-    else:
+        print(json.dumps(found.to_json() | (ablation.to_json() if ablation else {}), ensure_ascii=True, allow_nan=False))
+        return
+    if ablation is not None:
+        render_effects.ablation(ablation)
+    if ablation is None or all_metrics:
         render.results(found, all_metrics=all_metrics)
 
 

@@ -74,6 +74,10 @@ class Ablation:
 def prepare(wanted: Wanted, config: CompareConfig, folder: Path | None = None) -> Experiment:
     """The run directory of an ablation. Raises ValueError for bad input; then nothing was made."""
     metrics = _metrics(wanted.metrics)
+    if config.looks is not None:
+        raise ValueError("looks end a run once every pair is decided; an ablation is about effects: leave looks out")
+    if wanted.most_trials is not None and wanted.most_trials < 1:
+        raise ValueError(f"--budget-trials: {wanted.most_trials} is no number of trials")
     spec = parse_spec(wanted.loop)
     factors = _factors(spec, wanted.factors)
     design, cells, resolution, efficiency = _cells(wanted, config, [len(values) for values in factors.values()])

@@ -49,7 +49,7 @@ def conclusions(made: Ablated) -> list[str]:
             steps = _steps(made, profile, name)
             if steps:
                 lines = "; ".join(f"{effect.term.partition(': ')[2]}: {_found(effect)}" for effect in steps)
-                said.append(f"{f'{profile}: ' if several else ''}{name} {lines}{_depends(made, profile, name)}")
+                said.append(f"{f'{profile}: ' if several else ''}{name} {lines}{_depends(made, profile, name, len(steps))}")
     return said
 
 
@@ -65,6 +65,8 @@ def notes(made: Ablated) -> list[str]:
         f"Brackets are {100 * (1 - compared.alpha):g} % intervals, paired by task; p is a sign-flip test on the tasks' contrasts, "
         f"adjusted over all effects on a metric (Holm); no difference means within {compared.margin:g}, and is shown."
     )
+    if any(is_shown(effect) and effect.difference.low < 0 < effect.difference.high for effect in made.effects.effects):
+        said.append("p asks whether a change does anything at all; an interval over 0 beside a small p allows for tasks not seen.")
     if ablation.default is not None:
         said.append(f"* is {ablation.loop} as it is without factors.")
     if any(arm.info.model == "scripted" for arm in compared.arms):
@@ -79,9 +81,8 @@ def _design(made: Ablated) -> list[str]:
     resolution, efficiency = made.ablation.resolution, made.ablation.efficiency
     kind = f"resolution {_ROMAN[resolution]}" if resolution in _ROMAN else f"D-optimal, efficiency {efficiency:.2f}"
     total = math.prod(len(factor.levels) for factor in made.layout.factors)
-    said = [
-        f"A fraction ({kind}), {len(made.layout.cells)} of {total} cells: interactions of three factors and more are taken to be absent."
-    ]
+    cells = f"{len(made.layout.cells)} of {total} cells"
+    said = [f"A fraction ({kind}), {cells}: interactions of three factors and more are taken to be absent."]
     if made.layout.aliases:
         said.append(f"This fraction knows only the sums of: {'; '.join(made.layout.aliases)}.")
     return said
@@ -114,21 +115,26 @@ _WORDS = {"equivalent": "no difference", "undecided": "no difference shown"}
 
 
 def _within(effect: Effect) -> str:
-    return ", within the margin" if effect.verdict.within_margin and effect.verdict.word in ("better", "worse") else ""
+    return ", within the margin" if effect.verdict.within_margin and is_shown(effect) else ""
 
 
-def _depends(made: Ablated, profile: str, name: str) -> str:
-    """The factors on which a factor's effect is shown to depend."""
-    others: dict[str, bool] = {}
+def _depends(made: Ablated, profile: str, name: str, steps: int) -> str:
+    """What a factor's change does at the values of those factors on which it is shown to depend."""
+    said: dict[str, str] = {}
     for effect in made.effects.effects:
-        shown = effect.verdict.word in ("better", "worse") and not effect.verdict.within_margin
         here = (effect.metric, effect.profile, effect.kind) == (PRIMARY, profile, "interaction")
-        if shown and here and name in effect.factors:
+        if here and name in effect.factors and is_shown(effect):
             (other,) = (factor for factor in effect.factors if factor != name)
-            others[other] = others.get(other, False) or not effect.aliases
-    sure, open_ = ([other for other, told in others.items() if told is wanted] for wanted in (True, False))
-    said = f"; depends on {', '.join(sure)}" if sure else ""
-    return said + (f"; may depend on {', '.join(open_)}" if open_ else "")
+            own = [found for found in effect.conditional if found.change.startswith(f"{name}: ")]
+            told = ", ".join(f"{found.given.partition(' = ')[2]} {found.difference.value:+.3f}" for found in own)
+            which = f" ({own[0].change.partition(': ')[2]})" if own and steps > 1 else ""
+            said.setdefault(other, f"; with {other} {told}{which}" if own else f"; may depend on {other}")
+    return "".join(said.values())
+
+
+def is_shown(effect: Effect) -> bool:
+    """Whether it is there, whatever its direction."""
+    return effect.verdict.word in ("better", "worse")
 
 
 # --- tables ---
@@ -136,14 +142,12 @@ def _depends(made: Ablated, profile: str, name: str) -> str:
 
 def _effects(made: Ablated, kind: str, title: str) -> Table:
     several = len(_profiles(made)) > 1
-    columns = ("effect", *(("profile",) if several else ()), "difference", "tasks", "p", "p (Holm)", "verdict", "odds ratio")
+    columns = ("effect", *(("profile",) if several else ()), "difference", "p (Holm)", "verdict", "odds ratio")
     rows = tuple(
         (
             " = ".join((effect.term, *effect.aliases)),
             *((effect.profile,) if several else ()),
             signed(effect.difference, 3),
-            str(effect.difference.n),
-            p_value(effect.p),
             p_value(effect.p_holm),
             _verdict(effect),
             interval(effect.odds_ratio, 2),
@@ -180,8 +184,7 @@ def _others(made: Ablated) -> Table:
 def _marked(effect: Effect | None) -> str:
     if effect is None:
         return "–"
-    shown = effect.verdict.word in ("better", "worse")
-    return signed(effect.difference, DIGITS.get(effect.metric, 2)) + (" !" if shown else "")
+    return signed(effect.difference, DIGITS.get(effect.metric, 2)) + (" !" if is_shown(effect) else "")
 
 
 def signed(found: Interval, digits: int) -> str:
@@ -194,8 +197,9 @@ def _cells(made: Ablated) -> Table:
     arms = made.found.comparison.arms
     several = len({setting(arm) for arm in arms}) > 1
     names = tuple(factor.name for factor in made.layout.factors)
-    metrics = [metric for metric in made.ablation.metrics if any(getattr(arm.summary, metric) is not None for arm in arms)]
-    columns = ("cell", *names, *(("profile",) if several else ()), "scored", *(SHOWN.get(metric, metric) for metric in metrics))
+    metrics = [name for name in made.ablation.metrics if name != PRIMARY and any(getattr(arm.summary, name) for arm in arms)]
+    known = (PRIMARY, *(SHOWN.get(metric, metric) for metric in metrics))
+    columns = ("cell", *names, *(("profile",) if several else ()), "scored", *known)
     rows = tuple(_cell(made, number, arm, metrics, several=several) for number, arm in enumerate(arms, 1))
     return Table("Cells", columns, rows)
 
@@ -207,5 +211,10 @@ def _cell(made: Ablated, number: int, arm: Arm, metrics: Sequence[str], *, sever
         *(value_text(values[factor.name]) for factor in made.layout.factors),
         *((setting(arm),) if several else ()),
         str(arm.summary.scored),
-        *(interval(getattr(arm.summary, metric), DIGITS.get(metric, 2)) for metric in metrics),
+        interval(arm.summary.accuracy, DIGITS[PRIMARY]),
+        *(_mean(getattr(arm.summary, metric), metric) for metric in metrics),
     )
+
+
+def _mean(found: Interval | None, metric: str) -> str:
+    return "–" if found is None else f"{found.value:.{DIGITS.get(metric, 2)}f}"

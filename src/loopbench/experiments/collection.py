@@ -1,4 +1,4 @@
-"""Several runs side by side, such as one per suite: loops × (suite, profile), all pairs of all runs adjusted for each other."""
+"""Several runs side by side, such as one per suite: (suite, profile) × loops, all pairs of all runs adjusted for each other."""
 
 from __future__ import annotations
 
@@ -145,8 +145,10 @@ def _place(arm: str, members: Mapping[str, tuple[str, Interval]], pairs: Sequenc
 def tables(found: Collection) -> tuple[Table, ...]:
     """The matrix, and all pairs."""
     columns = [found.title_of(column) for column in found.columns]
-    rows = tuple((loop, *(cell_text(column.places.get(loop)) for column in found.columns)) for loop in found.loops)
-    matrix = Table("Accuracy; * the highest, = not told apart from it", ("loop", *columns), rows)
+    rows = tuple(
+        (title, *(cell_text(column.places.get(loop)) for loop in found.loops)) for title, column in zip(columns, found.columns, strict=True)
+    )
+    matrix = Table("Accuracy; * the highest, = not told apart from it", ("compared", *found.loops), rows)
     listed = tuple(
         (title, *_pair(pair, column.profile)) for title, column in zip(columns, found.columns, strict=True) for pair in column.pairs
     )

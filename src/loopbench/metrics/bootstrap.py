@@ -34,7 +34,7 @@ def bca(statistic: Statistic, units: int, alpha: float = ALPHA, *, draws: int = 
         found = statistic(_counted(rows, units))
         return np.where(np.isnan(found), whole, found).reshape(drawn.shape[:-1])
 
-    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)
         found = stats.bootstrap(
             (np.arange(units),), estimate, vectorized=True, axis=-1, n_resamples=draws, batch=_BATCH,
@@ -50,11 +50,6 @@ _BATCH = 1_000
 """Draws at a time: bounds memory at about 16 kB per unit."""
 
 
-def bca_mean(values: Sequence[float], clusters: Clusters = None, alpha: float = ALPHA, *, draws: int = DRAWS) -> Interval:
-    """Mean over tasks with the BCa interval over units; constant values have no width."""
-    return bca_ratio(values, np.ones(len(values)), clusters, alpha, draws=draws)
-
-
 def bca_ratio(
     above: ArrayLike, below: ArrayLike, clusters: Clusters = None, alpha: float = ALPHA, *, draws: int = DRAWS
 ) -> Interval:
@@ -67,8 +62,9 @@ def bca_ratio(
 
     def ratio(counts: Floats) -> Floats:
         drawn = counts @ sums
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(drawn[:, 1] == 0, np.nan, drawn[:, 0] / drawn[:, 1])
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            found = drawn[:, 0] / drawn[:, 1]
+        return np.where(np.isfinite(found), found, np.nan)
 
     low, high = bca(ratio, len(sums), alpha, draws=draws)
     value = float(ratio(np.ones((1, len(sums))))[0])

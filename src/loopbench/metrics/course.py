@@ -29,6 +29,9 @@ SIGNATURE_CHARS = 6
 MOST_TEXT = 120
 """Characters of a call, or of what came of it, in a step's text."""
 
+GARBAGE = "tool.garbage"
+"""Kind of a fault after which a tool's status says success, and nothing came."""
+
 _NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
 _RECEIPT = re.compile(r" ?\[r:[0-9a-f]{6}\.[0-9a-f]{4}\]")
 """What a scripted run's tools end their results with; no part of what the tool gave."""
@@ -70,6 +73,8 @@ class Step:
     """Index in the trace's events, in the order in which they happened; None for the end."""
     call: Call | None = field(default=None, compare=False)
     """What was called."""
+    gave: bool = field(default=False, compare=False)
+    """The call gave a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,11 @@ class Ran:
     @property
     def never_ran(self) -> bool:
         return self.error_type in _NEVER_RAN
+
+    @property
+    def gave(self) -> bool:
+        """Whether it gave a result: a fault may leave a success with nothing in it."""
+        return self.ok and self.fault != GARBAGE
 
     @property
     def result(self) -> str:
@@ -312,11 +322,12 @@ class _Found:
     text: str = ""
     observed: str = ""
     call: Call | None = None
+    gave: bool = False
 
     @property
     def step(self) -> Step:
         assert self.kind is not None
-        return Step(self.kind, self.text, self.observed, _signature(self.content), self.event, self.call)
+        return Step(self.kind, self.text, self.observed, _signature(self.content), self.event, self.call, self.gave)
 
 
 def _attributed(happened: Sequence[Event]) -> list[_Found]:
@@ -415,7 +426,7 @@ def _of_call(call: Call, ran: Ran | None, place: int, slot: _Slot) -> _Found:
         observed = shortened(ran.result) if ran.ok else f"{failed}: {shortened(ran.result)}"
         came = came if ran.never_ran else [ran.ok, ran.error_type, ran.result]
     content = _canonical(["call", call.tool, call.arguments, *came])
-    return _Found(True, place, slot, "call", content, call.text, observed, call)
+    return _Found(True, place, slot, "call", content, call.text, observed, call, ran is not None and ran.gave)
 
 
 def _last(ended: End) -> Step:

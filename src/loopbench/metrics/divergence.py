@@ -31,7 +31,6 @@ from .record import Record
 from .setbacks import (
     Setback,
     Trial,
-    has_result,
     setbacks,
     was_asked_again,
     was_cut_out,
@@ -57,8 +56,9 @@ WRONG_CALLS = {
     "weakness.date": "a date the wrong way round",
 }
 """Kinds of faults that are a wrong call, in words."""
+NEVER_FINISH = "decision.never_finish"
 ENDED_EARLY = frozenset({"decision.early_finish", "decision.no_tool", "weakness.step"})
-HARMLESS = frozenset({"decision.forget", "decision.repeated_call", "decision.never_finish", "tool.slow", "tool.huge"})
+HARMLESS = frozenset({"decision.forget", "decision.repeated_call", NEVER_FINISH, "tool.slow", "tool.huge"})
 """Kinds that no wrong answer comes from by itself: what they cost is a step, or room in the prompt."""
 
 
@@ -215,6 +215,13 @@ def _misread(trial: Trial) -> _Found | None:
     return None
 
 
+def _early(trial: Trial) -> _Found | None:
+    for place, ask in [(place, ask) for place, ask in trial.asks() if ask.role in CHOOSING][-1:]:
+        if ask.fault in ENDED_EARLY and trial.is_open(ask.fault):
+            return _Found("termination", f"answered at {_reply(ask.number)}, before its work was done", [place])
+    return None
+
+
 # --- 4, 6, 8: what blocked it ---
 
 
@@ -223,16 +230,30 @@ def _blocked(trial: Trial) -> _Found | None:
 
 
 def _gave_up(trial: Trial) -> _Found | None:
-    return _worst(trial, _real(setbacks(trial, trial.last_new))) if trial.is_finished else None
+    return _worst(trial, _lasting(trial, setbacks(trial, trial.last_new))) if trial.is_finished else None
+
+
+def _again(trial: Trial) -> _Found | None:
+    """Of a trial that finished: what was done once more, a seat that was booked twice."""
+    if not trial.is_finished:
+        return None
+    return _worst(trial, [setback for setback in setbacks(trial, -1) if setback.kind == "repeated"])
 
 
 def _never_put_right(trial: Trial) -> _Found | None:
-    return _worst(trial, [setback for setback in _real(setbacks(trial, -1)) if setback.kind != "not run" or setback.fault])
+    found = _lasting(trial, setbacks(trial, -1))
+    return _worst(trial, [setback for setback in found if setback.kind != "not run" or setback.fault])
 
 
-def _real(found: Sequence[Setback]) -> list[Setback]:
-    """Without those that a loop got past which went on to finish."""
-    return [setback for setback in found if setback.kind in ("request", "failed run", "not run")]
+def _lasting(trial: Trial, found: Sequence[Setback]) -> list[Setback]:
+    """Without those that a loop got past by going on."""
+    last = max((place for place, _ in trial.asks()), default=-1)
+    return [
+        setback
+        for setback in found
+        if setback.kind in ("request", "failed run", "not run")
+        or (setback.kind in ("unreadable", "misread") and setback.event == last)
+    ]
 
 
 def _worst(trial: Trial, found: Sequence[Setback]) -> _Found | None:
@@ -246,13 +267,14 @@ def _worst(trial: Trial, found: Sequence[Setback]) -> _Found | None:
     what = Counter(setback.what for setback in mine)
     main = max(reversed(mine), key=lambda setback: what[setback.what])
     same = [setback for setback in mine if (setback.kind, setback.what) == (main.kind, main.what)]
-    return _Found(cause, _IN_WORDS[main.kind](trial, same), [setback.event for setback in same])
+    words = _never_finished if main.fault == NEVER_FINISH else _IN_WORDS[main.kind]
+    return _Found(cause, words(trial, same), [setback.event for setback in same])
 
 
 def _cause(setback: Setback) -> Cause:
-    if setback.kind == "unreadable":
+    if setback.kind in ("unreadable", "misread"):
         return "parse"
-    if setback.fault == "decision.never_finish" or setback.kind == "no call":
+    if setback.fault == NEVER_FINISH or setback.kind == "no call":
         return "termination"
     if setback.fault in WRONG_CALLS or setback.kind == "not run":
         return "tool argument"
@@ -262,6 +284,11 @@ def _cause(setback: Setback) -> Cause:
 def _unreadable(trial: Trial, same: Sequence[Setback]) -> str:
     numbers = [_number(trial, setback) for setback in same]
     return f"{_replies(numbers)} could not be read{_what_the_loop_did(trial, same)}"
+
+
+def _misread_there(trial: Trial, same: Sequence[Setback]) -> str:
+    numbers = [_number(trial, setback) for setback in same]
+    return f"{_replies(numbers)} {'was' if len(numbers) == 1 else 'were'} spoiled ({same[-1].fault}) and read as something else"
 
 
 def _request(trial: Trial, same: Sequence[Setback]) -> str:
@@ -280,8 +307,6 @@ def _not_run(trial: Trial, same: Sequence[Setback]) -> str:
 
 def _repeated(trial: Trial, same: Sequence[Setback]) -> str:
     last, number = same[-1], _number(trial, same[0])
-    if last.fault == "decision.never_finish":
-        return f"went on calling {last.what} from {_reply(number)} on, instead of answering"
     if last.fault in WRONG_CALLS:
         return f"called {last.what} with {WRONG_CALLS[last.fault]}, {_times(len(same) + 1)}"
     cut = [setback for setback in same if was_cut_out(trial, setback.event)]
@@ -295,6 +320,10 @@ def _repeated(trial: Trial, same: Sequence[Setback]) -> str:
     )
 
 
+def _never_finished(trial: Trial, same: Sequence[Setback]) -> str:
+    return f"called {same[0].what} at {_reply(_number(trial, same[0]))}, instead of answering"
+
+
 def _no_call(trial: Trial, same: Sequence[Setback]) -> str:
     numbers = [_number(trial, setback) for setback in same]
     return f"{_replies(numbers)} made no call and gave no answer"
@@ -302,6 +331,7 @@ def _no_call(trial: Trial, same: Sequence[Setback]) -> str:
 
 _IN_WORDS: Mapping[str, Callable[[Trial, Sequence[Setback]], str]] = {
     "unreadable": _unreadable,
+    "misread": _misread_there,
     "request": _request,
     "failed run": _failed_run,
     "not run": _not_run,
@@ -338,10 +368,6 @@ def _other_tries(trial: Trial, same: Sequence[Setback]) -> str:
 
 
 def _faults(trial: Trial) -> _Found | None:
-    last = [(place, ask) for place, ask in trial.asks() if ask.role in CHOOSING][-1:]
-    for place, ask in last:
-        if ask.fault in ENDED_EARLY and trial.is_open(ask.fault):
-            return _Found("termination", f"answered at {_reply(ask.number)}, before its work was done", [place])
     for place, event in enumerate(trial.happened):
         if event is None or not event.fault or event.fault in HARMLESS or event.fault.startswith("wire."):
             continue
@@ -385,7 +411,7 @@ def _argument(trial: Trial) -> _Found | None:
         return None
     alone = unmatched([step.signature for step in trial.course], [step.signature for step in trial.other_course])
     own = {step.call.key for step in trial.course if step.call is not None}
-    others = [step.call for place, step in enumerate(trial.other_course) if place in alone and step.call is not None]
+    others = [step.call for place, step in enumerate(trial.other_course) if place in alone and step.call is not None and step.gave]
     for place, step in enumerate(trial.course):
         if place not in trial.unmatched or step.call is None or step.event is None:
             continue
@@ -407,7 +433,7 @@ def _lost(trial: Trial) -> _Found | None:
         return _Found("lost observation", f"the prompt of {_reply(number)} no longer showed the question")
     for at, step in enumerate(trial.course):
         run = trial.happened[step.event] if step.event is not None and step.event < place else None
-        if at in trial.unmatched or not isinstance(run, Ran) or not has_result(run) or shows(shown, run.data):
+        if at in trial.unmatched or not isinstance(run, Ran) or not run.gave or shows(shown, run.data):
             continue
         return _Found(
             "lost observation", f"answered at {_reply(number)}, when the prompt no longer showed the result of {step.text}"
@@ -449,7 +475,7 @@ _STOPS = {
 def _used_up(trial: Trial) -> str:
     """What the steps went into, beside new results."""
     unreadable = sum(ask.wire_error is not None for _, ask in trial.asks())
-    failed = sum(isinstance(event, Ran) and not has_result(event) for event in trial.happened)
+    failed = sum(isinstance(event, Ran) and not event.gave for event in trial.happened)
     parts = [
         f"{unreadable} {'reply' if unreadable == 1 else 'replies'} that could not be read" if unreadable else "",
         f"{failed} {'call' if failed == 1 else 'calls'} that failed" if failed else "",
@@ -470,9 +496,11 @@ _RULES: Sequence[Callable[[Trial], _Found | None]] = (
     _budget,
     _broken,
     _misread,
+    _early,
     _blocked,
     _faults,
     _gave_up,
+    _again,
     _argument,
     _never_put_right,
     _lost,

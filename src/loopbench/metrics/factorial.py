@@ -52,6 +52,22 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True)
+class Conditional:
+    """What a change does where another factor has one of its values."""
+
+    change: str
+    """`extract: true → false`."""
+    given: str
+    """`on_parse_error = observe`."""
+    difference: Interval
+    """In the metric's unit, averaged over all other factors; not tested by itself."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {"change": self.change, "given": self.given, "difference": self.difference.as_dict()}
+
+
+@dataclass(frozen=True, slots=True)
 class Effect:
     """What a change of one factor does, or how much more it does where another is changed too."""
 
@@ -76,6 +92,8 @@ class Effect:
     """Of accuracy, from a logistic model; for an interaction the ratio of two odds ratios. None where there is none to be had."""
     aliases: tuple[str, ...] = ()
     """Interactions that this design cannot tell from this one; with a leading `-` those that enter it negatively."""
+    conditional: tuple[Conditional, ...] = ()
+    """Of an interaction that is known by itself: either change at both values of the other factor."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -93,7 +111,32 @@ class Effect:
             "within_margin": self.verdict.within_margin,
             "odds_ratio": None if self.odds_ratio is None else self.odds_ratio.as_dict(),
             "aliases": list(self.aliases),
+            "conditional": [found.to_json() for found in self.conditional],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From one level of a factor to another, by their numbers."""
+
+    factor: int
+    start: int
+    end: int
+
+    def text(self, factors: Sequence[Factor]) -> str:
+        factor = factors[self.factor]
+        return f"{factor.name}: {factor.levels[self.start]} → {factor.levels[self.end]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A change where another factor has one level."""
+
+    change: Change
+    factor: int
+    level: int
+    weights: Floats
+    """Over the cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +144,17 @@ class Contrast:
     """One effect before there are data."""
 
     kind: Literal["main", "interaction"]
-    changes: tuple[tuple[int, int, int], ...]
-    """Factor, level from, level to: one of them for a main effect, two for an interaction."""
+    changes: tuple[Change, ...]
+    """One for a main effect, two for an interaction."""
     code: Floats
     """Over the columns of the model."""
     weights: Floats
     """Over the cells; the effect is the weighted sum of their means."""
     aliases: tuple[str, ...] = ()
+    conditional: tuple[Given, ...] = ()
 
     def term(self, factors: Sequence[Factor]) -> str:
-        return " × ".join(f"{factors[f].name}: {factors[f].levels[a]} → {factors[f].levels[b]}" for f, a, b in self.changes)
+        return " × ".join(change.text(factors) for change in self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +173,7 @@ class Layout:
     def aliases(self) -> tuple[str, ...]:
         """`a × b = c × d`: interactions of which only the sum is known."""
         return tuple(
-            " = ".join((_product(self.factors, [f for f, _, _ in contrast.changes]), *contrast.aliases))
+            " = ".join((_product(self.factors, [change.factor for change in contrast.changes]), *contrast.aliases))
             for contrast in self.contrasts
             if contrast.aliases
         )
@@ -172,29 +216,43 @@ def layout(factors: Sequence[Factor], cells: Sequence[Cell]) -> Layout:
             if known is None or len(known) < 2:
                 raise ValueError(f"these cells cannot tell {_product(factors, (f, g))} from effects of single factors")
             aliases.setdefault(known, []).append(f"{sign}{_product(factors, (f, g))}")
-    inverse = np.linalg.pinv(blocks.matrix)
+    inverse = np.asarray(np.linalg.pinv(blocks.matrix), dtype=np.float64)
     made = []
     for changes in _changes(factors, blocks.places):
-        code = np.zeros(blocks.matrix.shape[1])
-        named = tuple(f for f, _, _ in changes)
-        code[blocks.places[named]] = _code(factors, changes)
+        named = tuple(change.factor for change in changes)
+        code = blocks.code({named: _code(factors, changes)})
         kind: Literal["main", "interaction"] = "main" if len(changes) == 1 else "interaction"
-        made.append(Contrast(kind, changes, code, code @ inverse, tuple(aliases.get(named, ()))))
+        given = () if kind == "main" or named in aliases else _given(factors, changes, blocks, inverse)
+        made.append(Contrast(kind, changes, code, code @ inverse, tuple(aliases.get(named, ())), given))
     return Layout(tuple(factors), tuple(cells), blocks.matrix, main_columns, tuple(made))
 
 
-def _changes(factors: Sequence[Factor], known: Mapping[tuple[int, ...], slice]) -> Iterator[tuple[tuple[int, int, int], ...]]:
+def _changes(factors: Sequence[Factor], known: Mapping[tuple[int, ...], slice]) -> Iterator[tuple[Change, ...]]:
     """Main effects first; interactions between changes from both bases only."""
     for f, factor in enumerate(factors):
         for level in range(1, len(factor.levels)):
-            yield ((f, 0, level),)
+            yield (Change(f, 0, level),)
             if level > 1:
-                yield ((f, level - 1, level),)
+                yield (Change(f, level - 1, level),)
     for f, g in combinations(range(len(factors)), 2):
         if (f, g) in known:
             for a in range(1, len(factors[f].levels)):
                 for b in range(1, len(factors[g].levels)):
-                    yield ((f, 0, a), (g, 0, b))
+                    yield (Change(f, 0, a), Change(g, 0, b))
+
+
+def _given(factors: Sequence[Factor], changes: Sequence[Change], blocks: _Blocks, inverse: Floats) -> tuple[Given, ...]:
+    """Either of two changes at both levels of the other."""
+    made = []
+    for change, other in (changes, changes[::-1]):
+        own = _code(factors, [change])
+        for level in (other.start, other.end):
+            row = _coding(len(factors[other.factor].levels))[level]
+            first = change.factor < other.factor
+            both = {tuple(sorted((change.factor, other.factor))): np.kron(own, row) if first else np.kron(row, own)}
+            code = blocks.code({(change.factor,): own, **both})
+            made.append(Given(change, other.factor, level, code @ inverse))
+    return tuple(made)
 
 
 def coded(sizes: Sequence[int], cells: Sequence[Cell]) -> list[Floats]:
@@ -213,12 +271,12 @@ def _coding(levels: int) -> Floats:
     return np.vstack((-np.ones((1, levels - 1)), np.eye(levels - 1)))
 
 
-def _code(factors: Sequence[Factor], changes: Sequence[tuple[int, int, int]]) -> Floats:
+def _code(factors: Sequence[Factor], changes: Sequence[Change]) -> Floats:
     """Over the columns of the changes' own block: the change, or the difference between the two differences."""
     made = np.ones(1)
-    for f, start, end in changes:
-        rows = _coding(len(factors[f].levels))
-        made = np.kron(made, rows[end] - rows[start])
+    for change in changes:
+        rows = _coding(len(factors[change.factor].levels))
+        made = np.kron(made, rows[change.end] - rows[change.start])
     return made
 
 
@@ -241,6 +299,13 @@ class _Blocks:
         self.places[term] = slice(self.matrix.shape[1], taken.shape[1])
         self.matrix = taken
         return True
+
+    def code(self, parts: Mapping[tuple[int, ...], Floats]) -> Floats:
+        """Over all columns, from what stands in some terms' own."""
+        made = np.zeros(self.matrix.shape[1])
+        for term, part in parts.items():
+            made[self.places[term]] = part
+        return made
 
     def alias(self, columns: Floats) -> tuple[tuple[int, ...] | None, str]:
         """The term whose one column is this one, and `-` where its sign is turned; None where it is no other term's."""
@@ -333,23 +398,42 @@ class _Tested:
     p_equivalence: float
     margin: float
     odds_ratio: Interval | None
+    conditional: tuple[Interval, ...]
 
 
 def _test(
     metric: str, profile: str, found: _Observed, contrast: Contrast, odds_ratio: Interval | None, alpha: float, margin: float
 ) -> _Tested:
     means, clusters = found.means, found.clusters
-    d = means @ contrast.weights
-    d[np.abs(d) < _ROUNDING * np.abs(means).max(initial=1.0)] = 0.0
-    p = sign_flip(d, clusters)
+    d = _contrasts(means, contrast.weights)
     if metric == PRIMARY:
-        reach = float(np.abs(contrast.weights).sum()) / 2
-        padded, units = _with_pseudo_tasks(d, reach, clusters)
-        interval, bound, equivalent = contrast_interval(d, reach, clusters, alpha), margin, mean_equivalence(padded, margin, units)
+        padded, units = _with_pseudo_tasks(d, _reach(contrast.weights), clusters)
+        bound, equivalent = margin, mean_equivalence(padded, margin, units)
     else:
-        interval, bound = mean_difference(d, clusters, alpha), margin * float(means.mean())
+        bound = margin * float(means.mean())
         equivalent = mean_equivalence(d, bound, clusters)
-    return _Tested(contrast, metric, profile, interval, p, equivalent, bound, odds_ratio)
+    interval, *conditional = (
+        _interval(metric, means, weights, clusters, alpha)
+        for weights in (contrast.weights, *(given.weights for given in contrast.conditional))
+    )
+    return _Tested(contrast, metric, profile, interval, sign_flip(d, clusters), equivalent, bound, odds_ratio, tuple(conditional))
+
+
+def _interval(metric: str, means: Floats, weights: Floats, clusters: Clusters, alpha: float) -> Interval:
+    d = _contrasts(means, weights)
+    return contrast_interval(d, _reach(weights), clusters, alpha) if metric == PRIMARY else mean_difference(d, clusters, alpha)
+
+
+def _contrasts(means: Floats, weights: Floats) -> Floats:
+    """One per task; what is a rounding error beside the means is 0."""
+    d = np.asarray(means @ weights, dtype=np.float64)
+    d[np.abs(d) < _ROUNDING * np.abs(means).max(initial=1.0)] = 0.0
+    return d
+
+
+def _reach(weights: Floats) -> float:
+    """The largest contrast that cell means in [0, 1] can give; the weights add up to 0."""
+    return float(np.abs(weights).sum()) / 2
 
 
 def contrast_interval(d: Floats, reach: float, clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
@@ -386,7 +470,7 @@ def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) 
             Effect(
                 test.contrast.term(factors),
                 test.contrast.kind,
-                tuple(factors[f].name for f, _, _ in test.contrast.changes),
+                tuple(factors[change.factor].name for change in test.contrast.changes),
                 test.metric,
                 test.profile,
                 test.difference,
@@ -396,9 +480,17 @@ def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) 
                 verdict(advantage, p, equivalent, alpha),
                 test.odds_ratio,
                 test.contrast.aliases,
+                tuple(
+                    Conditional(given.change.text(factors), _at(factors[given.factor], given.level), interval)
+                    for given, interval in zip(test.contrast.conditional, test.conditional, strict=True)
+                ),
             )
         )
     return made
+
+
+def _at(factor: Factor, level: int) -> str:
+    return f"{factor.name} = {factor.levels[level]}"
 
 
 # --- odds ratios ---
@@ -435,8 +527,8 @@ def _why(shares: Floats, design: Layout) -> str:
         if pure.all():
             return f"every trial was {word}"
         for f, factor in enumerate(design.factors):
-            for level, text in enumerate(factor.levels):
+            for level in range(len(factor.levels)):
                 if all(pure[i] for i, cell in enumerate(design.cells) if cell[f] == level):
-                    return f"every trial with {factor.name} = {text} was {word}"
+                    return f"every trial with {_at(factor, level)} was {word}"
     count = int(np.isin(shares, (0.0, 1.0)).sum())
     return f"in {count} of {len(shares)} cells all trials ended alike" if count else ""

@@ -13,10 +13,8 @@ from .course import CHOOSING, Ask, End, Event, Ran, Step, unmatched, without_rec
 from .record import Record
 from .shown import Prompt, prompts, says_more, shows
 
-Kind = Literal["unreadable", "request", "failed run", "not run", "repeated", "no call"]
+Kind = Literal["unreadable", "misread", "request", "failed run", "not run", "repeated", "no call"]
 
-GARBAGE = "tool.garbage"
-"""A fault after which a tool's status says success, and nothing came."""
 PLANNING = frozenset({*CHOOSING, Role.PLAN.value, Role.REFLECT.value, Role.REASON.value})
 """Roles whose prompts decide on what is called next."""
 
@@ -56,23 +54,17 @@ class Trial:
 
     @cached_property
     def repeated(self) -> frozenset[int]:
-        """Events of runs that gave again what the same call had given before."""
-        seen: set[tuple[str, str]] = set()
-        again = set()
-        for place, event in enumerate(self.happened):
-            if isinstance(event, Ran) and has_result(event):
-                known = (event.call.key, event.result)
-                if known in seen:
-                    again.add(place)
-                seen.add(known)
-        return frozenset(again)
+        """Events of runs of a call that had given a result before."""
+        runs = [(place, event.call.key) for place, event in enumerate(self.happened) if isinstance(event, Ran) and event.gave]
+        first = {key: place for place, key in reversed(runs)}
+        return frozenset(place for place, key in runs if first[key] < place)
 
     @cached_property
     def last_new(self) -> int:
         """Event of the last run that gave something new; -1 where none did."""
-        runs = enumerate(self.happened)
-        new = (place for place, event in runs if isinstance(event, Ran) and has_result(event) and place not in self.repeated)
-        return max(new, default=-1)
+        runs = [(place, event) for place, event in enumerate(self.happened) if isinstance(event, Ran) and event.gave]
+        first = {(event.call.key, event.result): place for place, event in reversed(runs)}
+        return max(first.values(), default=-1)
 
     def asks(self, since: int = -1) -> Iterator[tuple[int, Ask]]:
         """Requests after an event."""
@@ -117,11 +109,6 @@ class Setback:
     """Kind of the fault that the reply or the run suffered; empty: none is known."""
 
 
-def has_result(run: Ran) -> bool:
-    """Whether a tool gave something."""
-    return run.ok and run.fault != GARBAGE
-
-
 def setbacks(trial: Trial, since: int) -> list[Setback]:
     """What went wrong after an event and was not put right afterwards, in time."""
     found = [*_of_replies(trial, since), *_of_calls(trial, since)]
@@ -134,6 +121,8 @@ def _of_replies(trial: Trial, since: int) -> Iterator[Setback]:
     for place, ask in trial.asks(since):
         if ask.wire_error is not None and not _was_read(trial, place, ask):
             yield Setback("unreadable", place, ask.group, ask.wire_error, ask.fault)
+        elif ask.fault.startswith("wire.") and ask.wire_error is None and trial.is_open(ask.fault, ask.role):
+            yield Setback("misread", place, ask.group, ask.reply, ask.fault)
         elif ask.error is not None and not any(_same_request(ask, later) and later.error is None for _, later in trial.asks(place)):
             yield Setback("request", place, ask.group, ": ".join(ask.error), ask.fault)
         elif ask.role == Role.DECIDE.value and ask.move == "text":
@@ -159,14 +148,14 @@ def _same_request(one: Ask, other: Ask) -> bool:
 
 
 def _of_calls(trial: Trial, since: int) -> Iterator[Setback]:
-    put_right = {step.call.key for step in trial.course if step.call is not None and _gave(trial, step)}
+    put_right = {step.call.key for step in trial.course if step.call is not None and step.gave}
     for number, step in enumerate(trial.course):
         if step.call is None or step.event is None or step.event <= since:
             continue
         decider = trial.decider(step.event)
         mark = decider.fault if decider is not None else ""
         run = trial.happened[step.event]
-        if isinstance(run, Ran) and has_result(run):
+        if step.gave:
             if step.event in trial.repeated and number in trial.unmatched:
                 yield Setback("repeated", step.event, step.text, step.observed, mark)
         elif step.call.key not in put_right and not _is_as_it_should_be(trial, number):
@@ -174,16 +163,11 @@ def _of_calls(trial: Trial, since: int) -> Iterator[Setback]:
             yield Setback(kind, step.event, step.text, step.observed, run.fault or mark if isinstance(run, Ran) else mark)
 
 
-def _gave(trial: Trial, step: Step) -> bool:
-    run = trial.happened[step.event] if step.event is not None else None
-    return isinstance(run, Ran) and has_result(run)
-
-
 def _is_as_it_should_be(trial: Trial, number: int) -> bool:
     """Whether a failure is no obstacle: it belongs to the task, as a search that finds nothing does.
 
-    So it does where the other course has it too, and never had more of that call. Of a scripted trial on its own, one that nobody
-    injected and that the model took as it was.
+    In a scripted trial what nobody injected belongs to it, as long as the model takes it as it is. Elsewhere what the other course
+    has too, where that never had more of the same call.
     """
     step = trial.course[number]
     run = trial.happened[step.event] if step.event is not None else None
@@ -192,10 +176,10 @@ def _is_as_it_should_be(trial: Trial, number: int) -> bool:
     decider = trial.decider(step.event) if step.event is not None else None
     if run.fault or run.never_ran or (decider is not None and decider.fault.startswith("decision.")):
         return False
-    if trial.other:
-        others = [other for other in trial.other_course if other.call == step.call]
-        return number not in trial.unmatched and all(other.signature == step.signature for other in others)
-    return trial.is_scripted and sum(other.signature == step.signature for other in trial.course) == 1
+    if trial.is_scripted and sum(other.signature == step.signature for other in trial.course) == 1:
+        return True
+    others = [other for other in trial.other_course if other.call == step.call]
+    return number not in trial.unmatched and all(other.signature == step.signature for other in others)
 
 
 # --- what the loop did about it ---
@@ -207,27 +191,26 @@ def was_asked_again(trial: Trial, setback: Setback) -> bool:
 
 
 def was_told(trial: Trial, setback: Setback) -> bool:
-    """Whether the next prompt told the model of it; true where there was none."""
-    event = trial.happened[setback.event]
-    asked = trial.decider(setback.event)
-    own = trial.happened.index(asked) if asked is not None else setback.event
+    """Whether the model was told of it when it was next asked for the same; true where it never was."""
+    event, asked = trial.happened[setback.event], trial.decider(setback.event)
+    if asked is None:
+        return True
+    before = next(place for place, ask in trial.asks() if ask is asked)
     for place, later in trial.asks(setback.event):
-        if later.role not in PLANNING and later.role != Role.RECOVER.value and later.group != setback.what:
-            continue
-        prompt = trial.prompts[place]
-        if isinstance(event, Ran) and shows(prompt, event.data):
+        if isinstance(event, Ran) and shows(trial.prompts[place], event.data):
             return True
-        if asked is not None and _same_request(asked, later):  # in its own words
-            return says_more(trial.prompts[own], prompt, asked.reply)
-    return not was_asked_again(trial, setback)
+        if _same_request(asked, later):  # it may be said in the loop's own words
+            return says_more(trial.prompts[before], trial.prompts[place], asked.reply)
+    return True
 
 
 def was_cut_out(trial: Trial, place: int) -> bool:
     """Whether a run repeats one whose result no prompt showed any more that decided on it."""
     run = trial.happened[place]
     assert isinstance(run, Ran)
-    earlier = (at for at, event in enumerate(trial.happened[:place]) if isinstance(event, Ran) and event.call == run.call)
-    given = [at for at in earlier if has_result(trial.happened[at])]  # type: ignore[arg-type]
+    given = [
+        at for at, event in enumerate(trial.happened[:place]) if isinstance(event, Ran) and event.call == run.call and event.gave
+    ]
     latest: dict[str, int] = {}
     for at, ask in trial.asks(given[0] if given else place):
         if at < place and ask.role in PLANNING:

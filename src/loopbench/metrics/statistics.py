@@ -237,10 +237,10 @@ def mean_exceeds(d: ArrayLike, bound: float, clusters: Clusters = None) -> float
     """
     values = _array(d)
     units, beyond = _units(values, clusters), float(values.mean()) - bound
-    error, smallest = _error(units), 0.5 ** len(units)
+    smallest = 0.5 ** len(units)
     if _is_constant(units, bound):
-        return smallest if beyond > 0 else 1.0
-    return max(float(special.stdtr(len(units) - 1, -beyond / error)), smallest)
+        return smallest if beyond > _rounding(units, bound) else 1.0
+    return max(float(special.stdtr(len(units) - 1, -beyond / _error(units))), smallest)
 
 
 def score_equivalence(d: ArrayLike, margin: float, clusters: Clusters = None) -> float:
@@ -408,8 +408,12 @@ def _error(units: Floats) -> float:
 
 
 def _is_constant(units: Floats, bound: float) -> bool:
-    """Whether the units vary by no more than rounding errors beside them and the bound."""
-    return _error(units) <= _NO_SPREAD * max(abs(bound), float(np.abs(units).max()))
+    return _error(units) <= _rounding(units, bound)
+
+
+def _rounding(units: Floats, bound: float) -> float:
+    """What may be no more than a rounding error beside such units and such a bound."""
+    return _NO_SPREAD * max(abs(bound), float(np.abs(units).max()))
 
 
 def _t_interval(values: Floats, clusters: Clusters, alpha: float) -> tuple[float, float]:

@@ -329,11 +329,13 @@ def _per_solved(arm: str, records: Sequence[Record], unit: Unit, alpha: float) -
 def cost_per_solved(
     cost: Sequence[float], solved: Sequence[float], clusters: Sequence[str] | None = None, alpha: float = ALPHA
 ) -> Interval | None:
-    """Σcost/Σsolved over tasks, with the BCa interval of its inverse turned over; None where nothing was solved.
+    """Σcost/Σsolved over tasks, with the BCa interval of its inverse turned over; None where nothing was solved. Some task must cost.
 
     The inverse, tasks solved for a unit of cost, exists in every draw, and a draw that solves nothing is no outlier of it.
     """
     if not any(solved):
         return None
-    found = bca_ratio(solved, cost, clusters, alpha, draws=DRAWS)
-    return Interval(1 / found.value, 1 / found.high, 1 / found.low if found.low > 0 else math.inf, found.n)
+    scale = max(cost)
+    found = bca_ratio(solved, [amount / scale for amount in cost], clusters, alpha, draws=DRAWS)
+    high = scale / found.low if found.low > 0 else math.inf
+    return Interval(scale / found.value, scale / found.high, high, found.n)

@@ -231,7 +231,7 @@ def signatures(folder: Path, record: Record) -> str | None:
     """The course of a trial; None where it has no trace that can be read."""
     try:
         return " ".join(step.signature for step in course(read_trace(folder, record)))
-    except RunError:
+    except ValueError:
         return None
 
 
@@ -276,9 +276,8 @@ def _arm_text(arm: BaselineArm) -> str:
 
 
 def _task_text(line: TaskLine) -> str:
-    return _json(
-        {name: list(map(_short_number, found)) for name in TaskLine.model_fields if (found := getattr(line, name)) is not None}
-    )
+    fields = {name: getattr(line, name) for name in TaskLine.model_fields}
+    return _json({name: list(map(_short_number, found)) for name, found in fields.items() if found is not None})
 
 
 def _short_number(value: float | str | None) -> float | int | str | None:
@@ -322,7 +321,7 @@ def read_baseline(path: Path) -> Baseline:
     where = ".".join(str(part) for part in first["loc"])
     said = first["msg"].removeprefix("Value error, ")
     got = f", got {_short(first['input'])}" if first["type"] not in ("missing", "value_error") else ""
-    raise ValueError(f"{path}: {where}{': ' * bool(where)}{said}{got}")
+    raise ValueError(" ".join(f"{path}: {where}{': ' * bool(where)}{said}{got}".split()))
 
 
 def _no_number(name: str) -> NoReturn:

@@ -9,6 +9,8 @@ from typing import Any
 
 from loopbench.experiments.compare import NOTHING, Allowed, Experiment, allowed_config, prepare, results, run
 from loopbench.experiments.config import CompareConfig, config_from
+from loopbench.experiments.journal import RunError
+from loopbench.experiments.outside.joining import PROFILE
 from loopbench.experiments.registry import loops_named, parse_spec
 from loopbench.experiments.runner import Progress
 from loopbench.metrics.record import Record
@@ -42,6 +44,8 @@ def prepare_again(baseline: Baseline, path: Path, again: Again) -> Experiment:
 
 def config_again(baseline: Baseline, path: Path, again: Again) -> CompareConfig:
     """The baseline's configuration, changed as was asked. Nothing is asked of a recording's model: it is replayed."""
+    if PROFILE in baseline.profiles:
+        raise RunError(f"{path}: blessed from another tool's files, so there is nothing to run; import new ones, and name that run")
     allowed = again.allowed
     typed: dict[str, Any] = {
         "loops": tuple(again.loops),

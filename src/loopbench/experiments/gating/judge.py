@@ -156,7 +156,6 @@ def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: fl
             same[side.arm],
             len(side.records),
             side.scored,
-            tuple(side.new),
             tuple(line for line in lines if line.arm == side.arm),
         )
         for side in sides
@@ -169,7 +168,7 @@ def _notes(found: Results, baseline: Baseline, matched: Mapping[str, str | None]
     seed, repeats = manifest["seed"], manifest["config"]["repeats"]
     for what, was, now in (("seed", baseline.seed, seed), ("number of repeats", baseline.repeats, repeats)):
         if was != now:
-            yield f"Another {what} than in the baseline, {now}, not {was}: tasks pair up, but not their trials, which other faults struck."
+            yield f"Another {what} than in the baseline, {now}, not {was}: tasks pair up, their trials do not."
     for old, arm in matched.items():
         if arm is not None and arm != old:
             yield f"{arm} is held against {old} of the baseline."

@@ -88,7 +88,6 @@ class JudgedArm:
     """Every trial gave what it gave in the baseline."""
     trials: int
     scored: int
-    tasks: tuple[str, ...]
     lines: tuple[Line, ...]
     """One per metric."""
 

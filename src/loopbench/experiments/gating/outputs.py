@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 from xml.etree import ElementTree
 
@@ -188,7 +188,7 @@ def _row(line: Line) -> tuple[str, ...]:
         f"{line.run:.{digits}f}",
         _change(line),
         _margin(line),
-        str(line.tasks) if line.units == line.tasks else f"{line.tasks} of {line.units} templates",
+        str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {line.units} templates",
         "<0.001" if line.p_holm < 0.001 else f"{line.p_holm:.3f}",
         "pass, worse within the margin" if line.outcome == "pass" and line.worse else line.outcome,
     )

@@ -50,7 +50,7 @@ class Sides:
     @classmethod
     def of(cls, found: Results, arm: str, baseline: Baseline, baseline_arm: str) -> Sides:
         new: dict[str, dict[int, Record]] = {}
-        for record in found.records:
+        for record in sorted(found.records, key=lambda record: record.key):  # the order in which trials ended decides nothing
             if record.arm == arm:
                 new.setdefault(record.task, {})[record.repeat] = record
         return cls(arm, baseline_arm, baseline.arms[baseline_arm].tasks, new)

@@ -11,7 +11,6 @@ from loopbench.metrics.summary import PRIMARY
 
 from .charts import DIGITS, NAMES, accuracy, forest, grouped
 from .document import UNKNOWN, Block, Figure, Folded, Grid, Section
-from .verdict import needed_in_words
 
 
 def arms_section(comparison: Comparison) -> Section:
@@ -50,10 +49,10 @@ def pairs_section(comparison: Comparison) -> Section | None:
     groups = grouped(comparison.arms)
     for name, arms in groups.items():
         own = {arm.info.arm for arm in arms}
-        caption = "Accuracy, a minus b, on the tasks scored in both"
+        caption = "accuracy, a minus b, on the tasks scored in both"
         members = [pair for pair in primary if pair.a in own]
         if members:
-            blocks.append(pairs_grid(f"{name}: {caption}" if len(groups) > 1 else caption, members, arms))
+            blocks.append(pairs_grid(f"{name}: {caption}" if len(groups) > 1 else caption.capitalize(), members, arms))
     rest = [pair for pair in comparison.pairs if pair.metric not in (PRIMARY, "seconds")]
     if rest:
         grid = pairs_grid("Other metrics, a minus b (secondary; lower is better)", rest, ())
@@ -78,9 +77,19 @@ def pairs_grid(caption: str, pairs: Sequence[Pair], arms: Sequence[Arm]) -> Grid
             p_value(pair.p),
             p_value(pair.p_holm),
             verdict(pair),
-            *([UNKNOWN if pair.needed is None else needed_in_words(pair.needed)] if planned else []),
+            *([_needed(pair)] if planned else []),
         ]
         rows.append(tuple(row))
     if not several:
         columns.remove("metric")
-    return Grid(caption, (*columns, *(["to decide"] if planned else [])), tuple(rows))
+    return Grid(caption, (*columns, *(["tasks × repeats to decide"] if planned else [])), tuple(rows))
+
+
+def _needed(pair: Pair) -> str:
+    """`687 × 1 for a difference`"""
+    if pair.needed is None:
+        return UNKNOWN
+    found = pair.needed
+    cost = "" if found.cost_usd is None else f", ${found.cost_usd:,.2f}"
+    goal = "a difference" if found.to_show == "difference" else "equivalence"
+    return f"{found.tasks:,} × {found.repeats} for {goal}{cost}"

@@ -11,7 +11,7 @@ _NOTES = {"highest": "highest", "not told apart": "not told apart", "lower": ""}
 
 
 def overview_section(found: Collection) -> Section:
-    """In how many columns each loop is the highest, and the matrix of loops × (suite, profile)."""
+    """In how many columns each loop is the highest, and the matrix of (suite, profile) × loops."""
     blocks: list[Block] = []
     said = notes(found)
     troubles = tuple(note.removeprefix(WARNING) for note in said[:-1])
@@ -23,10 +23,9 @@ def overview_section(found: Collection) -> Section:
 
 
 def _matrix(found: Collection) -> Grid:
-    """Bars begin at 0."""
-    columns = ("loop", *(found.title_of(column) for column in found.columns))
-    rows = tuple((loop, *(_cell(column.places.get(loop)) for column in found.columns)) for loop in found.loops)
-    return Grid("Accuracy of each loop; the highest of a column, and those that are not told apart from it", columns, rows)
+    """A row per suite and profile, a column per loop; bars begin at 0."""
+    rows = tuple((found.title_of(column), *(_cell(column.places.get(loop)) for loop in found.loops)) for column in found.columns)
+    return Grid("Accuracy of each loop; the highest of a row, and those that are not told apart from it", ("compared", *found.loops), rows)
 
 
 def _cell(standing: Standing | None) -> Cell:

@@ -95,7 +95,7 @@ class Scale:
         return f"{tick:,.{self.digits}f}".replace("-", "−")
 
 
-MOST_TICKS = 6
+MOST_TICKS = 7
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _BEYOND = 1e15
 """Beyond such values, or where they are as good as equal, there is no scale to speak of."""
@@ -132,13 +132,15 @@ def anchor(text: str, x: float) -> str:
 
 
 def gridlines(found: Scale, top: float, bottom: float) -> Markup:
-    """A vertical line for each tick, its label under it."""
+    """A vertical line for each tick, its label under it; only every other label where they are too long to stand side by side."""
     made = []
-    for tick in found.ticks:
-        x = found.at(tick)
+    widest = max(len(found.label(tick)) for tick in found.ticks)
+    every = math.ceil((widest + 1) * CHAR * len(found.ticks) / NARROW)
+    for number, tick in enumerate(found.ticks):
+        x, text = found.at(tick), found.label(tick)
         made.append(element("line", x1=percent(x), x2=percent(x), y1=top, y2=bottom, class_="grid"))
-        text = found.label(tick)
-        made.append(element("text", text, x=percent(x), y=bottom + 15, text_anchor=anchor(text, x), class_="tick"))
+        if number % every == 0:
+            made.append(element("text", text, x=percent(x), y=bottom + 15, text_anchor=anchor(text, x), class_="tick"))
     return Markup("").join(made)
 
 

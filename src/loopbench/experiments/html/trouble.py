@@ -88,18 +88,19 @@ def _of(recovered: int, hurt: int, absorbed: int) -> str:
 
 def steps_section(records: Sequence[Record], arms: Sequence[Arm]) -> Section | None:
     """How many steps trials took, solved or not. None where none was scored."""
-    rows = [row for arm in arms if (row := _steps(arm.info.arm, records)) is not None]
+    known = [record for record in records if record.status == "scored" and "steps" not in record.unknown]
+    rows = [row for arm in arms if (row := _steps(arm.info.arm, known)) is not None]
     if not rows:
         return None
     read = "One histogram per arm, on one scale; a step is one reply to a deciding request."
     columns = ("arm", "solved", "their median", "not solved", "their median", "90 % within", "most")
     infos = [arm.info for arm in arms]
     grid = Grid("Steps of scored trials", columns, tuple(rows))
-    return Section("steps", "Steps", (Figure(steps(records, infos), read), grid))
+    return Section("steps", "Steps", (Figure(steps(known, infos), read), grid))
 
 
 def _steps(arm: str, records: Sequence[Record]) -> tuple[str, ...] | None:
-    scored = [record for record in records if record.arm == arm and record.status == "scored"]
+    scored = [record for record in records if record.arm == arm]
     if not scored:
         return None
     solved = [record.steps for record in scored if record.accuracy >= 1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,9 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, get_args
 
-from loopbench.experiments.journal import TRIALS, RunError, write_manifest
+from loopbench.experiments.compare import new_folder
+from loopbench.experiments.folders import RUNS
+from loopbench.experiments.journal import TRIALS, write_manifest
 
 from .archive import opened
 from .inspect_log import read_inspect_archive, read_inspect_json
@@ -37,25 +38,26 @@ class Imported:
     """For the one who imports; not in the directory."""
 
 
-def import_files(paths: Sequence[Path], folder: Path, wanted: Wanted) -> Imported:
-    """Write the run directory `folder`, which must not be there yet; where anything is wrong, none is left behind.
+def import_files(paths: Sequence[Path], wanted: Wanted, folder: Path | None = None, runs: Path = RUNS) -> Imported:
+    """Write a run directory, `folder` or a new one below `runs`. Where anything is wrong, none is left behind.
 
-    Raises ValueError in one line that names the file, and the place in it; OSError.
+    Raises ValueError in one line that names the file and the place in it, or a `folder` that is there already, and OSError.
     """
-    if folder.exists():
-        raise RunError(f"{folder}: is there already; name another: --name")
+    if folder is not None and (folder.exists() or folder.is_symlink()):
+        raise ValueError(f"{folder}: is there already; take another --name")
     logs = named([read_file(path, wanted) for path in paths], wanted.arms)
     joined = join(logs, wanted)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.part"
-    scratch.mkdir()
+    if folder is None:
+        folder = new_folder(runs, joined.manifest["suite"]["name"])
+    else:
+        folder.mkdir(parents=True)
     try:
-        with (scratch / TRIALS).open("x", encoding="ascii") as file:
+        with (folder / TRIALS).open("x", encoding="ascii") as file:
             file.writelines(json.dumps(record.to_json(), allow_nan=False) + "\n" for record in joined.records)
-        write_manifest(scratch, joined.manifest)
-        scratch.rename(folder)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        write_manifest(folder, joined.manifest)  # last: a directory without one is no run
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     return Imported(folder, tuple(f"{log.path}: {note}" for log in logs for note in log.notes))
 
 

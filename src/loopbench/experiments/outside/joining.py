@@ -40,6 +40,12 @@ class Wanted:
     alpha: float = ALPHA
     margin: float = MARGIN
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for a level or a margin that is no share."""
+        for name, value in (("alpha", self.alpha), ("margin", self.margin)):
+            if not 0 < value < 1:
+                raise ValueError(f"--{name} is not between 0 and 1: {value:g}")
+
 
 @dataclass(frozen=True, slots=True)
 class Joined:

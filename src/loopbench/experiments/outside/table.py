@@ -79,6 +79,7 @@ _STATUSES: Mapping[str, Literal["scored", "errored", "excluded"]] = {
 T = TypeVar("T")
 _DELIMITERS = (",", "\t", ";")
 BLANK = "the score is blank"
+SUITE = "table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def read_table(raw: bytes, path: Path, sha256: str, reading: Reading) -> Log:
         format="csv",
         sha256=sha256,
         by="",
-        suite=_suite(rows, path.stem),
+        suite=_suite(rows),
         arms=_arms(rows, path.stem),
         trials=tuple(trials),
         asked=asked,
@@ -329,8 +330,9 @@ def _arms(rows: _Rows, stem: str) -> tuple[ToldArm, ...]:
     return tuple(ToldArm(arm, "", {}, model) for arm, model in one.items())
 
 
-def _suite(rows: _Rows, stem: str) -> str:
-    names = sorted({_cell_name(cells, "suite", stem) for _, cells in rows})
+def _suite(rows: _Rows) -> str:
+    """The column's, or a name that the next table has too: a gate asks for equal ones."""
+    names = sorted({_cell_name(cells, "suite", SUITE) for _, cells in rows})
     if len(names) > 1:
         raise ValueError(f"suites {names_in_a_line(names)} in one table; import one at a time")
-    return names[0] if names else stem
+    return names[0] if names else SUITE

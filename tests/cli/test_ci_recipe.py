@@ -1,0 +1,58 @@
+"""The recipes of docs/ci.md: their commands are run as they stand there, on a loop of a user's own package."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+PAGE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
+GATES = "gate --baseline baselines/mine.json --loop my_package.loops:Mine"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+
+
+def commands(lines: str) -> list[list[str]]:
+    """The words of each `loopbench …`, the program's name left out."""
+    return [shlex.split(line)[1:] for line in lines.splitlines() if line.startswith("loopbench ")]
+
+
+def steps() -> Iterator[str]:
+    """Every command of both recipes."""
+    github, gitlab = (yaml.safe_load(block) for block in blocks("yaml"))
+    job: dict[str, Any] = github["jobs"]["gate"]
+    yield from (step["run"] for step in job["steps"] if "run" in step)
+    yield from gitlab["gate"]["script"]
+
+
+def test_both_recipes_gate():
+    assert len([step for step in steps() if GATES in step]) == 2
+
+
+@pytest.mark.thorough
+def test_the_recipes_work(loopbench, here):
+    package = here / "my_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "loops.py").write_text("from loopbench.loops.bare import Bare as Mine\n", encoding="utf-8")
+
+    (here / "baselines").mkdir()
+    for words in commands(blocks("sh")[0]):
+        assert loopbench(*words).code == 0
+    assert (here / "baselines" / "mine.json").is_file()
+
+    for words in commands("\n".join(steps())):
+        (here / "gate.xml").unlink(missing_ok=True)
+        ended = loopbench(*words)
+        assert ended.code == 0, ended.err
+        assert ended.out.startswith("identical")
+        assert ElementTree.parse(here / "gate.xml").getroot().tag == "testsuites"
+    assert list((here / "runs").glob("*/report.html"))

@@ -1,0 +1,111 @@
+"""Regressions planted in our own loops, a line of a design's source changed: the gate catches each, and says what it is."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from loopbench.loops import bare
+from loopbench.loops.finish import loop as finish
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one design's source."""
+
+    name: str
+    """Of the module that it becomes."""
+    source: Path
+    loop: str
+    """The class in it."""
+    old: str
+    new: str
+    profile: str
+    cause: str
+    """What the gate is to call it."""
+    detail: str
+    """What it is to say of it, as a regular expression."""
+
+    @property
+    def design(self) -> str:
+        return self.loop.lower()
+
+    def write(self, folder: Path) -> str:
+        """Writes the module; gives what `--loop` names. Fails where the source no longer holds what is to be changed."""
+        text = self.source.read_text(encoding="utf-8")
+        assert text.count(self.old) == 1, f"{self.source}: {self.old!r} stands there {text.count(self.old)} times"
+        package = ".".join(self.source.parts[self.source.parts.index("loopbench") : -1])
+        absolute = re.sub(r"^from \.(\w)", rf"from {package}.\1", text.replace(self.old, self.new), flags=re.MULTILINE)
+        (folder / f"{self.name}.py").write_text(absolute, encoding="utf-8")
+        return f"{self.name}:{self.loop}"
+
+
+BARE, FINISH = Path(bare.__file__), Path(finish.__file__)
+
+FEEDBACK_DROPPED = Mutant(
+    "feedback_dropped",
+    BARE,
+    "Bare",
+    '                observe("error", str(error), error.tool_name if isinstance(error, BadMove) else None)\n',
+    "",
+    "flaky-format",
+    "parse",
+    r"replies [\d, ]+ and \d+ could not be read; the next prompt did not show the error; then the error valve ended the run",
+)
+"""An unreadable reply is kept, and the model never told what was wrong with it."""
+
+RETRY_OFF_BY_ONE = Mutant(
+    "retry_off_by_one",
+    FINISH,
+    "Finish",
+    "if run.failures > self.parse_retries:",
+    "if run.failures >= self.parse_retries:",
+    "flaky-format",
+    "parse",
+    r"replies \d+ and \d+ could not be read; the loop did not ask again",
+)
+"""One retry less than the option says."""
+
+HISTORY_TRUNCATED = Mutant(
+    "history_truncated",
+    BARE,
+    "Bare",
+    "reply = await ask(tuple(messages), step)",
+    "reply = await ask((*messages[: len(opening) + 1], *messages[len(opening) + 1 :][-4:]), step)",
+    "clean",
+    "lost observation",
+    r"called \w+\(.*\) again at reply \d+, whose result had been cut out of the prompt",
+)
+"""The model sees the question and the last two exchanges only."""
+
+TASKS = "120"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mutant", [FEEDBACK_DROPPED, RETRY_OFF_BY_ONE, HISTORY_TRUNCATED], ids=lambda mutant: mutant.name)
+def test_the_gate_catches_and_names_what_was_planted(mutant, loopbench, here):
+    size = ("--tasks", TASKS, "--profile", mutant.profile)
+    assert loopbench("compare", "--loop", mutant.design, *size, "--no-mlflow", "--quiet").code == 0
+    assert loopbench("bless", "latest", "--output", "baseline.json").code == 0
+
+    again = loopbench("gate", "--baseline", "baseline.json", "--json")
+    assert again.json["outcome"] == "identical"  # of the loop as it is
+
+    ended = loopbench("gate", "--baseline", "baseline.json", "--loop", mutant.write(here), "--json")
+    assert ended.code == 1, ended.err
+    judged = json.loads(ended.out)
+    assert judged["outcome"] == "regression"
+    assert next(iter(judged["causes"])) == mutant.cause  # the commonest
+    worse = [task for task in judged["tasks"] if task["cause"] == mutant.cause]
+    assert len(worse) >= 0.9 * sum(judged["causes"].values())
+    named = [task for task in worse if re.search(mutant.detail, task["detail"])]
+    assert len(named) >= 0.8 * len(worse)
+
+    shown = loopbench(*shlex.split(named[0]["command"])[1:])
+    assert shown.code == 0  # the command that it gives leads to the trial
+    assert named[0]["task"] in shown.out

@@ -1,0 +1,156 @@
+"""Runs to make pages of, and a parser that says what a page holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare import Results, prepare, results, run
+from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.journal import MANIFEST, TRACES, TRIALS
+from loopbench.metrics.record import Record
+
+VOID = frozenset({"meta", "link", "wbr", "br", "img", "input", "hr"})
+HOSTILE = (
+    "<script>alert(1)</script></style></textarea>\"'><img src=x onerror=alert(1)>&lt;b&gt;{{ 7*7 }}\x1b[2J\u202e\u2066\x00\ud800"
+)
+"""What breaks out of text, attributes, styles, scripts, templates, terminals and the writing direction."""
+
+
+class Silent:
+    def finished(self, record: Record) -> None:
+        return None
+
+
+def compared(folder: Path, **config: Any) -> Results:
+    experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **config))
+    assert run(experiment, Silent()) == ""
+    return results(experiment.folder)
+
+
+@pytest.fixture(scope="session")
+def breeze(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Three designs over a few tasks under two profiles, twice each."""
+    loops, profiles = ("bare", "phased", "react_extract"), ("flaky-format", "flaky-tools")
+    return compared(tmp_path_factory.mktemp("breeze"), loops=loops, profiles=profiles, suite="arithmetic(size=10)", repeats=2)
+
+
+@pytest.fixture(scope="session")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """One design in clean air."""
+    return compared(tmp_path_factory.mktemp("calm"), loops=("bare",), suite="arithmetic(size=6)")
+
+
+@pytest.fixture(scope="session")
+def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Results, str], Results]:
+    """A copy of a run in which every text that a model, a tool, a task or a file can say ends with a given one."""
+
+    def spoil(found: Results, text: str) -> Results:
+        folder = tmp_path_factory.mktemp("spoiled") / "run<b>"
+        folder.mkdir()
+        manifest = with_text(json.loads((found.folder / MANIFEST).read_text()), text)
+        (folder / MANIFEST).write_text(json.dumps(manifest))
+        at, lines, traces = 0, [], []
+        for record in found.records:
+            line = with_text(record.to_json(), text, kept=("suite_digest", "status"))
+            if record.trace_at is not None:
+                trace = json.dumps(with_text(read(found.folder / TRACES, record.trace_at), text, kept=EVENTS)) + "\n"
+                line["trace_at"] = [at, len(trace)]
+                at += len(trace)
+                traces.append(trace)
+            lines.append(json.dumps(line) + "\n")
+        (folder / TRACES).write_text("".join(traces))
+        (folder / TRIALS).write_text("".join(lines))
+        return results(folder)
+
+    return spoil
+
+
+EVENTS = ("event", "role", "status")
+"""Of a trace's events: our own words, which tell what an event is."""
+
+
+def read(path: Path, at: tuple[int, int]) -> Any:
+    with path.open("rb") as file:
+        file.seek(at[0])
+        return json.loads(file.read(at[1]))
+
+
+def with_text(value: Any, text: str, kept: tuple[str, ...] = ()) -> Any:
+    """Every text in a JSON value, the names of counts too, with `text` behind it; not what stands under a name in `kept`."""
+    if isinstance(value, str):
+        return value + text
+    if isinstance(value, list):
+        return [with_text(item, text, kept) for item in value]
+    if isinstance(value, dict):
+        return {_name(name, item, text): item if name in kept else with_text(item, text, kept) for name, item in value.items()}
+    return value
+
+
+def _name(name: str, value: Any, text: str) -> str:
+    """Names of counts come from outside: errors, tools, profiles."""
+    return f"{name}{text}" if isinstance(value, int) and "." in name else name
+
+
+@dataclass
+class Element:
+    """An element of a page."""
+
+    tag: str
+    attributes: dict[str, str | None]
+    parents: tuple[str, ...]
+    text: str = ""
+
+
+class Page(HTMLParser):
+    """All elements of a page in order, each with the text in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[Element] = []
+        self.open: list[Element] = []
+        self.declarations: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, "an element that is never closed"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len(dict(attrs)) == len(attrs), "an attribute that stands twice"
+        made = Element(tag, dict(attrs), tuple(element.tag for element in self.open))
+        self.elements.append(made)
+        if tag not in VOID:
+            self.open.append(made)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop().tag == tag, f"</{tag}> closes another element"
+
+    def handle_data(self, data: str) -> None:
+        for element in self.open:
+            element.text += data
+
+    def handle_decl(self, decl: str) -> None:
+        self.declarations.append(decl)
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError("a comment")
+
+    def named(self, *tags: str) -> list[Element]:
+        return [element for element in self.elements if element.tag in tags]
+
+
+@pytest.fixture(scope="session")
+def page() -> Callable[[str], Page]:
+    """Reads a page."""
+    return Page
+
+
+@pytest.fixture(scope="session")
+def hostile() -> str:
+    """Text that breaks out where it is not escaped."""
+    return HOSTILE

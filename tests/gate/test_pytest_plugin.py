@@ -1,0 +1,178 @@
+"""The fixture `loop_gate` in a team's own tests, each run by a pytest of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# pytester forgets what an inner pytest imports, and numpy cannot be imported twice: so all of it is there before
+import loopbench.experiments.compare
+import loopbench.experiments.gating
+import loopbench.loops.bare
+import loopbench.loops.finish  # noqa: F401
+
+pytestmark = pytest.mark.thorough
+LOOP = "finish"
+TEST = """
+def test_agent(loop_gate):
+    loop_gate({loop!r}, suite="arithmetic", profile="flaky-format", tasks={tasks}{more})
+"""
+
+
+def write(pytester: pytest.Pytester, loop: str = LOOP, tasks: int = 12, more: str = "") -> None:
+    pytester.makepyfile(test_mine=TEST.format(loop=loop, tasks=tasks, more=more))
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
+
+
+@pytest.fixture
+def blessed(pytester: pytest.Pytester) -> Path:
+    """The baseline of `test_mine`."""
+    write(pytester)
+    run(pytester, "--loop-bless").assert_outcomes(passed=1)
+    return pytester.path / "baselines" / "test_mine.test_agent.json"
+
+
+def test_without_a_baseline_the_test_fails_and_says_how_to_write_one(pytester):
+    write(pytester)
+    ended = run(pytester)
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines(["no baseline *test_mine.test_agent.json; *: pytest --loop-bless test_mine.py::test_agent"])
+    assert not (pytester.path / "baselines").exists()
+
+
+def test_equal_behaviour_passes_and_is_told(pytester, blessed):
+    assert json.loads(blessed.read_text(encoding="utf-8"))["loopbench_baseline"] == 1
+    ended = run(pytester)
+    ended.assert_outcomes(passed=1)
+    ended.stdout.fnmatch_lines(["*loop gates*", "test_mine.py::test_agent: identical: *"])
+
+
+def test_a_worse_loop_fails_task_by_task(pytester, blessed):
+    """Enough tasks that nobody can doubt it: without a retry, half of the trials end at the first unreadable reply."""
+    write(pytester, tasks=60)
+    run(pytester, "--loop-bless").assert_outcomes(passed=1)
+    write(pytester, "finish(parse_retries=0)", tasks=60)
+    ended = run(pytester, "--loop-runs", "kept")
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines(["regression: *", "Tasks: * worse*", "- *arithmetic-* worse: *parse*", "*loopbench show *kept*"])
+    assert "Traceback" not in ended.stdout.str()
+    assert list((pytester.path / "kept").glob("*/trials.jsonl"))
+
+
+@pytest.mark.parametrize(("how", "outcome"), [("fail", "failed"), ("skip", "skipped"), ("pass", "passed")])
+def test_undecided_is_what_the_test_says(pytester, blessed, how, outcome):
+    """A dozen tasks show no difference between fault draws of two seeds."""
+    write(pytester, more=f", seed=1, on_undecided={how!r}")
+    ended = run(pytester)
+    ended.assert_outcomes(**{outcome: 1})
+    ended.stdout.fnmatch_lines(["*undecided: *"])
+
+
+def test_the_marker_gives_defaults_and_selects(pytester):
+    pytester.makepyfile(
+        """
+        import pytest
+
+        pytestmark = pytest.mark.loop_gate(suite="arithmetic", tasks=3, baseline="kept/all.json")
+
+        def test_agent(loop_gate):
+            loop_gate("bare", tasks=2)
+
+        def test_other():
+            pass
+        """
+    )
+    ended = run(pytester, "--loop-bless")
+    ended.assert_outcomes(passed=2)
+    baseline = json.loads((pytester.path / "kept" / "all.json").read_text(encoding="utf-8"))
+    assert (baseline["suite"]["name"], baseline["suite"]["tasks"]) == ("arithmetic", 2)
+
+
+def test_whoever_uses_the_fixture_is_selected_by_the_marker(pytester):
+    write(pytester)
+    pytester.makepyfile(test_other="def test_other():\n    pass\n")
+    run(pytester, "-m", "not loop_gate").assert_outcomes(passed=1, deselected=1)
+    ended = run(pytester, "-m", "loop_gate", "--collect-only", "-q")
+    ended.stdout.fnmatch_lines(["test_mine.py::test_agent"])
+    ended.stdout.no_fnmatch_line("test_other.py*")
+
+
+def test_a_class_is_a_loop_too(pytester):
+    pytester.makepyfile(
+        """
+        from loopbench.loops.bare import Bare
+
+        def test_agent(loop_gate):
+            loop_gate(Bare, suite="arithmetic", tasks=2)
+        """
+    )
+    run(pytester, "--loop-bless").assert_outcomes(passed=1)
+    found = next((pytester.path / "baselines").iterdir())
+    assert json.loads(found.read_text(encoding="utf-8"))["arms"].keys() == {"loopbench.loops.bare:Bare/clean"}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (", sweet=1", "*unknown field 'sweet'*did you mean*suite*"),
+        (", margin='a'", "*margin*"),
+        (", metrics=0.1", "*metrics maps metric to margin*"),
+        (", metrics={'grace': 0.1}", "*grace*"),
+        (", on_undecided='maybe'", "*on_undecided is fail, skip, pass, got 'maybe'*"),
+        (", alpha=2", "*alpha*"),
+    ],
+)
+def test_bad_settings_are_named(pytester, blessed, more, said):
+    write(pytester, more=more)
+    ended = run(pytester)
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines([f"loop_gate: {said}"])
+    assert "Traceback" not in ended.stdout.str()
+
+
+def test_another_suite_than_the_baselines_is_refused(pytester, blessed):
+    pytester.makepyfile(test_mine=TEST.format(loop=LOOP, tasks=12, more="").replace("arithmetic", "events"))
+    ended = run(pytester)
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines(["loop_gate: *suite*"])
+
+
+def test_an_async_test_is_told_that_it_must_not_be_one(pytester, blessed):
+    pytester.makepyfile(
+        test_mine="""
+        import asyncio
+
+        def test_agent(loop_gate):
+            async def inside():
+                loop_gate("finish", suite="arithmetic", profile="flaky-format", tasks=12)
+
+            asyncio.run(inside())
+        """
+    )
+    ended = run(pytester)
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines(["*call it from a test that is not async*"])
+
+
+def test_importing_the_plugin_imports_nothing_heavy():
+    """It is loaded by every pytest beside which loopbench is installed."""
+    code = (
+        "import sys, loopbench.pytest_plugin; heavy = {'dspy', 'mlflow', 'numpy', 'pandas', 'pydantic', 'scipy'};"
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "[]"
+
+
+def test_workers_of_xdist_tell_the_summary(pytester, blessed):
+    ended = pytester.runpytest_subprocess("-n", "2", "-p", "no:cacheprovider", "--junitxml", "out.xml")
+    ended.assert_outcomes(passed=1)
+    ended.stdout.fnmatch_lines(["test_mine.py::test_agent: identical: *"])
+    assert 'name="loop_gate" value="identical: ' in (pytester.path / "out.xml").read_text(encoding="utf-8")
