@@ -256,7 +256,13 @@ def test_compare_prints_results_to_stdout_and_all_else_to_stderr(here):
     assert "6 of 6 trials; bare/clean: accuracy so far 1.000" in found.err
     assert f"run directory: runs/{run.name}" in found.err
     assert sorted(path.name for path in here.iterdir()) == ["runs"]  # no cache, no home, no MLflow store
-    assert sorted(path.name for path in run.iterdir()) == ["manifest.json", "run.lock", "traces.jsonl", "trials.jsonl"]
+    assert sorted(path.name for path in run.iterdir()) == [
+        "manifest.json",
+        "report.html",
+        "run.lock",
+        "traces.jsonl",
+        "trials.jsonl",
+    ]
 
 
 def test_on_a_terminal_progress_is_a_live_view_that_leaves_nothing_behind(here):
@@ -275,7 +281,8 @@ def test_on_a_terminal_progress_is_a_live_view_that_leaves_nothing_behind(here):
     assert child.returncode == 0, seen
     assert b"6/6" in seen
     assert b"bare/clean: accuracy so far 1.000 (n = 6)" in seen
-    assert seen.rpartition(b"\x1b[2K")[2].startswith(b"run directory: ")
+    left = seen.rpartition(b"\x1b[2K")[2].splitlines()
+    assert [line.partition(b": ")[0] for line in left] == [b"page", b"run directory"]
 
 
 def test_report_says_the_same_as_compare_in_every_form(loopbench, here):
@@ -290,7 +297,7 @@ def test_report_says_the_same_as_compare_in_every_form(loopbench, here):
     table = loopbench("report", "latest")
     assert table.out.startswith("arithmetic 1: 6 tasks × 1, seed 0\n")
     assert "bare/flaky-tools" in table.out
-    assert (table.err, table.code) == ("", 0)
+    assert (table.err, table.code) == (f"page: runs/{run.name}/report.html\n", 0)
 
 
 def test_quiet_is_quiet_and_flags_win_over_a_file(loopbench, here):
@@ -302,7 +309,8 @@ def test_quiet_is_quiet_and_flags_win_over_a_file(loopbench, here):
     assert [arm["arm"] for arm in made["arms"]] == ["bare/clean", "bare(check_types=true)/clean"]
     assert [arm["options"] for arm in made["arms"]] == [{}, {"check_types": True}]
     assert {arm["trials"] for arm in made["arms"]} == {2}
-    assert found.err.splitlines() == [f"run directory: elsewhere/{Path(made['run']).name}"]
+    run = f"elsewhere/{Path(made['run']).name}"
+    assert found.err.splitlines() == [f"page: {run}/report.html", f"run directory: {run}"]
     shown = loopbench("report", "latest", "--runs", "elsewhere")
     assert "2 tasks × 1, seed 5" in shown.out
 

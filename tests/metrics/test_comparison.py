@@ -195,6 +195,58 @@ def test_tasks_of_one_template_are_one_piece_of_evidence():
     assert alone.warnings == ()
 
 
+# What it would take.
+
+
+def test_only_undecided_pairs_on_accuracy_say_what_would_decide_them():
+    scores = {"a": [1.0] * 40, "b": [1.0] * 36 + [0.0] * 4, "c": [0.0] * 40}
+    found = compare([item for name, values in scores.items() for item in outcomes(name, values, cost_usd=0.01)], [*map(arm, "abc")])
+    plans = {(item.a, item.b): item.needed for item in found.pairs if item.metric == "accuracy"}
+    assert plans["a", "c"] is None
+    assert plans["b", "c"] is None
+    open_pair = plans["a", "b"]
+    assert open_pair is not None
+    assert open_pair.tasks > 40
+    assert open_pair.trials == 2 * open_pair.tasks
+    assert open_pair.to_show == "difference"
+    assert open_pair.cost_usd == pytest.approx(0.01 * open_pair.trials)
+    assert all(item.needed is None for item in found.pairs if item.metric != "accuracy")
+    made = {(item["a"], item["b"], item["metric"]): item["needed"] for item in found.to_json()["pairs"]}
+    assert made["a", "b", "accuracy"] == open_pair.to_json()
+    assert made["a", "c", "accuracy"] is made["a", "b", "steps"] is None
+
+
+def test_what_it_would_take_grows_with_the_number_of_pairs():
+    """Each of m pairs is planned for at alpha/m."""
+    scores = {"a": [1.0] * 40, "b": [1.0] * 36 + [0.0] * 4}
+    two = compare([item for name, values in scores.items() for item in outcomes(name, values)], [*map(arm, "ab")])
+    many = scores | dict.fromkeys("cdef", scores["a"])
+    six = compare([item for name, values in many.items() for item in outcomes(name, values)], [*map(arm, "abcdef")])
+    alone, among = pair(two).needed, pair(six).needed
+    assert alone is not None
+    assert among is not None
+    assert among.tasks > alone.tasks
+
+
+def test_the_price_of_a_trial_is_what_it_costs_without_a_cache():
+    cached = [*outcomes("a", [1.0] * 9 + [0.0], cost_usd=0.0, nominal_usd=0.1), *outcomes("b", [1.0] * 10, cost_usd=0.3)]
+    found = pair(compare(cached, [arm("a"), arm("b")])).needed
+    assert found is not None
+    assert found.cost_usd == pytest.approx(0.2 * found.trials)
+
+
+# All arms at once.
+
+
+def test_three_arms_and_more_are_tested_at_once_within_suite_and_profile():
+    arms = [*map(arm, "abc"), arm("d", profile="flaky"), arm("e", profile="flaky")]
+    records = [item for place, info in enumerate(arms) for item in outcomes(info.arm, [1.0] * 9 + [0.0] * 4 * place)]
+    (found,) = compare(records, arms).omnibus
+    assert (found.suite, found.profile, found.arms, found.test, found.df) == ("s", "clean", ("a", "b", "c"), "Cochran's Q", 2)
+    assert found.n == 9
+    assert compare(records, arms).to_json()["omnibus"] == [found.to_json()]
+
+
 # Warnings.
 
 
@@ -220,6 +272,14 @@ def test_arms_without_common_tasks_are_warned_of_and_not_paired():
     comparison = compare([record("a", 0), record("b", 1, status="excluded")], [arm("a"), arm("b")])
     assert comparison.pairs == ()
     assert comparison.warnings == ("b: no trial was scored.", "a and b: no task was scored in both.")
+
+
+def test_too_few_tasks_are_said_once_for_all_pairs():
+    records = [item for name in "abcd" for item in outcomes(name, [1.0] * 4)]
+    (warning,) = compare(records, [*map(arm, "abcd")]).warnings
+    assert warning == "6 pairs, such as a and b: 4 independent tasks or templates are too few to show any difference."
+    (warning,) = compare([item for item in records if item.arm in "ab"], [*map(arm, "ab")]).warnings
+    assert warning == "a and b: 4 independent tasks or templates are too few to show any difference."
 
 
 def test_what_does_not_belong_together_is_refused():

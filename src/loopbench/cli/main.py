@@ -26,6 +26,7 @@ from .running import carry_out
 from .serve import serve
 from .size import size
 from .suite import suite as suite_commands
+from .why import why
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 
@@ -280,6 +281,7 @@ app.add_typer(suite_commands, name="suite")
 app.command()(ablate)
 app.command()(report)
 app.command()(show)
+app.command()(why)
 app.command()(optimize)
 app.command(name="show-program")(show_program)
 app.command()(diff)

@@ -117,7 +117,7 @@ def _factors(spec: Spec, texts: Sequence[str]) -> dict[str, list[Any]]:
         factors[name] = parse_values(written)
         shown = [value_text(value) for value in factors[name]]
         if len(shown) < 2:
-            raise ValueError(f"--factor {name}: one value only; give two or more, the base first: {name}=value,value")
+            raise ValueError(f"--factor {name}: give two values or more, the base first: {name}=value,value")
         if twice := next((value for value in shown if shown.count(value) > 1), None):
             raise ValueError(f"--factor {name}: the value {twice} stands twice")
     return factors

@@ -86,7 +86,8 @@ def read_records(folder: Path) -> list[Record]:
 def read_trace(folder: Path, record: Record) -> dict[str, Any]:
     """The trace of one trial. Raises RunError where there is none."""
     if record.trace_at is None:
-        raise RunError(f"{folder}: trial {record.arm}/{record.task}/{record.repeat} has no trace: {record.reason}")
+        why = record.reason or "none was recorded"
+        raise RunError(f"{folder}: trial {record.arm}/{record.task}/{record.repeat} has no trace: {why}")
     offset, length = record.trace_at
     try:
         with (folder / TRACES).open("rb") as file:

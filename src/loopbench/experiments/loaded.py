@@ -59,7 +59,7 @@ class Loaded:
         rows = [
             _trial(record) | {name: getattr(infos[record.arm], name) for name in ("loop", "model", "profile")} for record in ordered
         ]
-        return self._table(rows, _TRIALS)
+        return self._table(rows, _TRIALS | _with_gaps(self.results.records))
 
     @cached_property
     def arms(self) -> pd.DataFrame:
@@ -147,10 +147,17 @@ def _trial(record: Record) -> dict[str, Any]:
     row["answer"] = None if record.answer is None else render_value(record.answer)
     row["faults"] = asdict(count_faults([record]))
     row["started_at"] = record.started_at or None
+    row |= dict.fromkeys(set(record.unknown) & row.keys())
     return _flat({name: value for name, value in row.items() if name not in _UNTOLD})
 
 
-_UNTOLD = ("suite_digest", "trace_digest", "trace_at", "version")
+_UNTOLD = ("suite_digest", "trace_digest", "trace_at", "unknown", "version")
+
+
+def _with_gaps(records: Sequence[Record]) -> dict[str, str]:
+    """Columns that imported records leave open: of a kind that can."""
+    names = {name for record in records for name in record.unknown} & _TRIALS.keys()
+    return {name: {"int64": "Int64", "bool": "boolean"}.get(_TRIALS[name], _TRIALS[name]) for name in names}
 
 
 def _tasks(arm: str, records: Sequence[Record]) -> Iterable[dict[str, Any]]:

@@ -379,7 +379,7 @@ def markdown_page(title: str, found: Sequence[Table], said: Sequence[str], first
     if first:
         parts.append("\n".join(f"- {markdown_item(line)}" for line in first))
     for table in found:
-        lines = [f"### {table.title}", "", _line(table.columns), _line(["---"] * len(table.columns))]
+        lines = [f"### {markdown_cell(table.title)}", "", _line(table.columns), _line(["---"] * len(table.columns))]
         parts.append("\n".join([*lines, *(_line([markdown_cell(cell) for cell in row]) for row in table.rows)]))
     parts.append("\n".join(f"- {markdown_item(note)}" for note in said))
     return "\n\n".join(parts) + "\n"

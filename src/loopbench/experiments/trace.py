@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from loopbench.metrics.course import GARBAGE, Call
 from loopbench.metrics.record import RECORDING
 from loopbench.models.cassette import RecordingError
 from loopbench.models.tokens import estimate_input
@@ -49,6 +50,7 @@ class Recorder(Observer):
         self.steps = 0
         self.calls = Counter[str]()
         self.tool_calls = 0
+        self.repeated_calls = 0
         self.usage = Usage()
         self.errors = Counter[str]()
         self.retries = Counter[str]()
@@ -58,6 +60,8 @@ class Recorder(Observer):
         """The last failure of a real provider in which the request had no part, whatever came after it."""
         self.tools: Toolbox | None = None
         self._digested: list[Any] = []
+        self._gave: set[str] = set()
+        """Keys of the calls that have given a result."""
         self._shown: dict[str, tuple[Message, ...]] = {}
 
     # --- what the metered model and toolbox tell ---
@@ -78,6 +82,10 @@ class Recorder(Observer):
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
         self.tool_calls += seen.error_type not in NEVER_RAN
+        key = Call(call.name, call.arguments).key
+        self.repeated_calls += key in self._gave
+        if seen.ok and fault != GARBAGE:
+            self._gave.add(key)
         if seen.error_type is not None and seen.error_type not in NEVER_RAN:
             self.errors[f"tool.{seen.error_type}"] += 1
         event: dict[str, Any] = {"event": "tool", "tool": call.name, "arguments": call.arguments, "status": seen.status}

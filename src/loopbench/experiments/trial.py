@@ -269,6 +269,7 @@ class _Run:
             steps=recorder.steps,
             calls=dict(sorted(recorder.calls.items())),
             tool_calls=recorder.tool_calls,
+            repeated_calls=recorder.repeated_calls,
             input_tokens=recorder.usage.input_tokens,
             output_tokens=recorder.usage.output_tokens,
             cached_tokens=recorder.usage.cached_tokens,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,7 +32,8 @@ def bca(statistic: Statistic, units: int, alpha: float = ALPHA, *, draws: int = 
     def estimate(drawn: Places, axis: int) -> Floats:
         rows = drawn.reshape(-1, drawn.shape[axis])
         found = statistic(_counted(rows, units))
-        return np.where(np.isnan(found), whole, found).reshape(drawn.shape[:-1])
+        same = np.isnan(found) | (np.abs(found - whole) <= _ROUNDING * abs(whole))  # the correction counts draws below the whole
+        return np.where(same, whole, found).reshape(drawn.shape[:-1])
 
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)
@@ -46,6 +47,7 @@ def bca(statistic: Statistic, units: int, alpha: float = ALPHA, *, draws: int = 
     return float(low), float(high)
 
 
+_ROUNDING = 1e-12
 _BATCH = 1_000
 """Draws at a time: bounds memory at about 16 kB per unit."""
 

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from loopbench.protocol import Role, render_value
@@ -37,14 +38,14 @@ _RECEIPT = re.compile(r" ?\[r:[0-9a-f]{6}\.[0-9a-f]{4}\]")
 """What a scripted run's tools end their results with; no part of what the tool gave."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Call:
     """A tool and its arguments."""
 
     tool: str
     arguments: Any
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Equal for equal calls, in whatever order the arguments were given."""
         return _canonical([self.tool, self.arguments])
@@ -310,7 +311,7 @@ class _Slot:
     """Among the reply's calls."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Found:
     """A step before its place is known; without a kind: a request that is no step, and only parts the turns."""
 
@@ -374,8 +375,9 @@ _UNDECIDED = _Slot(((1 << 62, ""),))
 
 def _take(call: Call, waiting: Mapping[str, list[_Found]]) -> _Found | None:
     """The waiting call that a run is of: the same, else one of the same tool, whose arguments the loop has changed."""
-    every = [item for items in waiting.values() for item in items if item.call is not None]
-    same = [item for item in every if item.call == call] or [item for item in every if item.call and item.call.tool == call.tool]
+    every = [item for items in waiting.values() for item in items]
+    same = [item for item in every if item.call is not None and item.call.key == call.key]
+    same = same or [item for item in every if item.call is not None and item.call.tool == call.tool]
     if not same:
         return None
     taken = min(same, key=lambda item: item.slot)

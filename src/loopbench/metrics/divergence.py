@@ -29,6 +29,7 @@ from loopbench.protocol import Role, StopReason, render_value
 from .course import CHOOSING, NOT_RUN, Ask, Ran, Step, end, events, shortened, steps, unmatched
 from .record import Record
 from .setbacks import (
+    WRONG_CALLS,
     Setback,
     Trial,
     setbacks,
@@ -46,16 +47,6 @@ SPENT = {
     StopReason.CONTEXT_OVERFLOW.value: "the prompt no longer fitted the model's context",
 }
 BROKEN = {StopReason.CRASHED.value: "the loop crashed", StopReason.CANCELLED.value: "the loop cancelled itself"}
-WRONG_CALLS = {
-    "decision.wrong_value": "a wrong value",
-    "decision.missing_argument": "an argument missing",
-    "decision.extra_argument": "an argument that the tool does not have",
-    "decision.wrong_type": "a value of the wrong type",
-    "decision.unknown_tool": "a tool's name that does not exist",
-    "weakness.unit": "a value in the wrong unit",
-    "weakness.date": "a date the wrong way round",
-}
-"""Kinds of faults that are a wrong call, in words."""
 NEVER_FINISH = "decision.never_finish"
 ENDED_EARLY = frozenset({"decision.early_finish", "decision.no_tool", "weakness.step"})
 HARMLESS = frozenset({"decision.forget", "decision.repeated_call", NEVER_FINISH, "tool.slow", "tool.huge"})
@@ -118,17 +109,13 @@ def first_difference(a: Sequence[str], b: Sequence[str]) -> int | None:
     return next((place for place, (one, other) in enumerate(zip(a, b, strict=False), 1) if one != other), min(len(a), len(b)) + 1)
 
 
-def divergence(winner: str, winner_course: Sequence[Step], loser: Record, trace: Mapping[str, Any]) -> Divergence | None:
-    """Where a lost trial, with its trace, parts from the course of `winner`, and why; None where their courses are equal.
-
-    Raises ValueError for what is no trace.
-    """
-    other = [step.signature for step in winner_course]
-    trial = read_trial(trace, loser, other, winner_course)
-    if other == [step.signature for step in trial.course]:
+def divergence(winner: str, winner_course: Sequence[Step], loser: Trial) -> Divergence | None:
+    """Where a lost trial parts from the course of `winner`, an arm, and why; None where their courses are equal."""
+    trial = loser.against(winner_course)
+    if list(trial.other) == [step.signature for step in trial.course]:
         return None
-    loss = explain(trial)
-    return Divergence(winner, loser.arm, loser.task, loser.repeat, loss.step, loss.cause, loss.detail, trial.ended.stop)
+    loss, record = explain(trial), trial.record
+    return Divergence(winner, record.arm, record.task, record.repeat, loss.step, loss.cause, loss.detail, trial.ended.stop)
 
 
 def cause_of(trace: Mapping[str, Any], record: Record, other: Sequence[str] = ()) -> Loss:
@@ -139,11 +126,11 @@ def cause_of(trace: Mapping[str, Any], record: Record, other: Sequence[str] = ()
     return explain(read_trial(trace, record, other))
 
 
-def read_trial(trace: Mapping[str, Any], record: Record, other: Sequence[str] = (), other_course: Sequence[Step] = ()) -> Trial:
+def read_trial(trace: Mapping[str, Any], record: Record, other: Sequence[str] = ()) -> Trial:
     """Raises ValueError for what is no trace."""
     happened, ended = events(trace), end(trace)
     query = trace.get("query")
-    return Trial(happened, ended, steps(happened, ended), record, query if isinstance(query, str) else "", other, other_course)
+    return Trial(happened, ended, steps(happened, ended), record, query if isinstance(query, str) else "", other)
 
 
 def explain(trial: Trial) -> Loss:
@@ -172,6 +159,8 @@ def _step(trial: Trial, found: _Found) -> int:
     alone = [place for place in places if place in trial.unmatched]
     if alone:
         return alone[0] + 1
+    if not trial.other:
+        return len(trial.course)
     parted = first_difference(trial.other, [step.signature for step in trial.course])
     return min(parted or len(trial.course), len(trial.course))
 
@@ -208,7 +197,7 @@ def _broken(trial: Trial) -> _Found | None:
 def _misread(trial: Trial) -> _Found | None:
     for place, ask in reversed(list(trial.asks())):
         if ask.error is None and ask.wire_error is None:
-            if ask.fault.startswith("wire.") and trial.is_open(ask.fault, ask.role):
+            if ask.fault.startswith("wire.") and trial.is_open(ask.fault, ask.role) and (trial.is_finished or not _left(trial)):
                 said = f"{_reply(ask.number)} was spoiled ({ask.fault}) and read as {_quoted(trial.ended.answer)}"
                 return _Found("parse", said, [place])
             return None
@@ -234,10 +223,9 @@ def _gave_up(trial: Trial) -> _Found | None:
 
 
 def _again(trial: Trial) -> _Found | None:
-    """Of a trial that finished: what was done once more, a seat that was booked twice."""
-    if not trial.is_finished:
-        return None
-    return _worst(trial, [setback for setback in setbacks(trial, -1) if setback.kind == "repeated"])
+    """What was done once more: a seat that was booked twice, or, of a trial that did not finish, what its steps went into most."""
+    again = [setback for setback in setbacks(trial, -1) if setback.kind == "repeated"]
+    return _worst(trial, again) if trial.is_finished or len(again) >= max(1, *_wasted(trial)) else None
 
 
 def _never_put_right(trial: Trial) -> _Found | None:
@@ -361,7 +349,7 @@ def _other_tries(trial: Trial, same: Sequence[Setback]) -> str:
     signatures = {step.signature for step in trial.course if step.event in about}
     own = sum(step.signature in signatures for step in trial.course)
     more = sum(signature in signatures for signature in trial.other) - own
-    return f"; the other course asked {_times(more)} more, and got past it" if more > 0 else ""
+    return f"; the other course tried {_times(more)} more" if more > 0 else ""
 
 
 # --- 5: what a scripted model's faults tell ---
@@ -381,9 +369,8 @@ def _of_fault(trial: Trial, place: int, event: Ask | Ran) -> _Found:
         if event.fault == "tool.lies":
             said = f"{event.call.text} gave a false result, {shortened(event.result)}, and nothing set it right"
             return _Found("fault not recovered", said, [place])
-        runs = [
-            at for at, other in enumerate(trial.happened) if isinstance(other, Ran) and other.call == event.call and other.fault
-        ]
+        key = event.call.key
+        runs = [at for at, run in enumerate(trial.happened) if isinstance(run, Ran) and run.call.key == key and run.fault]
         said = f"{event.call.text} failed {_times(len(runs))} ({event.fault}) and never got through"
         return _Found("fault not recovered", said, runs)
     if event.fault in WRONG_CALLS:
@@ -450,18 +437,27 @@ def _ended(trial: Trial) -> _Found | None:
     if not trial.is_finished:
         how = _STOPS.get(trial.ended.stop or "", f"the run ended with stop {trial.ended.stop}")
         return _Found("termination", f"{how} at {_reply(last)}{_used_up(trial)}")
-    own = {step.call.key for step in trial.course if step.call is not None}
-    if trial.other_course:
-        left = [step for step in trial.other_course if step.call is not None and step.call.key not in own]
-        if left:
-            said = f"answered at {_reply(last)} and never called {left[0].text}"
-            return _Found("termination", said)
-    elif len(trial.other) > len(trial.course):
+    left = _left(trial)
+    if left:
+        return _Found("termination", f"answered at {_reply(last)} and never called {left[0].text}")
+    if len(trial.other) > len(trial.course):
         more = len(trial.other) - len(trial.course)
         return _Found(
             "termination", f"answered at {_reply(last)}, {more} {'step' if more == 1 else 'steps'} before the other course"
         )
     return None
+
+
+def _left(trial: Trial) -> list[Step]:
+    """Calls of the other course, where it is known, that this one never made."""
+    own = {step.call.key for step in trial.course if step.call is not None}
+    return [step for step in trial.other_course if step.call is not None and step.gave and step.call.key not in own]
+
+
+def _wasted(trial: Trial) -> tuple[int, int]:
+    """Replies that could not be read, and calls that failed or could not be run."""
+    unreadable = sum(ask.wire_error is not None for _, ask in trial.asks())
+    return unreadable, sum(step.call is not None and not step.gave for step in trial.course)
 
 
 _STOPS = {
@@ -474,8 +470,7 @@ _STOPS = {
 
 def _used_up(trial: Trial) -> str:
     """What the steps went into, beside new results."""
-    unreadable = sum(ask.wire_error is not None for _, ask in trial.asks())
-    failed = sum(isinstance(event, Ran) and not event.gave for event in trial.happened)
+    unreadable, failed = _wasted(trial)
     parts = [
         f"{unreadable} {'reply' if unreadable == 1 else 'replies'} that could not be read" if unreadable else "",
         f"{failed} {'call' if failed == 1 else 'calls'} that failed" if failed else "",
@@ -495,9 +490,9 @@ def _other(trial: Trial) -> _Found | None:
 _RULES: Sequence[Callable[[Trial], _Found | None]] = (
     _budget,
     _broken,
-    _misread,
     _early,
     _blocked,
+    _misread,
     _faults,
     _gave_up,
     _again,

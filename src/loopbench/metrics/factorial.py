@@ -358,13 +358,10 @@ class _Observed:
     """One for each task."""
     values: tuple[tuple[Sequence[float], ...], ...]
     """Task → cell → one value per repeat."""
+    means: Floats
+    """Tasks × cells."""
     known: int
     """Tasks with a value in at least one cell."""
-
-    @property
-    def means(self) -> Floats:
-        """Tasks × cells."""
-        return np.array([[math.fsum(cell) / len(cell) for cell in task] for task in self.values])
 
     @property
     def is_binary(self) -> bool:
@@ -379,11 +376,9 @@ def _observed(metric: str, cells: Sequence[Sequence[Record]]) -> _Observed:
     found = [task_values(records, METRICS[metric]) for records in cells]
     known = {task for cell in found for task in cell.values}
     tasks = [task for task in found[0].values if all(task in cell.values for cell in found)]
-    return _Observed(
-        tuple(found[0].clusters[task] for task in tasks),
-        tuple(tuple(cell.values[task] for cell in found) for task in tasks),
-        len(known),
-    )
+    values = tuple(tuple(cell.values[task] for cell in found) for task in tasks)
+    means = np.array([[math.fsum(cell) / len(cell) for cell in task] for task in values], dtype=np.float64)
+    return _Observed(tuple(found[0].clusters[task] for task in tasks), values, means, len(known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,11 +446,11 @@ def contrast_interval(d: Floats, reach: float, clusters: Clusters = None, alpha:
 
 def _with_pseudo_tasks(d: Floats, reach: float, clusters: Clusters) -> tuple[Floats, Clusters]:
     groups = unit_groups(clusters, len(d))
-    size = math.sqrt(reach * (float(np.abs(d).max()) or reach))
+    units = d if groups is None else np.bincount(groups, weights=d) * (int(groups.max()) + 1) / len(d)
+    size = math.sqrt(reach * (min(float(np.abs(units).max()), reach) or reach))
     if groups is None:
         return np.append(d, (size, -size)), None
-    # One task among clusters of several weighs less than a cluster does.
-    size *= len(d) / (int(groups.max()) + 1)
+    size *= len(d) / len(units)  # a task among clusters of several weighs less than a cluster does
     return np.append(d, (size, -size)), [*(f"c{group}" for group in groups), "+", "-"]
 
 
@@ -516,8 +511,7 @@ def _odds(found: _Observed, design: Layout, alpha: float) -> tuple[Sequence[Inte
         ratios = odds_ratios(solved, trials, design.matrix[:, :columns], [c.code[:columns] for c in mains], found.clusters, alpha)
     except NoOdds:
         return none, [f"no odds ratios: {reason}."]
-    known: Sequence[Interval | None] = [*ratios, *none[len(ratios) :]]
-    return known, [f"odds ratios are those of a model without interactions, since with them some are infinite: {reason}."]
+    return [*ratios, *none[len(ratios) :]], [f"odds ratios are those of a model without interactions, since with them some are infinite: {reason}."]
 
 
 def _why(shares: Floats, design: Layout) -> str:

@@ -21,14 +21,20 @@ _NO_DIRECTION = 1e-7
 """An optimum of the linear program that is no more than a rounding error."""
 
 
+_NO_SPREAD = 1e-6
+"""A standard error of log odds that is no more than a rounding error of the fit."""
+_LARGEST = 700.0
+"""Log odds of which there is still a number."""
+
+
 class NoOdds(ValueError):
     """There are no odds ratios; says why."""
 
 
 def odds_ratios(
     solved: Floats, trials: Floats, matrix: Floats, contrasts: Sequence[Floats], clusters: Clusters = None, alpha: float = ALPHA
-) -> tuple[Interval, ...]:
-    """exp of each contrast of the log odds, with its interval; `n` counts tasks.
+) -> tuple[Interval | None, ...]:
+    """exp of each contrast of the log odds, with its interval; `n` counts tasks. None where no unit differs from another.
 
     `solved` and `trials`: tasks × cells, counts. `matrix`: cells × columns, of full column rank. `contrasts`: over those columns.
     Raises NoOdds where all outcomes are equal, where outcomes are separated (some ratio is infinite), where there is one unit only,
@@ -43,12 +49,16 @@ def odds_ratios(
         raise NoOdds("outcomes are separated")
     params, covariance = _fit(_summed(solved, units, g), _summed(trials, units, g), matrix)
     quantile = float(stats.t.ppf(1 - alpha / 2, g - 1))
-    made = []
+    made: list[Interval | None] = []
     for contrast in contrasts:
         value = float(contrast @ params)
-        half = quantile * math.sqrt(max(float(contrast @ covariance @ contrast), 0.0) * g / (g - 1))
-        made.append(Interval(math.exp(value), math.exp(value - half), math.exp(value + half), len(solved)))
+        error = math.sqrt(max(float(contrast @ covariance @ contrast), 0.0) * g / (g - 1))
+        made.append(None if error < _NO_SPREAD else _ratio(value, quantile * error, len(solved)))
     return tuple(made)
+
+
+def _ratio(value: float, half: float, n: int) -> Interval:
+    return Interval(math.exp(value), math.exp(value - half), math.exp(min(value + half, _LARGEST)), n)
 
 
 def is_separated(solved: Floats, trials: Floats, matrix: Floats) -> bool:
@@ -88,10 +98,12 @@ def _fit(solved: Floats, trials: Floats, matrix: Floats) -> tuple[Floats, Floats
     unit, cell = np.nonzero(trials)
     weights = trials[unit, cell]
     model = GEE(solved[unit, cell] / weights, matrix[cell], unit, family=Binomial(), weights=weights)
+    total, won = trials.sum(axis=0), solved.sum(axis=0)
+    start = np.linalg.lstsq(matrix, np.log((won + 0.5) / (total - won + 0.5)))[0]  # else a fit of its own, with its own warnings
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            fitted = model.fit()
+            fitted = model.fit(start_params=start)
     except (Warning, ArithmeticError, np.linalg.LinAlgError) as error:
         raise NoOdds(f"the logistic model did not converge ({type(error).__name__})") from None
     params, covariance = np.asarray(fitted.params), np.asarray(fitted.cov_params())

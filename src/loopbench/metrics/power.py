@@ -165,12 +165,14 @@ def regression_power(
     *,
     scores: bool = True,
     step: float = 0.0,
+    pass_alpha: float | None = None,
 ) -> float:
     """Chance that the gate says regression of a true advantage (a drop is a negative one): its upper bound lies below 0, the
-    sign-flip test agrees, and it does not pass.
+    sign-flip test agrees, and it does not pass, at `pass_alpha` where that is another level.
     """
     center, deviation, half = _interval(units, difference, variance, alpha, scores)
-    bound = _below(min(-half, half - margin), center, deviation)
+    passing = half if pass_alpha is None else _interval(units, difference, variance, pass_alpha, scores)[2]
+    bound = _below(min(-half, passing - margin), center, deviation)
     return min(bound, difference_power(units, difference, variance, 2 * alpha, step=step))
 
 
@@ -261,6 +263,20 @@ def same_loop(values: TaskValues, *, scores: bool = True) -> Spread | None:
         floor=0.0,
         scores=scores,
     )
+
+
+def units_to_decide(varies: Spread, repeats: int, margin: float, alpha: float = ALPHA, power: float = POWER) -> int | None:
+    """Units with which a difference of the margin is shown, and equal arms are shown equivalent; None where none suffice."""
+    supposed, equal, step = varies.variance(repeats, margin), varies.variance(repeats), varies.step(repeats)
+    shown = fewest_units(lambda n: difference_power(n, margin, supposed, alpha, step=step), power)
+    within = fewest_units(lambda n: equivalence_power(n, 0.0, equal, margin, alpha, scores=varies.scores), power)
+    return None if shown is None or within is None else max(shown, within)
+
+
+def units_to_pass(varies: Spread, repeats: int, margin: float, alpha: float = ALPHA, power: float = POWER) -> int | None:
+    """Units with which the gate passes a loop that does no harm; None where none suffice."""
+    variance = varies.variance(repeats)
+    return fewest_units(lambda n: pass_power(n, 0.0, variance, margin, alpha, scores=varies.scores), power)
 
 
 def needed(

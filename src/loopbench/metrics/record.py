@@ -81,6 +81,8 @@ class Record:
     trace_digest: str = ""
     """sha256 of the trace's moves and observations."""
     # What follows is no part of the digest.
+    repeated_calls: int = 0
+    """Tool calls equal to an earlier one of the same trial that had given a result."""
     seconds: float = 0.0
     """Wall time; under the scripted model the simulated time of slow and hanging faults, since its own speed says nothing."""
     wall_s: float = 0.0
@@ -130,7 +132,8 @@ class Record:
         values["faults"] = tuple(FaultRecord(**fault) for fault in data["faults"])
         at = data.get("trace_at")
         values["trace_at"] = None if at is None else (at[0], at[1])
-        values["unknown"] = tuple(data.get("unknown", ()))
+        not_counted = () if "repeated_calls" in data else ("repeated_calls",)  # by an earlier version
+        values["unknown"] = (*data.get("unknown", ()), *not_counted)
         return cls(**values)
 
 

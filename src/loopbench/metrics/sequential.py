@@ -67,8 +67,8 @@ class Looks:
     def from_json(cls, data: Mapping[str, Any]) -> Looks:
         """Raises KeyError, TypeError or ValueError for what is no such plan."""
         made = cls(tuple(data["order"]), tuple(data["ends"]), tuple(data["levels"]))
-        rising = list(made.ends) == sorted(set(made.ends)) and made.ends[0] > 0
-        if not (rising and made.ends[-1] == len(set(made.order)) == len(made.order) and len(made.ends) == len(made.levels)):
+        rising = all(before < after for before, after in pairwise((0, *made.ends, len(set(made.order)) + 1)))
+        if not (rising and made.ends[-1:] == (len(made.order),) and len(made.ends) == len(made.levels)):
             raise ValueError("the plan of looks does not fit its tasks")
         return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -15,6 +15,16 @@ from .shown import Prompt, prompts, says_more, shows
 
 Kind = Literal["unreadable", "misread", "request", "failed run", "not run", "repeated", "no call"]
 
+WRONG_CALLS = {
+    "decision.wrong_value": "a wrong value",
+    "decision.missing_argument": "an argument missing",
+    "decision.extra_argument": "an argument that the tool does not have",
+    "decision.wrong_type": "a value of the wrong type",
+    "decision.unknown_tool": "a tool's name that does not exist",
+    "weakness.unit": "a value in the wrong unit",
+    "weakness.date": "a date the wrong way round",
+}
+"""Kinds of faults that are a wrong call, in words."""
 PLANNING = frozenset({*CHOOSING, Role.PLAN.value, Role.REFLECT.value, Role.REASON.value})
 """Roles whose prompts decide on what is called next."""
 
@@ -32,6 +42,10 @@ class Trial:
     """Signatures of the other course; empty: there is none."""
     other_course: Sequence[Step] = ()
     """The other course itself, where more than its signatures is known."""
+
+    def against(self, other: Sequence[Step]) -> Trial:
+        """The same trial held against a course."""
+        return replace(self, other=[step.signature for step in other], other_course=other)
 
     @property
     def is_finished(self) -> bool:
@@ -75,15 +89,22 @@ class Trial:
 
     def decider(self, place: int) -> Ask | None:
         """The reply that decided on what happened at an event: itself, or the last that made the call, or that could have."""
-        event = self.happened[place]
-        if isinstance(event, Ask):
-            return event
-        before = [ask for at, ask in self.asks() if at < place and ask.role in CHOOSING]
-        if isinstance(event, Ran):
-            for ask in reversed(before):
-                if event.call in ask.calls:
-                    return ask
-        return before[-1] if before else None
+        return self._deciders[place]
+
+    @cached_property
+    def _deciders(self) -> list[Ask | None]:
+        found: list[Ask | None] = []
+        made: dict[str, Ask] = {}
+        last: Ask | None = None
+        for event in self.happened:
+            if isinstance(event, Ask):
+                found.append(event)
+                if event.role in CHOOSING:
+                    last = event
+                    made.update((call.key, event) for call in event.calls)
+            else:
+                found.append(made.get(event.call.key, last) if isinstance(event, Ran) else last)
+        return found
 
     def is_open(self, kind: str, role: str = "") -> bool:
         """Whether the record has a fault of this kind, at a point of this role, that landed and was not put right."""
@@ -113,7 +134,9 @@ def setbacks(trial: Trial, since: int) -> list[Setback]:
     """What went wrong after an event and was not put right afterwards, in time."""
     found = [*_of_replies(trial, since), *_of_calls(trial, since)]
     known = {fault.kind for fault in trial.record.faults}
-    standing = (setback for setback in found if setback.fault not in known or trial.is_open(setback.fault))
+    standing = (
+        setback for setback in found if setback.kind == "repeated" or setback.fault not in known or trial.is_open(setback.fault)
+    )
     return sorted(standing, key=lambda setback: setback.event)
 
 
@@ -174,11 +197,12 @@ def _is_as_it_should_be(trial: Trial, number: int) -> bool:
     if not isinstance(run, Ran):
         return trial.is_finished  # a call that the loop passed over when it ended
     decider = trial.decider(step.event) if step.event is not None else None
-    if run.fault or run.never_ran or (decider is not None and decider.fault.startswith("decision.")):
+    if run.fault or run.never_ran or (decider is not None and decider.fault in WRONG_CALLS):
         return False
     if trial.is_scripted and sum(other.signature == step.signature for other in trial.course) == 1:
         return True
-    others = [other for other in trial.other_course if other.call == step.call]
+    key = run.call.key
+    others = [other for other in trial.other_course if other.call is not None and other.call.key == key]
     return number not in trial.unmatched and all(other.signature == step.signature for other in others)
 
 
@@ -208,11 +232,10 @@ def was_cut_out(trial: Trial, place: int) -> bool:
     """Whether a run repeats one whose result no prompt showed any more that decided on it."""
     run = trial.happened[place]
     assert isinstance(run, Ran)
-    given = [
-        at for at, event in enumerate(trial.happened[:place]) if isinstance(event, Ran) and event.call == run.call and event.gave
-    ]
-    latest: dict[str, int] = {}
-    for at, ask in trial.asks(given[0] if given else place):
-        if at < place and ask.role in PLANNING:
-            latest[ask.role] = at
-    return bool(latest) and not any(shows(trial.prompts[at], run.data) for at in latest.values())
+    before = enumerate(trial.happened[:place])
+    given = [(at, event) for at, event in before if isinstance(event, Ran) and event.call.key == run.call.key and event.gave]
+    if not given:
+        return False
+    at, last = given[-1]
+    latest = {ask.role: asked for asked, ask in trial.asks(at) if asked < place and ask.role in PLANNING}
+    return bool(latest) and not any(shows(trial.prompts[asked], last.data) for asked in latest.values())

@@ -329,7 +329,7 @@ def _per_solved(arm: str, records: Sequence[Record], unit: Unit, alpha: float) -
 def cost_per_solved(
     cost: Sequence[float], solved: Sequence[float], clusters: Sequence[str] | None = None, alpha: float = ALPHA
 ) -> Interval | None:
-    """Σcost/Σsolved over tasks, with the BCa interval of its inverse turned over; None where nothing was solved. Some task must cost.
+    """Σcost/Σsolved over tasks, some of which cost, with the BCa interval of its inverse turned over; None: nothing was solved.
 
     The inverse, tasks solved for a unit of cost, exists in every draw, and a draw that solves nothing is no outlier of it.
     """

@@ -287,7 +287,7 @@ def test_changes_are_told_arm_by_arm(wind, blessed, altered):
     assert changes(blessed, bless(wind)) == []
     fallen = bless(altered(lambda r: replace(r, scores={"accuracy": 0.0}) if r.task == "arithmetic-0001" else r))
     said = changes(blessed, fallen)
-    assert "arm bare/clean: 1 of 12 tasks changed, accuracy 1.000 -> 0.917" in said
+    assert "arm bare/clean: of 12 tasks 1 changed; accuracy 1.000 -> 0.917" in said
     fewer = blessed.model_copy(update={"arms": {"bare/clean": blessed.arms["bare/clean"]}, "seed": 7})
     assert changes(blessed, fewer)[:2] == ["seed: 0 -> 7", "arm finish/clean: gone"]
     assert changes(fewer, blessed)[1] == "arm finish/clean: new"

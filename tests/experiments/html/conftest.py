@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -17,6 +20,37 @@ from loopbench.experiments.journal import MANIFEST, TRACES, TRIALS
 from loopbench.metrics.record import Record
 
 VOID = frozenset({"meta", "link", "wbr", "br", "img", "input", "hr"})
+TAGS = {
+    *("html", "head", "meta", "title", "link", "style", "body", "a", "header", "nav", "main", "section", "div", "footer", "script"),
+    *(
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "p",
+        "ol",
+        "ul",
+        "li",
+        "pre",
+        "code",
+        "strong",
+        "small",
+        "span",
+        "wbr",
+        "details",
+        "summary",
+    ),
+    *("table", "caption", "thead", "tbody", "tr", "th", "td", "figure", "figcaption"),
+    *("svg", "desc", "text", "line", "rect", "path", "g"),
+}
+ATTRIBUTES = {
+    *("lang", "charset", "http-equiv", "content", "name", "rel", "href", "id", "class", "tabindex", "role", "scope"),
+    *("aria-label", "aria-labelledby", "aria-hidden", "focusable"),
+    *("xmlns", "width", "height", "x", "y", "x1", "x2", "y1", "y2", "d", "overflow", "text-anchor"),
+}
+UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff\U000e0000-\U000e007f]")
 HOSTILE = (
     "<script>alert(1)</script></style></textarea>\"'><img src=x onerror=alert(1)>&lt;b&gt;{{ 7*7 }}\x1b[2J\u202e\u2066\x00\ud800"
 )
@@ -142,6 +176,32 @@ class Page(HTMLParser):
 
     def named(self, *tags: str) -> list[Element]:
         return [element for element in self.elements if element.tag in tags]
+
+
+def check_safe(text: str) -> Page:
+    """Only our own elements, attributes, style and script, whose digests the policy names; gives what was read."""
+    assert not UNSEEN.search(text)
+    text.encode("utf-8")
+    found = Page(text)
+    assert found.declarations == ["doctype html"]
+    assert {element.tag for element in found.elements} <= TAGS
+    assert {name for element in found.elements for name in element.attributes} <= ATTRIBUTES
+    for element in found.elements:
+        href = element.attributes.get("href")
+        assert href is None or re.fullmatch(r"#[a-z0-9-]+", href) or (element.tag, href) == ("link", "data:,")
+    policy = found.elements[3].attributes["content"]
+    for tag in ("style", "script"):
+        (own,) = found.named(tag)
+        digest = base64.b64encode(hashlib.sha256(own.text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+        assert not re.search(r"@import|url\(|fetch|XMLHttp|import\(", own.text)
+    return found
+
+
+@pytest.fixture(scope="session")
+def safe() -> Callable[[str], Page]:
+    """Reads a page, and holds it against what a page of ours may have."""
+    return check_safe
 
 
 @pytest.fixture(scope="session")

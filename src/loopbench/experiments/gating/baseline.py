@@ -367,11 +367,11 @@ def _brief(value: Any) -> str:
 
 
 def _arm_changes(name: str, old: BaselineArm, new: BaselineArm) -> list[str]:
-    if old.tasks == new.tasks:
-        return []
-    before, after = (_mean_accuracy(arm) for arm in (old, new))
-    changed = sum(new.tasks.get(task) != line for task, line in old.tasks.items())
-    return [f"arm {name}: {changed} of {len(old.tasks)} tasks changed, accuracy {before:.3f} -> {after:.3f}"]
+    changed = sum(new.tasks.get(task, line) != line for task, line in old.tasks.items())
+    counts = {"changed": changed, "new": len(new.tasks.keys() - old.tasks.keys()), "gone": len(old.tasks.keys() - new.tasks.keys())}
+    said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    accuracy = f"accuracy {_mean_accuracy(old):.3f} -> {_mean_accuracy(new):.3f}"
+    return [f"arm {name}: of {len(old.tasks)} tasks {said}; {accuracy}"] if said else []
 
 
 def _mean_accuracy(arm: BaselineArm) -> float:

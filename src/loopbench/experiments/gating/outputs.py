@@ -64,9 +64,8 @@ def task_lines(judged: Judged, most: int | None = MOST_TASKS) -> list[str]:
 
 def text(judged: Judged) -> str:
     """All of it as plain text, for a log."""
-    rows = [COLUMNS, *table(judged).rows]
-    lines = ["  ".join(_literal(cell) for cell in row) for row in rows] if judged.lines else []
-    return "\n".join([headline(judged), *map(_no_command, lines), *paragraphs(judged), *task_lines(judged)])
+    rows = ["  ".join(row) for row in (COLUMNS, *table(judged).rows)] if judged.lines else []
+    return "\n".join([headline(judged), *rows, *paragraphs(judged), *task_lines(judged)])
 
 
 def to_markdown(judged: Judged) -> str:
@@ -166,10 +165,8 @@ def _why(judged: Judged) -> str:
     if judged.outcome == "identical":
         return f"behaviour unchanged in all {sum(arm.trials for arm in judged.arms)} trials"
     if judged.outcome == "pass":
-        worse = [f"{line.arm} in {line.metric}" for line in judged.lines if line.outcome == "pass" and line.worse]
-        return f"within the margin{'s' * (len(judged.lines) > 1)}" + (
-            f"; worse, within the margin: {', '.join(worse)}" * bool(worse)
-        )
+        worse = _few([f"{line.arm} in {line.metric}" for line in judged.lines if line.outcome == "pass" and line.worse], ", ")
+        return f"within the margin{'s' * (len(judged.lines) > 1)}{'; worse, but within it: ' * bool(worse)}{worse}"
     grave = [line for line in judged.lines if line.outcome == judged.outcome]
     return _few([f"{line.arm} in {line.metric} {_change(line)}, margin {_margin(line)}" for line in grave], "; ")
 
@@ -182,7 +179,7 @@ def _few(said: Sequence[str], between: str) -> str:
 def _row(line: Line) -> tuple[str, ...]:
     digits = _DIGITS[line.metric]
     return (
-        line.arm,
+        _literal(line.arm),
         line.metric,
         f"{line.baseline:.{digits}f}",
         f"{line.run:.{digits}f}",

@@ -29,7 +29,8 @@ def arms_grid(arms: Sequence[Arm]) -> Grid:
     for arm in arms:
         found = arm.summary
         numbers = (interval(getattr(found, name), digits) for name, digits in DIGITS.items())
-        counts = (found.false_success, found.scored, found.errored, found.excluded)
+        false_success = UNKNOWN if found.false_success_rate is None else found.false_success
+        counts = (false_success, found.scored, found.errored, found.excluded)
         rows.append((arm.info.arm, *numbers, *map(str, counts)))
     known = [index for index in range(len(columns)) if any(row[index] != UNKNOWN for row in rows)]
     cut = tuple(tuple(row[index] for index in known) for row in rows)

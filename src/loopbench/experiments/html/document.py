@@ -57,10 +57,10 @@ def cell_text(cell: Cell) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """`kind` says how it is set: plain, quiet for what few need, strong for what matters."""
+    """`kind` says how it is set: plain, quiet for what few need, strong for what matters, quote for what a task says."""
 
     text: str
-    kind: Literal["plain", "quiet", "strong"] = "plain"
+    kind: Literal["plain", "quiet", "strong", "quote"] = "plain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,8 @@ class Folded:
 
     summary: str
     blocks: tuple[Block, ...]
+    id: str = ""
+    """An anchor, where something links here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +124,6 @@ class Part:
 
     title: str
     blocks: tuple[Block, ...]
-    id: str = ""
-    """An anchor, where something links here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,10 @@ def _facts(found: Results) -> Iterator[tuple[Cell, ...]]:
     yield "run", found.folder.name
     yield "created", _text(manifest.get("created"))
     yield "suite", f"{suite['name']} {suite['version']}, {suite['tasks']} tasks, digest {_short(suite.get('digest'))}"
-    yield "step limit", f"{suite.get('max_tool_steps')} tool steps"
+    for source in (manifest.get("imported") or {}).get("from", ()):
+        yield "imported from", f"{source['file']}, sha256 {_short(source['sha256'])} ({source['by'] or source['format']})"
+    if suite.get("max_tool_steps") is not None:
+        yield "step limit", f"{suite['max_tool_steps']} tool steps"
     for name, digest in (manifest.get("profiles") or {}).items():
         yield "fault profile", f"{name}, digest {_short(digest)}"
     yield "repeats, seed", f"{config['repeats']}, {manifest['seed']}"

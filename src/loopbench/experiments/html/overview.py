@@ -25,7 +25,9 @@ def overview_section(found: Collection) -> Section:
 def _matrix(found: Collection) -> Grid:
     """A row per suite and profile, a column per loop; bars begin at 0."""
     rows = tuple((found.title_of(column), *(_cell(column.places.get(loop)) for loop in found.loops)) for column in found.columns)
-    return Grid("Accuracy of each loop; the highest of a row, and those that are not told apart from it", ("compared", *found.loops), rows)
+    return Grid(
+        "Accuracy of each loop; the highest of a row, and those that are not told apart from it", ("compared", *found.loops), rows
+    )
 
 
 def _cell(standing: Standing | None) -> Cell:

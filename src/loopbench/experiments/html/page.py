@@ -14,17 +14,19 @@ from markupsafe import Markup, escape
 
 from loopbench.experiments.collection import Collection
 from loopbench.experiments.compare import Results
+from loopbench.experiments.journal import RunError
 from loopbench.experiments.optimization.result import OptimizationResult
 from loopbench.experiments.report import plain
-from loopbench.metrics.views import views
 
+from .ablations import effects_section
 from .arms import arms_section, pairs_section
-from .document import Chapter, Document, Section, kind_of
+from .document import Banner, Chapter, Document, Section, kind_of
 from .money import confidence_section, cost_section, reliability_section
 from .optimized import optimization_sections
 from .origin import manifest_section
 from .overview import overview_section
 from .overview import pairs_section as all_pairs_section
+from .reasons import MOST_TRACES, tasks_section, told, traces_section, why_section
 from .trouble import errors_section, recovery_section, steps_section
 from .verdict import verdict_section
 
@@ -38,14 +40,15 @@ def report_html(found: Results) -> str:
 
 def collection_html(found: Collection) -> str:
     """Several runs on one page: an overview, then each run, folded."""
-    runs = found.runs
-    title = f"{len(runs)} runs, {len(found.loops)} loops"
+    title = f"{len(found.runs)} runs, {len(found.loops)} loops"
     overview = (overview_section(found), all_pairs_section(found))
-    chapters = tuple(
-        Chapter(f"run-{place}", run.folder.name, run.title, sections(run, f"run-{place}-")) for place, run in enumerate(runs, 1)
-    )
-    subtitle = "; ".join(dict.fromkeys(run.title for run in runs))
+    chapters = tuple(_chapter(run, f"run-{place}", MOST_TRACES // len(found.runs)) for place, run in enumerate(found.runs, 1))
+    subtitle = "; ".join(dict.fromkeys(run.title for run in found.runs))
     return render(Document(title, subtitle, tuple(section for section in overview if section is not None), chapters))
+
+
+def _chapter(run: Results, name: str, traces: int) -> Chapter:
+    return Chapter(name, run.folder.name, run.title, sections(run, f"{name}-", traces))
 
 
 def optimization_html(found: OptimizationResult) -> str:
@@ -55,13 +58,12 @@ def optimization_html(found: OptimizationResult) -> str:
     return render(Document(found.folder.name, found.title, (*optimization_sections(found), *tested)))
 
 
-def sections(found: Results, prefix: str = "") -> tuple[Section, ...]:
-    """The verdict first; those that have nothing to say are left out. `prefix`: of all ids."""
-    comparison, records = found.comparison, found.records
-    infos = [arm.info for arm in comparison.arms]
-    seen = views(records, infos, alpha=comparison.alpha, margin=comparison.margin)
+def sections(found: Results, prefix: str = "", traces: int = MOST_TRACES) -> tuple[Section, ...]:
+    """The verdict first; those that have nothing to say are left out. `prefix`: of all ids; `traces`: most pairs side by side."""
+    comparison, records, seen = found.comparison, found.records, found.views
     made = (
         verdict_section(found),
+        effects_section(found),
         arms_section(comparison),
         pairs_section(comparison),
         cost_section(seen),
@@ -70,9 +72,20 @@ def sections(found: Results, prefix: str = "") -> tuple[Section, ...]:
         errors_section(comparison.arms),
         recovery_section(records, comparison.arms),
         steps_section(records, comparison.arms),
+        *_reasons(found, prefix, traces),
         manifest_section(found),
     )
     return tuple(replace(section, id=f"{prefix}{section.id}") for section in made if section is not None)
+
+
+def _reasons(found: Results, prefix: str, traces: int) -> tuple[Section | None, ...]:
+    """What traces say; where they cannot be read, that."""
+    try:
+        known = told(found, prefix, traces)
+        return why_section(known), tasks_section(known.why), traces_section(known)
+    except RunError as error:
+        said = str(error).replace(str(found.folder), found.folder.name)  # where the run lies is no part of the page
+        return (Section("why", "Why trials were lost", (Banner("The traces of this run cannot be read", (said,)),)),)
 
 
 # --- the page itself ---

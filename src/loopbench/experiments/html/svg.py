@@ -28,12 +28,17 @@ _LEFT, _RIGHT = 2.0, 98.0
 def element(name: str, *children: str, **attributes: str | float) -> Markup:
     """One element; `class_` and `stroke_width` are written class and stroke-width. Text is escaped unless it is Markup."""
     said = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"' for key, value in attributes.items())
-    inner = "".join(child if isinstance(child, Markup) else escape(plain(child)) for child in children)
+    inner = "".join(child if isinstance(child, Markup) else escape(_plain(child)) for child in children)
     return Markup(f"<{name}{said}>{inner}</{name}>")  # noqa: S704  all parts are escaped
 
 
+def _plain(text: str) -> str:
+    """Without what XML cannot say, which a chart in a file of its own is."""
+    return plain(text).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD})
+
+
 def _value(value: str | float) -> str:
-    return plain(value) if isinstance(value, str) else f"{round(value, 2):g}"
+    return _plain(value) if isinstance(value, str) else f"{round(value, 2):g}"
 
 
 def percent(value: float) -> str:
@@ -59,7 +64,7 @@ def chart(title: str, description: str, height: float, *drawn: str) -> Markup:
 def standalone(drawn: str, width: int = 720) -> str:
     """A chart as a file of its own: with its style, and a width in pixels."""
     style = files("loopbench.experiments.html").joinpath("templates", "chart.css").read_text(encoding="utf-8")
-    opened = drawn.replace(' width="100%"', f' width="{width}"', 1)
+    opened = str(drawn).replace(' width="100%"', f' width="{width}"', 1)
     return opened.replace("<title>", f"<style>{style}</style><title>", 1)
 
 

@@ -84,10 +84,13 @@ def join(logs: Sequence[Log], wanted: Wanted) -> Joined:
     repeats = max(log.repeats for log in logs)
     if len(arms) * len(asked) * repeats > MOST_CELLS:
         raise ValueError(f"{len(arms)} arms × {len(asked)} tasks × {repeats} repeats are more than {MOST_CELLS} trials")
-    trials = _clustered(_complete(logs, arms, asked, repeats))
+    where = ", ".join(str(log.path) for log in logs)
+    trials = _complete(logs, arms, asked, repeats)
+    with located(where):
+        trials = _clustered(trials)
     reading = wanted.reading
     if reading.cluster is not None and not any(trial.cluster for trial in trials):
-        raise ValueError(f"{logs[0].path}: --cluster: no trial has {shown(reading.cluster)}")
+        raise ValueError(f"{where}: --cluster: no trial has {shown(reading.cluster)}")
     if reading.errors_as_failures:
         trials = [_failure(trial) for trial in trials]
     scale = None if reading.scale is None else str(reading.scale)

@@ -14,11 +14,12 @@ from loopbench.metrics.power import (
     Spread,
     difference_power,
     equivalence_power,
-    fewest_units,
     pass_power,
     regression_power,
     smallest,
     tasks_of,
+    units_to_decide,
+    units_to_pass,
 )
 
 from .pilot import MOST_RATIO, Pilot, Purpose
@@ -114,52 +115,51 @@ def noise(pilot: Pilot, arm: str) -> Noise:
 
 def compare_plan(pilot: Pilot) -> Plan:
     """Each pair is decided with the power wanted: a difference of the margin is shown, and equal designs are equivalent."""
-    wanted, level = pilot.wanted, pilot.alpha / len(pilot.pairs)
-    margin = pilot.compare_margin if wanted.margin is None else wanted.margin
-
-    def units(varies: Spread, repeats: int) -> int | None:
-        supposed, equal, step = varies.variance(repeats, margin), varies.variance(repeats), varies.step(repeats)
-        shown = fewest_units(lambda n: difference_power(n, margin, supposed, level, step=step), wanted.power)
-        within = fewest_units(lambda n: equivalence_power(n, 0.0, equal, margin, level, scores=varies.scores), wanted.power)
-        return None if shown is None or within is None else max(shown, within)
+    power, level = pilot.wanted.power, pilot.alpha / len(pilot.pairs)
+    margin = pilot.compare_margin if pilot.wanted.margin is None else pilot.wanted.margin
 
     def reach(names: tuple[str, str], varies: Spread) -> Reach:
         n, k, most = varies.units, pilot.repeats, 1.0 if pilot.scores else MOST_SHARE
-        difference = smallest(
-            lambda d: difference_power(n, d, varies.variance(k, d), level, step=varies.step(k)), most, wanted.power
-        )
-        within = smallest(
-            lambda m: equivalence_power(n, 0.0, varies.variance(k), m, level, scores=varies.scores), most, wanted.power
-        )
-        return Reach(names, difference, within)
+        step, equal = varies.step(k), varies.variance(k)
+        shown = smallest(lambda d: difference_power(n, d, varies.variance(k, d), level, step=step), most, power)
+        within = smallest(lambda m: equivalence_power(n, 0.0, equal, m, level, scores=varies.scores), most, power)
+        return Reach(names, shown, within)
 
-    choices = REPEATS if all(varies.within_known for varies in pilot.pairs.values()) else (1,)
-    sizes = _sizes(pilot, [*pilot.pairs.values()], units, choices, arms=len(pilot.values) * (2 if pilot.alone else 1))
+    sizes = _sizes(
+        pilot,
+        [*pilot.pairs.values()],
+        lambda varies, repeats: units_to_decide(varies, repeats, margin, level, power),
+        REPEATS if all(varies.within_known for varies in pilot.pairs.values()) else (1,),
+        arms=len(pilot.values) * (2 if pilot.alone else 1),
+    )
     return Plan("compare", margin, level, tuple(reach(names, varies) for names, varies in pilot.pairs.items()), sizes)
 
 
 def gate_plan(pilot: Pilot) -> Plan:
-    """A gate over all arms passes with the power wanted where nothing has changed; baseline and run are of one size."""
-    wanted, arms, default = pilot.wanted, len(pilot.loops), gate.MARGIN if pilot.scores else gate.MORE
-    margin, level = default if wanted.margin is None else wanted.margin, pilot.alpha / arms
-    bound, power = margin if pilot.scores else math.log1p(margin), 1 - (1 - wanted.power) / arms  # all arms have to pass
-    most = 1.0 if pilot.scores else math.log(MOST_RATIO)
-
-    def units(varies: Spread, repeats: int) -> int | None:
-        variance = varies.variance(repeats)
-        return fewest_units(lambda n: pass_power(n, 0.0, variance, bound, pilot.alpha, scores=varies.scores), power)
+    """A gate over all arms passes with the power wanted where no harm is done; baseline and run are of one size."""
+    arms, default = len(pilot.loops), gate.MARGIN if pilot.scores else gate.MORE
+    margin = default if pilot.wanted.margin is None else pilot.wanted.margin
+    bound, most = (margin, 1.0) if pilot.scores else (math.log1p(margin), math.log(MOST_RATIO))
+    alpha, level, wanted = pilot.alpha, pilot.alpha / arms, pilot.wanted.power
+    power = 1 - (1 - wanted) / arms  # all arms have to pass
 
     def reach(arm: str, varies: Spread) -> Reach:
-        n, k, step = varies.units, pilot.repeats, varies.step(pilot.repeats)
-        drop = smallest(
-            lambda d: regression_power(n, -d, varies.variance(k, d), bound, level, scores=varies.scores, step=step),
-            most,
-            wanted.power,
-        )
-        passes = smallest(lambda m: pass_power(n, 0.0, varies.variance(k), m, pilot.alpha, scores=varies.scores), most, power)
-        return Reach((arm,), _as_typed(drop, pilot), _as_typed(passes, pilot))
+        n, k, scores, step = varies.units, pilot.repeats, varies.scores, varies.step(pilot.repeats)
 
-    sizes = _sizes(pilot, [*pilot.loops.values()], units, REPEATS, arms=len(pilot.values))
+        def caught(harm: float) -> float:
+            supposed = varies.variance(k, harm)
+            return regression_power(n, -harm, supposed, bound, level, scores=scores, step=step, pass_alpha=alpha)
+
+        passes = smallest(lambda m: pass_power(n, 0.0, varies.variance(k), m, alpha, scores=scores), most, power)
+        return Reach((arm,), _as_typed(smallest(caught, most, wanted), pilot), _as_typed(passes, pilot))
+
+    sizes = _sizes(
+        pilot,
+        [*pilot.loops.values()],
+        lambda varies, repeats: units_to_pass(varies, repeats, bound, alpha, power),
+        REPEATS,
+        arms=len(pilot.values),
+    )
     return Plan("gate", margin, level, tuple(reach(arm, varies) for arm, varies in pilot.loops.items()), sizes)
 
 

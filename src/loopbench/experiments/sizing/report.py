@@ -40,13 +40,20 @@ def _answer(sizing: Sizing, plan: Plan) -> str:
     asked = f"{'To decide' if plan.purpose == 'compare' else 'For'} {what} ({sizing.metric}, {percent(sizing.power)} sure)"
     best = plan.best
     if best is not None:
-        flags = f"--repeats {best.repeats}" + (f" --suite {shlex.quote(best.suite)}" if best.suite else "")
-        return f"{asked}: {count(best.tasks)} tasks × {best.repeats} ({flags}), which is {_spent(best)}"
+        return f"{asked}: {count(best.tasks)} tasks × {best.repeats} ({_flags(sizing, best)}), which is {_spent(best)}"
     if not plan.sizes:
         return f"{asked}: no number of tasks that anyone could run is enough"
     least = min(plan.sizes, key=lambda size: size.tasks)
     has = f"the suite's {count(sizing.suite_tasks or 0)} tasks are too few"
     return f"{asked}: {has}; {count(least.tasks)} × {least.repeats} would do, which is {_spent(least)}"
+
+
+def _flags(sizing: Sizing, size: Size) -> str:
+    """Of the run to come."""
+    flags = f"--repeats {size.repeats}"
+    if size.suite is not None:
+        return f"{flags} --suite {shlex.quote(size.suite)}"
+    return f"{flags} --tasks {size.tasks}" if sizing.suite_tasks is not None and size.tasks < sizing.suite_tasks else flags
 
 
 def _spent(size: Size) -> str:
@@ -79,7 +86,8 @@ def _size_row(size: Size) -> tuple[str, ...]:
 
 
 def _reach(sizing: Sizing, plan: Plan) -> Table:
-    title = f"What {_pilot(sizing)} can do, {percent(sizing.power)} sure: {plan.purpose}, each test at level {plan.level:.2g}"
+    tested = f", each pair at level {plan.level:.2g}" if plan.purpose == "compare" else ""
+    title = f"What {_pilot(sizing)} can do in {plan.purpose}{tested}, {percent(sizing.power)} sure"
     return Table(title, _REACHES[plan.purpose], tuple(_reach_row(sizing, reach) for reach in plan.reaches))
 
 
@@ -89,7 +97,7 @@ def _reach_row(sizing: Sizing, reach: Reach) -> tuple[str, ...]:
 
 
 def _pilot(sizing: Sizing) -> str:
-    return f"the pilot's own size, {count(sizing.tasks)} tasks × {sizing.repeats},"
+    return f"{count(sizing.tasks)} tasks × {sizing.repeats}, as in the pilot,"
 
 
 def _noise(sizing: Sizing) -> Table:
@@ -102,7 +110,7 @@ def _noise(sizing: Sizing) -> Table:
             (noise.arm, most + _change(sizing, noise.sd, sign=False), f"{most}± {_change(sizing, noise.band, sign=False)}", again)
         )
     known = 4 if any(row[3] for row in rows) else 3
-    title = f"Noise: by what two runs of one loop with fresh seeds differ, at {_pilot(sizing)[:-1]}"
+    title = f"By what two runs of one loop with fresh seeds differ, {count(sizing.tasks)} tasks × {sizing.repeats}"
     return Table(title, tuple(columns[:known]), tuple(row[:known] for row in rows))
 
 

@@ -10,46 +10,45 @@ import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
-from mlflow.entities import Dataset, DatasetInput, InputTag, Run
+from mlflow.entities import Dataset, DatasetInput, InputTag
 
 from loopbench.experiments.compare import Results
 from loopbench.experiments.journal import MANIFEST
 from loopbench.metrics.comparison import Arm, Pair
 from loopbench.metrics.record import Record
-from loopbench.metrics.summary import METRICS, ArmSummary
-from loopbench.protocol import render_value
-from loopbench.protocol.digest import canonical_json
+from loopbench.metrics.summary import METRICS, PRIMARY, ArmSummary
+from loopbench.protocol.digest import digest
 
 from .addresses import reason
-from .note import files, note
+from .note import arm_note, files, note
 from .store import (
     MOST_DATASET_DIGEST,
     MOST_NAME,
-    MOST_PARAM,
     About,
     Entry,
     Store,
     Tracked,
     clean,
     interval_metrics,
+    metric_key,
     numbers,
     open_store,
     params,
     run_name,
 )
 from .traces import TracesOf, log_traces
+from .trials import trials_table
 from .versions import Version, configuration, find_versions, log_version
 
 MODEL_METRICS = (*METRICS, "accuracy_low", "accuracy_high", "recovery", "false_success_rate")
 """Of an arm's numbers those that a loop's version is compared by."""
-MOST_PAIR_METRICS = 400
-"""Numbers about pairs of arms; the primary metric's come first."""
+MOST_PAIR_METRICS = 200
+"""Numbers about pairs of arms; `comparison.json` has all."""
 
 
 def track(found: Results, uri: str, experiment: str) -> Tracked | str:
@@ -71,15 +70,18 @@ def log_run(found: Results, uri: str, experiment: str) -> Tracked:
 
 def log_comparison(store: Store, found: Results, above: str = "") -> str:
     """The id of the run that was made or brought up to date. `above`: the id of the run that it stands below."""
-    shared = _shared(found)
-    entry = _parent_entry(found, shared)
-    tags = {**entry.tags, "mlflow.parentRunId": above} if above else entry.tags
-    parent_id = store.put(store.parent(run_name(found.folder)), replace(entry, tags=tags))
-    models = _models(store, found, parent_id)
-    arms = store.children(parent_id, "loopbench.arm")
+    tags = _tags(found)
+    entry = _parent_entry(found, tags | ({PARENT: above} if above else {}))
+    parent_id = store.put(store.parent(run_name(found.folder)), entry)
+    runs, models = store.children(parent_id, ARM), _models(store, found, parent_id)
     for arm in found.comparison.arms:
-        place = _Place(parent_id, models[arm.info.arm], arms.get(arm.info.arm))
-        _log_arm(store, found, arm, place, shared)
+        records = [record for record in found.records if record.arm == arm.info.arm]
+        about = About(models[arm.info.arm], _dataset(found, arm.info.profile), _MODEL_KEYS)
+        entry = replace(_arm_entry(found, arm, tags | {PARENT: parent_id}), started_ms=_started_ms(records), about=about)
+        run_id = store.put(runs.get(arm.info.arm), entry)
+        _log_trials(store, run_id, records)
+        log_traces(store, found.folder, records, TracesOf(run_id, about.model_id))
+        _finish(store, run_id, found, records)
     store.client.log_artifact(parent_id, str(found.folder / MANIFEST))
     for path, text in files(found):
         store.client.log_text(parent_id, text, path)
@@ -87,23 +89,8 @@ def log_comparison(store: Store, found: Results, above: str = "") -> str:
     return parent_id
 
 
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """What a run has in common with its arms."""
-
-    tags: Mapping[str, str]
-    setting: Mapping[str, Any]
-    dataset: DatasetInput
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where an arm stands in MLflow."""
-
-    parent_id: str
-    model_id: str
-    run: Run | None
-    """Its own, where it was logged before."""
+PARENT, ARM = "mlflow.parentRunId", "loopbench.arm"
+_MODEL_KEYS = frozenset(map(metric_key, MODEL_METRICS))
 
 
 def _models(store: Store, found: Results, parent_id: str) -> dict[str, str]:
@@ -117,17 +104,11 @@ def _models(store: Store, found: Results, parent_id: str) -> dict[str, str]:
     return {arm: ids[version.digest] for arm, version in versions.items()}
 
 
-def _log_arm(store: Store, found: Results, arm: Arm, place: _Place, shared: _Shared) -> None:
-    records = [record for record in found.records if record.arm == arm.info.arm]
-    made = next(made for made in found.manifest["arms"] if made["arm"] == arm.info.arm)
-    run_id = store.put(place.run, _arm_entry(arm, made, place, shared, _started_ms(records)))
-    store.client.log_inputs(run_id, [shared.dataset])
+def _log_trials(store: Store, run_id: str, records: Sequence[Record]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "trials.parquet"
         pq.write_table(trials_table(records), path)
         store.client.log_artifact(run_id, str(path))
-    log_traces(store, found.folder, records, TracesOf(run_id, place.model_id))
-    _finish(store, run_id, found, records)
 
 
 def _finish(store: Store, run_id: str, found: Results, records: Sequence[Record]) -> None:
@@ -139,8 +120,9 @@ def _finish(store: Store, run_id: str, found: Results, records: Sequence[Record]
 # --- what runs hold ---
 
 
-def _shared(found: Results) -> _Shared:
-    tags = {
+def _tags(found: Results) -> dict[str, str]:
+    """What a run shares with its arms."""
+    return {
         "loopbench.run": run_name(found.folder),
         "loopbench.digest": found.digest,
         "loopbench.complete": str(found.is_complete).lower(),
@@ -148,18 +130,17 @@ def _shared(found: Results) -> _Shared:
         "mlflow.source.name": "loopbench",
         "mlflow.source.type": "LOCAL",
     }
-    return _Shared(tags, _setting(found), _dataset(found))
 
 
 def _setting(found: Results) -> dict[str, Any]:
-    """What all arms share."""
+    """The same, as parameters."""
     manifest = found.manifest
     suite, config = manifest["suite"], manifest["config"]
     made = {
         "suite": config["suite"],
         "suite_version": suite["version"],
         "tasks": suite["tasks"],
-        "max_tool_steps": suite["max_tool_steps"],
+        "max_tool_steps": suite.get("max_tool_steps", "not known"),
         "repeats": config["repeats"],
         "seed": manifest["seed"],
         "alpha": config["alpha"],
@@ -169,36 +150,38 @@ def _setting(found: Results) -> dict[str, Any]:
     return made | {f"version.{name}": version for name, version in manifest["packages"].items()}
 
 
-def _parent_entry(found: Results, shared: _Shared) -> Entry:
-    arms = found.comparison.arms
+def _parent_entry(found: Results, tags: Mapping[str, str]) -> Entry:
+    arms, config = found.comparison.arms, found.manifest["config"]
     counts = {status: sum(getattr(arm.summary, status) for arm in arms) for status in ("scored", "errored", "excluded")}
     metrics = {"trials": len(found.records), "scheduled": found.scheduled, **counts, "wall_s": found.wall_s}
-    design = {name: ", ".join(found.manifest["config"][name]) for name in ("loops", "models", "profiles")}
+    design = {name: ", ".join(config[name]) for name in ("loops", "models", "profiles") if name in config}
     return Entry(
         clean(run_name(found.folder), MOST_NAME),
-        {**shared.tags, "loopbench.kind": "run", "mlflow.note.content": note(found)},
-        params({**design, **shared.setting}),
-        numbers(metrics | _pair_metrics(found.comparison.pairs)),
+        {**tags, "loopbench.kind": "run", NOTE: note(found)},
+        params(design | _setting(found)),
+        numbers(metrics | pair_metrics(found.comparison.pairs)),
         _started_ms(found.records),
         len(found.records),
     )
 
 
-def _arm_entry(arm: Arm, made: Mapping[str, Any], place: _Place, shared: _Shared, started_ms: int) -> Entry:
-    """`made`: the arm's part of the manifest."""
-    info, dataset = arm.info, shared.dataset.dataset
+def _arm_entry(found: Results, arm: Arm, tags: Mapping[str, str]) -> Entry:
+    info = arm.info
+    made = next(made for made in found.manifest["arms"] if made["arm"] == info.arm)
     factors = {"loop": info.loop, "model": info.model, "profile": info.profile, "loop_code": made.get("code", "")}
     factors |= {"program": made["program"]} if "program" in made else {}
     factors |= {f"option.{name}": value for name, value in info.options.items()}
     return Entry(
         clean(info.arm, MOST_NAME),
-        {**shared.tags, "loopbench.kind": "arm", "loopbench.arm": info.arm, "mlflow.parentRunId": place.parent_id},
-        params({**factors, **configuration(made.get("configuration", "")), **shared.setting}),
+        {**tags, "loopbench.kind": "arm", ARM: info.arm, NOTE: arm_note(arm, found.comparison.pairs)},
+        params(factors | configuration(made.get("configuration", "")) | _setting(found)),
         numbers(arm_metrics(arm.summary)),
-        started_ms,
+        0,
         arm.summary.trials,
-        About(place.model_id, dataset.name, dataset.digest, frozenset(MODEL_METRICS)),
     )
+
+
+NOTE = "mlflow.note.content"
 
 
 def arm_metrics(summary: ArmSummary) -> dict[str, float | None]:
@@ -215,11 +198,16 @@ def arm_metrics(summary: ArmSummary) -> dict[str, float | None]:
     return made | {f"stops.{reason}": count for reason, count in summary.stops.items()}
 
 
-def _pair_metrics(pairs: Sequence[Pair]) -> dict[str, float | None]:
+def pair_metrics(pairs: Sequence[Pair]) -> dict[str, float | None]:
+    """What was found between two arms, on the primary metric: all else would hide an experiment's charts.
+
+    MLflow makes a group of charts of what stands before a `/`: one for all pairs.
+    """
     made: dict[str, float | None] = {}
-    for pair in pairs:  # the primary metric's come first
-        made |= interval_metrics(f"pair.{pair.a}.vs.{pair.b}.{pair.metric}", pair.difference)
-        made[f"pair.{pair.a}.vs.{pair.b}.{pair.metric}_p_holm"] = pair.p_holm
+    for pair in pairs:
+        if pair.metric == PRIMARY:
+            name = f"pairs/{pair.a.replace('/', ':')}.vs.{pair.b.replace('/', ':')}"
+            made |= interval_metrics(name, pair.difference) | {f"{name}_p_holm": pair.p_holm}
     return dict(list(made.items())[:MOST_PAIR_METRICS])
 
 
@@ -227,52 +215,23 @@ def _started_ms(records: Sequence[Record]) -> int:
     return int(1000 * min((record.started_at for record in records), default=time.time()))
 
 
-def _dataset(found: Results) -> DatasetInput:
-    """The suite, under its own digest: MLflow's would only cover the first 10,000 rows, and has room for 36 digits."""
-    suite = found.manifest["suite"]
+def _dataset(found: Results, profile: str) -> DatasetInput:
+    """The suite under a fault profile, under a digest of our own: MLflow's would only cover the first 10,000 rows.
+
+    MLflow shows a model's metrics by dataset: what a loop does in clean air is not what it does under faults.
+    """
+    manifest = found.manifest
+    suite, faults = manifest["suite"], manifest["profiles"].get(profile, "")
+    source = {"suite": manifest["config"]["suite"], "version": suite["version"], "sha256": suite["digest"]}
+    if profile != "clean":
+        source |= {"profile": profile, "profile_sha256": faults}
     columns = [{"name": name, "type": "string"} for name in ("task", "query", "expected")]
     dataset = Dataset(
-        name=clean(suite["name"], MOST_NAME),
-        digest=suite["digest"][:MOST_DATASET_DIGEST],
+        name=clean(suite["name"] if profile == "clean" else f"{suite['name']}, {profile}", MOST_NAME),
+        digest=(suite["digest"] if profile == "clean" else digest([suite["digest"], faults]))[:MOST_DATASET_DIGEST],
         source_type="loopbench",
-        source=json.dumps({"suite": found.manifest["config"]["suite"], "version": suite["version"], "sha256": suite["digest"]}),
+        source=json.dumps(source),
         schema=json.dumps({"mlflow_colspec": columns}),
-        profile=json.dumps({"num_rows": suite["tasks"], "max_tool_steps": suite["max_tool_steps"]}),
+        profile=json.dumps({"num_rows": suite["tasks"], "max_tool_steps": suite.get("max_tool_steps")}),
     )
     return DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")])
-
-
-# --- trials ---
-
-_COLUMNS = pa.schema(
-    {
-        "task": pa.string(), "repeat": pa.int64(), "seed": pa.int64(), "attempt": pa.int64(), "status": pa.string(),
-        "reason": pa.string(), "stop": pa.string(), "accuracy": pa.float64(), "steps": pa.int64(), "lm_calls": pa.int64(),
-        "tool_calls": pa.int64(), "input_tokens": pa.int64(), "output_tokens": pa.int64(), "tokens": pa.int64(),
-        "cost_usd": pa.float64(), "nominal_usd": pa.float64(), "seconds": pa.float64(), "retries": pa.string(),
-        "errors": pa.string(), "faults": pa.string(),
-        "faults_landed": pa.int64(), "faults_absorbed": pa.int64(), "faults_recovered": pa.int64(), "false_success": pa.bool_(),
-        "abstained": pa.bool_(), "confidence": pa.float64(), "cluster": pa.string(), "answer": pa.string(),
-    }
-)  # fmt: skip
-
-
-def trials_table(records: Sequence[Record]) -> pa.Table:
-    """One row per trial, sorted by task and repeat; mappings as JSON, the answer as text, accuracy only where scored."""
-    return pa.Table.from_pylist([_row(record) for record in sorted(records, key=lambda r: r.key)], _COLUMNS)
-
-
-def _row(record: Record) -> dict[str, Any]:
-    row = {name: getattr(record, name, None) for name in _COLUMNS.names}
-    landed = [fault for fault in record.faults if fault.landed]
-    return row | {
-        "reason": clean(record.reason, MOST_PARAM),
-        "accuracy": record.accuracy if record.status == "scored" else None,
-        "retries": canonical_json(record.retries),
-        "errors": canonical_json(record.errors),
-        "faults": canonical_json([asdict(fault) for fault in record.faults]),
-        "faults_landed": len(landed),
-        "faults_absorbed": sum(fault.absorbed for fault in landed),
-        "faults_recovered": sum(fault.recovered and not fault.absorbed for fault in landed),
-        "answer": None if record.answer is None else render_value(record.answer),
-    }

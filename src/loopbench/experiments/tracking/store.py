@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
-from mlflow.entities import LoggedModelInput, Metric, Param, Run, RunTag
+from mlflow.entities import DatasetInput, LoggedModelInput, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracing.client import TracingClient
 from mlflow.utils.credentials import get_default_host_creds
@@ -65,10 +65,16 @@ class About:
     """What some of a run's metrics speak about: a model, and what it was tried on."""
 
     model_id: str
-    dataset_name: str
-    dataset_digest: str
+    dataset: DatasetInput
     metrics: frozenset[str]
     """Their keys."""
+
+    def of(self, key: str) -> dict[str, str]:
+        """What a metric is logged with."""
+        if key not in self.metrics:
+            return {}
+        dataset = self.dataset.dataset
+        return {"model_id": self.model_id, "dataset_name": dataset.name, "dataset_digest": dataset.digest}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,20 +122,20 @@ class Store:
         """Make the run, or write only what differs from what it holds: parameters cannot change, metrics keep a history."""
         if run is None:
             run = self.client.create_run(self.experiment_id, entry.started_ms, dict(entry.tags), entry.name)
-        known, about = run.data, entry.about
-        linked = frozenset[str]() if about is None or about.model_id in _models(run) else about.metrics
+        known, about, run_id = run.data, entry.about, str(run.info.run_id)
+        tags, linked = dict(entry.tags), frozenset[str]()
+        if about is not None and known.tags.get(_MODEL) != about.model_id:
+            self.client.log_inputs(run_id, [about.dataset], [LoggedModelInput(about.model_id)])
+            tags[_MODEL], linked = about.model_id, about.metrics
         gone = {key: 0.0 for key in known.metrics if key.startswith(_COUNTS) and key not in entry.metrics}
         now = int(time.time() * 1000)
         metrics = {key: value for key, value in (gone | entry.metrics).items() if known.metrics.get(key) != value or key in linked}
         self.client.log_batch(
-            run.info.run_id,
-            metrics=[Metric(key, value, now, entry.step, **_subject(key, about)) for key, value in metrics.items()],
+            run_id,
+            metrics=[Metric(key, value, now, entry.step, **(about.of(key) if about else {})) for key, value in metrics.items()],
             params=[Param(key, value) for key, value in entry.params.items() if key not in known.params],
-            tags=[RunTag(key, value) for key, value in entry.tags.items() if known.tags.get(key) != value],
+            tags=[RunTag(key, value) for key, value in tags.items() if known.tags.get(key) != value],
         )
-        if linked and about is not None:
-            self.client.log_inputs(run.info.run_id, models=[LoggedModelInput(about.model_id)])
-        run_id: str = run.info.run_id
         return run_id
 
     def tracked(self, run_id: str) -> Tracked:
@@ -140,16 +146,8 @@ class Store:
 
 _COUNTS = ("errors.", "stops.")
 
-
-def _models(run: Run) -> set[str]:
-    """Ids of the models that a run has been logged as trying."""
-    return set() if run.inputs is None else {model.model_id for model in run.inputs.model_inputs}
-
-
-def _subject(key: str, about: About | None) -> dict[str, str]:
-    if about is None or key not in about.metrics:
-        return {}
-    return {"model_id": about.model_id, "dataset_name": about.dataset_name, "dataset_digest": about.dataset_digest}
+_MODEL = "loopbench.model_id"
+"""Tag of a run that has been linked to its model: what a search gives of a run does not say so."""
 
 
 def open_store(uri: str, experiment: str, runs: Path) -> Store:

@@ -20,6 +20,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_MODEL_IS_EXTERNAL
 
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import digest
+from loopbench.protocol.names import Spec
 from loopbench.protocol.redact import redact
 
 from .prompts import plain_name
@@ -61,9 +62,14 @@ class Version:
 
     @property
     def name(self) -> str:
-        """`bare`; with options or a program that were given, those and a hash."""
-        typed = ", ".join(f"{name}={render_value(value)}" for name, value in self.options.items())
-        return plain_name(f"{self.loop}({typed})" if typed else self.loop) + (f"-{self.program[:8]}" if self.program else "")
+        """`bare-1c2d3e4f`: the loop, and what tells its versions apart."""
+        return f"{plain_name(self.loop)}-{self.digest[:8]}"
+
+    @property
+    def note(self) -> str:
+        """For its page, in Markdown."""
+        program = f", with the prompts of program {self.program[:8]}" if self.program else ""
+        return f"`{Spec(self.loop, self.options)}`{program}"
 
 
 def find_versions(store: Store, versions: Collection[str]) -> dict[str, LoggedModel]:
@@ -90,7 +96,12 @@ def log_version(store: Store, version: Version, known: LoggedModel | None, run_i
     model = known
     if model is None:
         values = {"loop": version.loop, **version.fields}
-        tags = {VERSION: version.digest, "loopbench.loop_code": version.code, "loopbench.program": version.program}
+        tags = {
+            VERSION: version.digest,
+            "loopbench.loop_code": version.code,
+            "loopbench.program": version.program,
+            "mlflow.note.content": version.note,
+        }
         model = new_model(store, version.name, run_id, tags, values)
     if model.status != "READY":
         parts = {"loop": version.loop, "options": dict(version.options), **version.fields}

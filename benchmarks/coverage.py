@@ -1,0 +1,504 @@
+"""How often intervals hold the truth and tests raise a false alarm, by simulation; Markdown to stdout.
+
+python benchmarks/coverage.py [--share S] [--write]
+
+--share 0.1 makes a tenth of the runs. --write renews the tables in docs/statistics.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loopbench.metrics.calibration import Histogram, aurc, auroc, brier, calibration, histogram
+from loopbench.metrics.comparison import AT_BUDGET, family, paired_test
+from loopbench.metrics.omnibus import omnibus
+from loopbench.metrics.record import Record
+from loopbench.metrics.reliability import consistency_interval, reliability
+from loopbench.metrics.statistics import (
+    Interval,
+    accuracy_interval,
+    log_ratios,
+    mcnemar_exact,
+    mean_bounds,
+    mean_difference,
+    mean_equivalence,
+    mean_interval,
+    score_bounds,
+    score_difference,
+    score_equivalence,
+    sign_flip,
+    wilson,
+)
+from loopbench.metrics.summary import PRIMARY, TaskValues
+from loopbench.metrics.views import cost_per_solved, quartiles
+
+PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
+RUNS = 2_000
+FEW_RUNS = 400
+"""Where every run draws a bootstrap of its own."""
+ALPHA = 0.05
+MARGIN = 0.1
+DIFFERENCE = 0.1
+POPULATION = 200_000
+
+Array = NDArray[np.float64]
+Generator = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Where numbers come from: a task's (or template's) rate of success is drawn from a Beta distribution of this mean."""
+
+    tasks: int
+    repeats: int
+    per_template: int
+    mean: float
+    spread: float
+    """a + b of the Beta distribution: small means that tasks are nearly always, or nearly never, solved."""
+
+    @property
+    def name(self) -> str:
+        templates = "" if self.per_template == 1 else f" in {self.tasks // self.per_template} templates"
+        return f"{self.tasks}{templates} × {self.repeats}, {self.mean:g}" + (", alike" if self.spread < 1 else "")
+
+    @property
+    def clusters(self) -> list[str] | None:
+        return None if self.per_template == 1 else [str(place // self.per_template) for place in range(self.tasks)]
+
+    def shared(self, drawn: Array) -> Array:
+        """One value per task from one per template."""
+        return np.repeat(drawn, self.per_template)
+
+    @property
+    def units(self) -> int:
+        return self.tasks // self.per_template
+
+
+SCENES = (
+    Scene(20, 1, 1, 0.5, 2.0),
+    Scene(20, 5, 1, 0.95, 2.0),
+    Scene(100, 1, 1, 0.9, 2.0),
+    Scene(100, 1, 1, 0.7, 0.2),
+    Scene(100, 5, 1, 0.7, 2.0),
+    Scene(60, 1, 5, 0.8, 8.0),
+    Scene(200, 2, 10, 0.7, 8.0),
+    Scene(400, 1, 1, 0.98, 2.0),
+)
+
+
+def rates(scene: Scene, generator: Generator) -> Array:
+    a, b = scene.mean * scene.spread, (1 - scene.mean) * scene.spread
+    return scene.shared(generator.beta(a, b, scene.units))
+
+
+def solved(rate: Array, repeats: int, generator: Generator) -> Array:
+    """0 or 1, [task, repeat]."""
+    return (generator.random((len(rate), repeats)) < rate[:, None]).astype(float)
+
+
+def sizes(scene: Scene, generator: Generator) -> Array:
+    """How many steps a task takes, on average: log-normal, with a long tail."""
+    return scene.shared(5 * generator.lognormal(0, 0.5, scene.units))
+
+
+def steps(size: Array, repeats: int, generator: Generator) -> Array:
+    """[task, repeat]"""
+    return np.asarray(size[:, None] * generator.lognormal(-0.045, 0.3, (len(size), repeats)))
+
+
+MEAN_STEPS = 5 * float(np.exp(0.125))
+
+
+def moment(scene: Scene, k: int) -> float:
+    """The mean of the k-th power of a rate."""
+    a, total = scene.mean * scene.spread, scene.spread
+    return float(np.prod([(a + i) / (total + i) for i in range(k)]))
+
+
+# --- one arm: does the interval hold the truth? ---
+
+
+def holds(interval: Interval | tuple[float, float], truth: float) -> bool:
+    low, high = interval if isinstance(interval, tuple) else (interval.low, interval.high)
+    return low - 1e-9 <= truth <= high + 1e-9
+
+
+def accuracy(scene: Scene, generator: Generator) -> bool:
+    scores = solved(rates(scene, generator), scene.repeats, generator)
+    return holds(accuracy_interval(scores.tolist(), scene.clusters), scene.mean)
+
+
+def graded(scene: Scene, generator: Generator) -> bool:
+    """Scores between 0 and 1: the rates themselves."""
+    return holds(accuracy_interval(rates(scene, generator)[:, None].tolist(), scene.clusters), scene.mean)
+
+
+def every_trial_counted(scene: Scene, generator: Generator) -> bool:
+    """What not to do: Wilson as if every trial were a task of its own."""
+    scores = solved(rates(scene, generator), scene.repeats, generator)
+    return holds(wilson(float(scores.sum()), scores.size), scene.mean)
+
+
+def _tried(scene: Scene, generator: Generator) -> Any:
+    scores = solved(rates(scene, generator), scene.repeats, generator)
+    names = scene.clusters or [""] * scene.tasks
+    records = [
+        Record("a", "s", "d", f"t{task}", repeat, 0, "scored", scores={PRIMARY: score}, cluster=names[task])
+        for task, row in enumerate(scores)
+        for repeat, score in enumerate(row)
+    ]
+    return reliability("a", records)
+
+
+def all_tries(scene: Scene, generator: Generator) -> bool | None:
+    if scene.repeats < 2:
+        return None
+    return holds(_tried(scene, generator).pass_hat[1], moment(scene, 2))
+
+
+def any_try(scene: Scene, generator: Generator) -> bool | None:
+    if scene.repeats < 2:
+        return None
+    return holds(_tried(scene, generator).pass_at[1], 2 * scene.mean - moment(scene, 2))
+
+
+def consistent(scene: Scene, generator: Generator) -> bool | None:
+    if scene.repeats < 2:
+        return None
+    scores = solved(rates(scene, generator), scene.repeats, generator)
+    counts = [(scene.repeats, int(row.sum())) for row in scores]
+    return holds(consistency_interval(counts, scene.clusters), 4 * moment(scene, 2) - 4 * scene.mean + 1)
+
+
+def mean_steps(scene: Scene, generator: Generator) -> bool:
+    found = steps(sizes(scene, generator), scene.repeats, generator).mean(1)
+    return holds(mean_interval(found.tolist(), scene.clusters), MEAN_STEPS)
+
+
+def _costly(scene: Scene, generator: Generator) -> tuple[Array, Array]:
+    """Scores and costs, [task, repeat]: a task that is not solved costs half as much again."""
+    scores = solved(rates(scene, generator), scene.repeats, generator)
+    return scores, steps(sizes(scene, generator), scene.repeats, generator) * (1.5 - 0.5 * scores)
+
+
+def per_solved(scene: Scene, generator: Generator) -> bool:
+    scores, costs = _costly(scene, generator)
+    found = cost_per_solved(costs.mean(1).tolist(), scores.mean(1).tolist(), scene.clusters)
+    return found is None or holds(found, MEAN_STEPS * (1.5 - 0.5 * scene.mean) / scene.mean)
+
+
+def within_budget(scene: Scene, generator: Generator) -> bool:
+    """At the median of the costs that were seen, as the views set it."""
+    scores, costs = _costly(scene, generator)
+    budget = quartiles(costs.ravel().tolist())[0.5]
+    found = accuracy_interval((scores * (costs <= budget)).tolist(), scene.clusters)
+    all_scores, all_costs = _costly_population(scene)
+    return holds(found, float((all_scores * (all_costs <= budget)).mean()))
+
+
+@cache
+def _costly_population(scene: Scene) -> tuple[Array, Array]:
+    return _costly(_many(scene), np.random.default_rng(1))
+
+
+def _many(scene: Scene) -> Scene:
+    return Scene(POPULATION, 1, 1, scene.mean, scene.spread)
+
+
+def _confident(scene: Scene, generator: Generator) -> tuple[Array, Array]:
+    """Confidence and outcome, [task, repeat]: confidence knows the rate, with an error, and is too high."""
+    rate = rates(scene, generator)
+    told = 0.5 + 0.45 * rate[:, None] + generator.normal(0, 0.15, (scene.tasks, scene.repeats))
+    return np.clip(told, 0, 1), solved(rate, scene.repeats, generator)
+
+
+@cache
+def _confident_population(scene: Scene) -> Histogram:
+    told, right = _confident(_many(scene), np.random.default_rng(2))
+    return histogram(told.ravel().tolist(), (right.ravel() > 0).tolist(), [0] * told.size)
+
+
+def confidence(measure: Callable[[Histogram], Array], name: str) -> Check:
+    def check(scene: Scene, generator: Generator) -> bool | None:
+        told, right = _confident(scene, generator)
+        names = scene.clusters or [""] * scene.tasks
+        records = [
+            Record(
+                "a", "s", "d", f"t{task}", repeat, 0, "scored",
+                scores={PRIMARY: right[task, repeat]}, confidence=told[task, repeat], cluster=names[task],
+            )
+            for task in range(scene.tasks)
+            for repeat in range(scene.repeats)
+        ]  # fmt: skip
+        found = getattr(calibration("a", records), name)
+        return None if found is None else holds(found, float(measure(_confident_population(scene))[0]))
+
+    return check
+
+
+# --- two arms ---
+
+
+def _two(scene: Scene, generator: Generator, difference: float = DIFFERENCE) -> tuple[Array, Array]:
+    """Scores of two arms, [task, repeat]; the second solves less by `difference` on average, the more the easier a task is."""
+    rate = rates(scene, generator)
+    lower = rate * (1 - difference / scene.mean)
+    return solved(rate, scene.repeats, generator), solved(lower, scene.repeats, generator)
+
+
+def _apart(scene: Scene, generator: Generator, difference: float = DIFFERENCE) -> Array:
+    a, b = _two(scene, generator, difference)
+    return np.asarray(a.mean(1) - b.mean(1))
+
+
+def difference(scene: Scene, generator: Generator) -> bool:
+    return holds(score_difference(_apart(scene, generator), scene.clusters), DIFFERENCE)
+
+
+def no_difference(scene: Scene, generator: Generator) -> bool:
+    return holds(score_difference(_apart(scene, generator, 0.0), scene.clusters), 0.0)
+
+
+def unadjusted_difference(scene: Scene, generator: Generator) -> bool:
+    """What not to do: Wald's interval, without pseudo-units."""
+    return holds(mean_difference(_apart(scene, generator), scene.clusters), DIFFERENCE)
+
+
+def lower_bound(scene: Scene, generator: Generator) -> bool:
+    return score_bounds(_apart(scene, generator), scene.clusters)[0] <= DIFFERENCE
+
+
+def upper_bound(scene: Scene, generator: Generator) -> bool:
+    return score_bounds(_apart(scene, generator), scene.clusters)[1] >= DIFFERENCE
+
+
+RATIO = 1.1
+
+
+def _two_sizes(scene: Scene, generator: Generator) -> tuple[Array, Array]:
+    """Task means of steps of two arms; the second takes a tenth more, more or less of it from task to task."""
+    size = sizes(scene, generator)
+    longer = RATIO * size * scene.shared(generator.lognormal(-0.02, 0.2, scene.units))
+    return steps(size, scene.repeats, generator).mean(1), steps(longer, scene.repeats, generator).mean(1)
+
+
+def step_difference(scene: Scene, generator: Generator) -> bool:
+    a, b = _two_sizes(scene, generator)
+    return holds(mean_difference(b - a, scene.clusters), (RATIO - 1) * MEAN_STEPS)
+
+
+def ratio_bound(scene: Scene, generator: Generator) -> bool:
+    a, b = _two_sizes(scene, generator)
+    return mean_bounds(log_ratios(b, a), scene.clusters)[1] >= float(np.log(RATIO)) - 0.02
+
+
+def budget_difference(scene: Scene, generator: Generator) -> bool:
+    """The second arm costs a third more: within the budget it solves less."""
+    (a, cost_a), (b, cost_b) = _costly(scene, generator), _costly(scene, generator)
+    budget = quartiles([*cost_a.ravel(), *(4 / 3 * cost_b).ravel()])[0.5]
+    d = (a * (cost_a <= budget)).mean(1) - (b * (4 / 3 * cost_b <= budget)).mean(1)
+    scores, costs = _costly_population(scene)
+    truth = (scores * (costs <= budget)).mean() - (scores * (4 / 3 * costs <= budget)).mean()
+    return holds(score_difference(d, scene.clusters), float(truth))
+
+
+# --- tests: True where the test rejects ---
+
+
+def flipped(apart: float) -> Check:
+    return lambda scene, generator: sign_flip(_apart(scene, generator, apart), scene.clusters) < ALPHA
+
+
+def mcnemar(apart: float) -> Check:
+    def check(scene: Scene, generator: Generator) -> bool | None:
+        if scene.repeats > 1 or scene.per_template > 1:
+            return None
+        d = _apart(scene, generator, apart)
+        return mcnemar_exact(int((d > 0).sum()), int((d < 0).sum())) < ALPHA
+
+    return check
+
+
+def equivalent(apart: float) -> Check:
+    return lambda scene, generator: score_equivalence(_apart(scene, generator, apart), MARGIN, scene.clusters) < ALPHA
+
+
+def equal_steps(scene: Scene, generator: Generator) -> bool:
+    """The true difference is the margin."""
+    a, b = _two_sizes(scene, generator)
+    return mean_equivalence(b - a, (RATIO - 1) * MEAN_STEPS, scene.clusters) < ALPHA
+
+
+def _arms(scene: Scene, generator: Generator, apart: float, arms: int) -> dict[str, TaskValues]:
+    """The first arm is better than all others by `apart`."""
+    rate = rates(scene, generator)
+    names = scene.clusters or [""] * scene.tasks
+    clusters = {f"t{task}": name for task, name in enumerate(names)}
+    made = {}
+    for place in range(arms):
+        scores = solved(rate * (1 - (apart / scene.mean if place else 0)), scene.repeats, generator)
+        made[str(place)] = TaskValues({f"t{task}": row.tolist() for task, row in enumerate(scores)}, clusters)
+    return made
+
+
+def at_once(apart: float) -> Check:
+    def check(scene: Scene, generator: Generator) -> bool:
+        found = omnibus("s", "p", _arms(scene, generator, apart, 4))
+        return found is not None and found.p < ALPHA
+
+    return check
+
+
+def any_pair(scene: Scene, generator: Generator) -> bool:
+    """Whether the verdicts tell any two of five equal arms apart."""
+    arms = _arms(scene, generator, 0.0, 5)
+    tests = {(a, b): paired_test(AT_BUDGET, arms[a], arms[b], ALPHA, MARGIN) for a, b in combinations(arms, 2)}
+    return any(pair.verdict.word in ("better", "worse") for pair in family(AT_BUDGET, tests, ALPHA))
+
+
+def any_equivalent(scene: Scene, generator: Generator) -> bool:
+    """Whether the first of five arms, better than the others by the margin, is called equivalent to any."""
+    arms = _arms(scene, generator, MARGIN, 5)
+    tests = {("0", b): paired_test(AT_BUDGET, arms["0"], arms[b], ALPHA, MARGIN) for b in arms if b != "0"}
+    return any(pair.verdict.within_margin for pair in family(AT_BUDGET, tests, ALPHA))
+
+
+# --- tables ---
+
+Check = Callable[[Scene, Generator], bool | None]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is checked, and what it promises in every scene."""
+
+    name: str
+    check: Check
+    promise: tuple[float, float]
+    """Least and most; noise of the simulation comes on top."""
+    runs: int = RUNS
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table."""
+
+    name: str
+    head: str
+    rows: tuple[Row, ...]
+
+
+COVERS, ONE_SIDED, LEVEL, ANY = (0.93, 1.0), (0.93, 1.0), (0.0, 0.05), (0.0, 1.0)
+
+SECTIONS = (
+    Section(
+        "coverage of one arm",
+        "95 % interval of …",
+        (
+            Row("accuracy", accuracy, COVERS),
+            Row("*Wilson on all trials*", every_trial_counted, ANY),
+            Row("graded scores", graded, COVERS),
+            Row("pass^2", all_tries, COVERS),
+            Row("pass@2", any_try, COVERS),
+            Row("consistency", consistent, COVERS),
+            Row("mean steps, tokens, cost", mean_steps, COVERS),
+            Row("accuracy within a budget", within_budget, COVERS),
+            Row("cost per solved task", per_solved, COVERS, FEW_RUNS),
+            Row("Brier", confidence(brier, "brier"), COVERS, FEW_RUNS),
+            Row("AUROC", confidence(auroc, "auroc"), COVERS, FEW_RUNS),
+            Row("risk-coverage area", confidence(aurc, "aurc"), COVERS, FEW_RUNS),
+        ),
+    ),
+    Section(
+        "coverage of pairs",
+        "95 % interval or bound of …",
+        (
+            Row("difference of accuracy, 0.1", difference, COVERS),
+            Row("difference of accuracy, none", no_difference, COVERS),
+            Row("*the same by Wald*", unadjusted_difference, ANY),
+            Row("one-sided lower bound of it", lower_bound, ONE_SIDED),
+            Row("one-sided upper bound of it", upper_bound, ONE_SIDED),
+            Row("difference of steps", step_difference, COVERS),
+            Row("one-sided bound of a ratio of steps", ratio_bound, ONE_SIDED),
+            Row("difference within a budget", budget_difference, COVERS),
+        ),
+    ),
+    Section(
+        "false alarms",
+        "Rejected at 5 % though …",
+        (
+            Row("sign-flip: arms are equal", flipped(0.0), LEVEL),
+            Row("McNemar: arms are equal", mcnemar(0.0), LEVEL),
+            Row("Cochran or Friedman: four arms are equal", at_once(0.0), LEVEL),
+            Row("any verdict of five equal arms (Holm)", any_pair, LEVEL, FEW_RUNS),
+            Row("equivalence: accuracy differs by the margin", equivalent(MARGIN), LEVEL),
+            Row("equivalence: steps differ by the margin", equal_steps, LEVEL),
+            Row("any equivalence of five arms (Holm)", any_equivalent, LEVEL, FEW_RUNS),
+        ),
+    ),
+    Section(
+        "power",
+        "Rejected at 5 % where …",
+        (
+            Row("sign-flip: a is better by 0.1", flipped(DIFFERENCE), ANY),
+            Row("Cochran or Friedman: one of four is better by 0.1", at_once(DIFFERENCE), ANY),
+            Row("equivalence: none, margin 0.1", equivalent(0.0), ANY),
+        ),
+    ),
+)
+
+
+def share_of(row: Row, scene: Scene, runs: int) -> float | None:
+    """Of so many runs; None where the row says nothing of the scene. The same in every process."""
+    generator = np.random.default_rng(zlib.crc32(f"{row.name}|{scene.name}".encode()))
+    found = [row.check(scene, generator) for _ in range(runs)]
+    told = [bool(one) for one in found if one is not None]
+    return sum(told) / len(told) if told else None
+
+
+def lines(section: Section, share: float) -> Iterator[str]:
+    columns = [section.head, *(scene.name for scene in SCENES)]
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
+    for row in section.rows:
+        found = (share_of(row, scene, round(share * row.runs)) for scene in SCENES)
+        yield f"| {row.name} | {' | '.join('–' if one is None else f'{one:.3f}' for one in found)} |"
+
+
+def block(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--write", action="store_true")
+    chosen = parser.parse_args(arguments)
+    for section in SECTIONS:
+        made = []
+        for line in lines(section, chosen.share):
+            print(line, flush=True)
+            made.append(line)
+        print()
+        if chosen.write:
+            table = "\n".join(made)
+            text = PAGE.read_text(encoding="utf-8")
+            PAGE.write_text(
+                block(section.name).sub(lambda old, table=table: f"{old[1]}\n{table}\n\n{old[2]}", text), encoding="utf-8"
+            )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,299 @@
+"""How often the gate is wrong, and how often it finds what there is to find; Markdown to stdout.
+
+python benchmarks/gate_rates.py [--runs N] [--seeds N] [--write]
+
+Runs are simulated trial by trial and judged by the gate's own code, with fresh draws on both sides: nothing changed (every
+regression is a false alarm), a change of exactly the margin (every pass is an error), and drops of a given size at the number of
+tasks that `loopbench.metrics.power` asks for. --seeds: real loops under a fault profile, each run against another seed's.
+--write renews the tables in docs/gate.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loopbench.experiments.compare import Results, prepare, results, run
+from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.gating import bless, judge
+from loopbench.metrics.gate import Held, judge_lines, overall
+from loopbench.metrics.power import fewest_units, pass_power, regression_power
+from loopbench.metrics.record import Record
+from loopbench.metrics.statistics import wilson
+from loopbench.metrics.summary import PRIMARY, TaskValues
+
+PAGE = Path(__file__).parents[1] / "docs" / "gate.md"
+ALPHA, MARGIN, MORE = 0.05, 0.02, 0.10
+RUNS, SEEDS = 2_000, 100
+METRICS: Mapping[str, float] = {PRIMARY: MARGIN, "steps": MORE, "tokens": MORE}
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Tasks, how likely each is solved, and what trials of one template share."""
+
+    name: str
+    chances: Callable[[np.random.Generator, int], Floats]
+    template: int = 1
+    """Tasks of one template."""
+    shared: float = 0.0
+    """Spread, in logits, of what befalls all trials of a template in one run."""
+
+
+WORLDS = (
+    World("nearly all solved", lambda rng, n: rng.beta(20, 1, n)),
+    World("many flaky", lambda rng, n: rng.beta(2, 1, n)),
+    World("solved always or never", lambda rng, n: np.where(rng.random(n) < 0.7, 0.98, 0.02)),
+    World("templates of five", lambda rng, n: np.repeat(rng.beta(6, 2, -(-n // 5)), 5)[:n], template=5, shared=0.7),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of the loop between baseline and run."""
+
+    drop: float = 0.0
+    """Of every task's chance, as far as it has so much."""
+    growth: float = 0.0
+    """Of steps and tokens, as a share."""
+
+
+NONE = Change()
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """The tasks of one simulated suite."""
+
+    world: World
+    chances: Floats
+    lengths: Floats
+
+    @classmethod
+    def drawn(cls, world: World, n: int, rng: np.random.Generator) -> Tasks:
+        return cls(world, world.chances(rng, n), rng.integers(2, 9, n).astype(float))
+
+    def run(self, repeats: int, change: Change, rng: np.random.Generator) -> dict[str, TaskValues]:
+        """Metric → values of one run, drawn afresh."""
+        n = len(self.chances)
+        templates = np.arange(n) // self.world.template
+        logits = np.log(self.chances / (1 - self.chances)) + rng.normal(0, self.world.shared, templates[-1] + 1)[templates]
+        chances = np.clip(1 / (1 + np.exp(-logits)) - change.drop, 0, 1)
+        solved = rng.random((n, repeats)) < chances[:, None]
+        steps = (self.lengths[:, None] + rng.poisson(0.5, (n, repeats)) + 3 * ~solved) * (1 + change.growth)
+        tokens = steps * rng.lognormal(6.5, 0.2, (n, repeats))
+        names = [f"t{place}" for place in range(n)]
+        clusters = {name: f"c{of}" if self.world.template > 1 else "" for name, of in zip(names, templates, strict=True)}
+        found = {PRIMARY: solved.astype(float), "steps": steps, "tokens": tokens}
+        return {name: TaskValues(dict(zip(names, values.tolist(), strict=True)), clusters) for name, values in found.items()}
+
+
+def judged(tasks: Tasks, repeats: int, metrics: Mapping[str, float], arms: int, change: Change, rng: np.random.Generator) -> str:
+    """The gate's outcome of one baseline and one run."""
+    held = []
+    for arm in range(arms):
+        old, new = tasks.run(repeats, NONE, rng), tasks.run(repeats, change, rng)
+        held += [Held(f"a{arm}", metric, old[metric], new[metric], margin) for metric, margin in metrics.items()]
+    return overall(judge_lines(held, ALPHA))
+
+
+def outcomes(
+    world: World, n: int, repeats: int, runs: int, *, metrics: Mapping[str, float], arms: int = 1, change: Change = NONE
+) -> Counter[str]:
+    """Outcome → how often, in so many runs, each of its own suite."""
+    rng = np.random.default_rng([n, repeats, arms, len(metrics), WORLDS.index(world), round(1000 * (change.drop + change.growth))])
+    return Counter(judged(Tasks.drawn(world, n, rng), repeats, metrics, arms, change, rng) for _ in range(runs))
+
+
+# --- the tables ---
+
+ACCURACY = {PRIMARY: MARGIN}
+FALSE_ALARMS: tuple[tuple[int, int, Mapping[str, float], int], ...] = (
+    # tasks, repeats, metrics, arms
+    (40, 1, ACCURACY, 1),
+    (120, 1, ACCURACY, 1),
+    (120, 3, ACCURACY, 1),
+    (120, 1, METRICS, 1),
+    (120, 3, METRICS, 4),
+)
+HIDDEN: tuple[tuple[int, int, Mapping[str, float], Change], ...] = (
+    (400, 1, {PRIMARY: 0.05}, Change(drop=0.05)),
+    (400, 3, {PRIMARY: 0.05}, Change(drop=0.05)),
+    (400, 1, {"steps": MORE}, Change(growth=MORE)),
+    (400, 1, {PRIMARY: 0.05, "steps": MORE}, Change(drop=0.05, growth=MORE)),
+)
+DROPS = (0.05, 0.10, 0.20)
+
+
+def share(count: int, of: int) -> str:
+    low, high = wilson(count, of)
+    return f"{count / of:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def head(*columns: str) -> list[str]:
+    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+
+
+def row(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def false_alarms(runs: int, worlds: Sequence[World] = WORLDS) -> Iterator[str]:
+    """Nothing changed."""
+    yield from head("world", "tasks", "repeats", "lines", "false alarms", "pass", "undecided")
+    for world in worlds:
+        for n, repeats, metrics, arms in FALSE_ALARMS:
+            found = outcomes(world, n, repeats, runs, metrics=metrics, arms=arms)
+            lines = f"{arms} × {', '.join(metrics)}"
+            passed, undecided = (f"{found[name] / runs:.2f}" for name in ("pass", "undecided"))
+            yield row(world.name, n, repeats, lines, share(found["regression"], runs), passed, undecided)
+
+
+def hidden(runs: int, worlds: Sequence[World] = WORLDS) -> Iterator[str]:
+    """What changed lies exactly on the margin."""
+    yield from head("world", "tasks", "repeats", "metrics at their margin", "passes")
+    for world in worlds:
+        for n, repeats, metrics, change in HIDDEN:
+            found = outcomes(world, n, repeats, runs, metrics=metrics, change=change)
+            yield row(world.name, n, repeats, ", ".join(metrics), share(found["pass"], runs))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A size that was asked for, and what for."""
+
+    world: World
+    repeats: int
+    drop: float
+    """0: nothing changed, and it is to pass."""
+    margin: float
+    tasks: int
+    promised: float
+
+    def found(self, runs: int) -> float:
+        """Share of simulated runs that end as they should."""
+        metrics, change = {PRIMARY: self.margin}, Change(drop=self.drop)
+        counted = outcomes(self.world, self.tasks, self.repeats, runs, metrics=metrics, change=change)
+        return counted["regression" if self.drop else "pass"] / runs
+
+
+def plans(worlds: Sequence[World] = WORLDS) -> Iterator[Plan]:
+    """For each world and drop the tasks that a power of 0.8 takes."""
+    for world in worlds:
+        for repeats in (1, 3):
+            for drop in DROPS:
+                yield _plan(world, repeats, drop, MARGIN)
+            yield _plan(world, repeats, 0.0, 0.05)
+
+
+def _plan(world: World, repeats: int, drop: float, margin: float) -> Plan:
+    mean, variance = _truth(world, repeats, drop)
+
+    def power(units: int) -> float:
+        if drop:
+            return regression_power(units, mean, variance, margin, ALPHA, step=1 / (repeats * world.template))
+        return pass_power(units, mean, variance, margin, ALPHA)
+
+    units = fewest_units(power)
+    assert units is not None
+    return Plan(world, repeats, drop, margin, units * world.template, power(units))
+
+
+def _truth(world: World, repeats: int, drop: float) -> tuple[float, float]:
+    """Mean and variance of one unit's difference, from very many tasks."""
+    rng = np.random.default_rng(0)
+    tasks = Tasks.drawn(world, 200_000, rng)
+    old, new = (tasks.run(repeats, change, rng)[PRIMARY].means for change in (NONE, Change(drop=drop)))
+    d = np.array([new[task] - old[task] for task in old]).reshape(-1, world.template).mean(axis=1)
+    return float(d.mean()), float(d.var())
+
+
+def power(runs: int, worlds: Sequence[World] = WORLDS) -> Iterator[str]:
+    """A change of a known size, at the number of tasks that was asked for."""
+    yield from head("world", "repeats", "change", "margin", "should be", "tasks asked for", "promised", "found")
+    for plan in plans(worlds):
+        change, wanted = (f"-{plan.drop:g}", "regression") if plan.drop else ("none", "pass")
+        found = f"{plan.found(runs):.2f}"
+        yield row(plan.world.name, plan.repeats, change, f"{plan.margin:g}", wanted, plan.tasks, f"{plan.promised:.2f}", found)
+
+
+# --- real loops ---
+
+
+class Quiet:
+    def finished(self, record: Record) -> None:
+        pass
+
+
+REAL = (("bare", "flaky-tools"), ("finish", "flaky-tools"))
+WORSE = ("finish", "finish(parse_retries=0)", "flaky-format")
+"""What changes, into what, and under which profile it shows."""
+
+
+def real_run(loop: str, profile: str, seed: int, runs: Path, suite: str = "arithmetic") -> Results:
+    config = CompareConfig(loops=(loop,), profiles=(profile,), suite=suite, seed=seed, runs=runs, mlflow=False)
+    experiment = prepare(config)
+    run(experiment, Quiet())
+    return results(experiment.folder)
+
+
+def against_another_seed(was: str, now: str, profile: str, seeds: int, metrics: Mapping[str, float], runs: Path) -> Counter[str]:
+    """Outcomes of so many pairs: the baseline under one seed, the run under the next."""
+    found: Counter[str] = Counter()
+    for pair in range(seeds):
+        baseline = bless(real_run(was, profile, 2 * pair, runs))
+        found[judge(real_run(now, profile, 2 * pair + 1, runs), baseline, metrics=metrics, alpha=ALPHA).outcome] += 1
+    return found
+
+
+def real(seeds: int) -> Iterator[str]:
+    """Our own loops on the arithmetic suite's 120 tasks; every pair of runs has seeds of its own."""
+    yield from head("baseline", "run", "profile", "metrics", "pairs of runs", "regression", "pass", "undecided")
+    same = [(loop, loop, profile, metrics) for loop, profile in REAL for metrics in (ACCURACY, METRICS)]
+    with tempfile.TemporaryDirectory() as folder:
+        for was, now, profile, metrics in [*same, (*WORSE, ACCURACY)]:
+            found = against_another_seed(was, now, profile, seeds, metrics, Path(folder))
+            passed, undecided = (f"{found[name] / seeds:.2f}" for name in ("pass", "undecided"))
+            names = ", ".join(metrics)
+            yield row(f"`{was}`", f"`{now}`", profile, names, seeds, share(found["regression"], seeds), passed, undecided)
+
+
+# --- the page ---
+
+
+def block(name: str) -> re.Pattern[str]:
+    """Where the page holds a table of ours."""
+    return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    tables = {
+        "false alarms": lambda: false_alarms(given.runs),
+        "hidden drops": lambda: hidden(given.runs),
+        "power": lambda: power(given.runs),
+        "real loops": lambda: real(given.seeds),
+    }
+    for name, made in tables.items():
+        table = "\n".join(made())
+        print(f"\n{table}", flush=True)
+        if given.write:
+            text = PAGE.read_text(encoding="utf-8")
+            PAGE.write_text(block(name).sub(lambda at, t=table: f"{at[1]}\n{t}\n\n{at[2]}", text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

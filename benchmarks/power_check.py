@@ -1,0 +1,337 @@
+"""Whether plans hold: runs simulated from known chances of success, judged by the real verdicts and the real gate.
+
+python benchmarks/power_check.py [--write]
+
+Two tables, Markdown to stdout; --write renews them in docs/size.md.
+Power: what `loopbench size` promises against what was decided, planned from the true chances and from pilots of 120 tasks.
+Looks: `loopbench compare --looks`: wrong verdicts of runs that may stop early, and the trials that they were spared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loopbench.metrics import gate
+from loopbench.metrics.comparison import family, paired_test
+from loopbench.metrics.power import (
+    Spread,
+    difference_power,
+    equivalence_power,
+    fewest_units,
+    pass_power,
+    regression_power,
+    same_loop,
+    spread,
+    tasks_of,
+    units_to_pass,
+)
+from loopbench.metrics.sequential import levels
+from loopbench.metrics.statistics import ALPHA
+from loopbench.metrics.summary import TaskValues
+
+PAGE = Path(__file__).parents[1] / "docs" / "size.md"
+POWER = 0.8
+RUNS, RUNS_OF_PILOTS, LOOKED_AT = 1_000, 500, 1_000
+PILOT = 120
+MANY = 20_000
+"""Tasks that stand for all there are."""
+
+Chances = NDArray[np.float64]
+Amounts = NDArray[np.float64]
+
+
+# --- runs of which all is known ---
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """Tasks with their chances of success, drawn anew for each run."""
+
+    name: str
+    draw: Callable[[np.random.Generator, int], Chances]
+    """How likely each of n tasks is solved."""
+    template: int = 1
+    """Tasks that share a template, and so their chance."""
+    ratio: bool = False
+    """The chances are mean amounts, around which trials vary by 30 %."""
+
+    def chances(self, rng: np.random.Generator, tasks: int) -> Chances:
+        return np.repeat(self.draw(rng, -(-tasks // self.template)), self.template)[:tasks]
+
+    def trials(self, rng: np.random.Generator, chances: Chances, repeats: int) -> Amounts:
+        """One row per task."""
+        shape = (len(chances), repeats)
+        if self.ratio:
+            return np.asarray(chances[:, None] * np.exp(rng.normal(0.0, 0.3, shape)), dtype=np.float64)
+        return (rng.random(shape) < chances[:, None]).astype(np.float64)
+
+    def values(self, rng: np.random.Generator, chances: Chances, repeats: int) -> TaskValues:
+        rows = self.trials(rng, chances, repeats).tolist()
+        names = [str(task // self.template) if self.template > 1 else "" for task in range(len(rows))]
+        return TaskValues({str(task): row for task, row in enumerate(rows)}, {str(task): name for task, name in enumerate(names)})
+
+
+def mostly(rng: np.random.Generator, n: int) -> Chances:
+    """Nine of ten tasks are always solved, the others now and then."""
+    return np.where(rng.random(n) < 0.9, 1.0, rng.random(n))
+
+
+def mixed(rng: np.random.Generator, n: int) -> Chances:
+    """Easy tasks, hard ones, and all between."""
+    return rng.beta(0.6, 0.3, n)
+
+
+def even(rng: np.random.Generator, n: int) -> Chances:
+    """Every task is solved nine times in ten."""
+    return np.full(n, 0.9)
+
+
+def lengths(rng: np.random.Generator, n: int) -> Chances:
+    """Steps, calls or tokens: tasks differ by a factor of ten."""
+    return np.exp(rng.normal(3.0, 0.7, n))
+
+
+MOSTLY, MIXED, EVEN = Population("mostly solved", mostly), Population("mixed", mixed), Population("0.9 each", even)
+TEMPLATES = Population("mixed, 5 to a template", mixed, template=5)
+LENGTHS = Population("steps", lengths, ratio=True)
+
+
+def harmed(rng: np.random.Generator, chances: Chances, drop: float, template: int) -> Chances:
+    """Some tasks (templates) are lost altogether, so that the mean falls by `drop`."""
+    lost = rng.random(-(-len(chances) // template)) < drop / float(chances.mean())
+    return np.where(np.repeat(lost, template)[: len(chances)], 0.0, chances)
+
+
+# --- decisions, and what was promised of them ---
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A population, a decision, and the margin."""
+
+    population: Population
+    decision: str
+    repeats: int
+    margin: float
+
+    @property
+    def bound(self) -> float:
+        """The margin in the unit of the variance."""
+        return math.log1p(self.margin) if self.population.ratio else self.margin
+
+    @property
+    def shift(self) -> float:
+        """The true drop: none, the margin, or twice it."""
+        return {"difference": self.margin, "regression": 2 * self.margin}.get(self.decision, 0.0)
+
+
+CASES = [
+    *(Case(MOSTLY, decision, 1, 0.02) for decision in ("difference", "equivalence", "pass", "regression")),
+    *(Case(MIXED, decision, 1, 0.05) for decision in ("difference", "equivalence", "pass", "regression")),
+    *(Case(MIXED, decision, 3, 0.05) for decision in ("difference", "equivalence", "pass", "regression")),
+    *(Case(EVEN, decision, 2, 0.03) for decision in ("difference", "equivalence", "pass", "regression")),
+    *(Case(TEMPLATES, decision, 1, 0.05) for decision in ("difference", "equivalence", "pass", "regression")),
+    Case(LENGTHS, "pass", 1, 0.1),
+    Case(LENGTHS, "pass", 3, 0.05),
+]
+
+
+def power_of(case: Case, varies: Spread) -> Callable[[int], float]:
+    """What is promised of so many units."""
+    k, margin, step = case.repeats, case.bound, varies.step(case.repeats)
+    variance = varies.variance(k, case.shift)
+    return {
+        "difference": lambda n: difference_power(n, case.shift, variance, step=step),
+        "equivalence": lambda n: equivalence_power(n, 0.0, variance, margin, scores=varies.scores),
+        "pass": lambda n: pass_power(n, 0.0, variance, margin, scores=varies.scores),
+        "regression": lambda n: regression_power(n, -case.shift, variance, margin, scores=varies.scores, step=step),
+    }[case.decision]
+
+
+def observed(case: Case, rng: np.random.Generator, tasks: int) -> Spread:
+    """How a pilot of so many tasks varies: of two equal designs, or of one loop where a gate is planned."""
+    chances = case.population.chances(rng, tasks)
+    a = case.population.values(rng, chances, max(case.repeats, 2))
+    if case.decision in ("pass", "regression"):
+        found = same_loop(_logged(a) if case.population.ratio else a, scores=not case.population.ratio)
+    else:
+        found = spread(a, case.population.values(rng, chances, max(case.repeats, 2)))
+    assert found is not None
+    return found
+
+
+def _logged(values: TaskValues) -> TaskValues:
+    return TaskValues({task: [math.log(value) for value in found] for task, found in values.values.items()}, values.clusters)
+
+
+def decided(case: Case, rng: np.random.Generator, tasks: int) -> bool:
+    """One run of so many tasks, judged by what judges real ones."""
+    population = case.population
+    before = population.chances(rng, tasks)
+    after = harmed(rng, before, case.shift, population.template) if case.shift else before
+    a, b = (population.values(rng, chances, case.repeats) for chances in (before, after))
+    if case.decision in ("pass", "regression"):
+        metric = "steps" if population.ratio else "accuracy"
+        (line,) = gate.judge_lines([gate.Held("arm", metric, a, b, case.margin)], ALPHA)
+        return line.outcome == case.decision
+    test = paired_test("accuracy", a, b, ALPHA, case.margin)
+    (pair,) = family("accuracy", {("a", "b"): test}, ALPHA)
+    return pair.verdict.word == ("better" if case.decision == "difference" else "equivalent")
+
+
+def planned(case: Case, varies: Spread) -> int:
+    """Tasks."""
+    units = (
+        units_to_pass(varies, case.repeats, case.bound)
+        if case.decision in ("pass", "regression")
+        else fewest_units(power_of(case, varies), POWER)
+    )
+    assert units is not None
+    return tasks_of(units, varies)
+
+
+def power_row(case: Case, runs: int = RUNS, runs_of_pilots: int = RUNS_OF_PILOTS) -> str:
+    """A regression is simulated at the size that lets a harmless change pass: its power is what comes with it."""
+    rng = np.random.default_rng([ord(letter) for letter in f"{case.population.name} {case.decision} {case.repeats}"])
+    true = observed(case, rng, MANY)
+    tasks = planned(case, true)
+    promised = power_of(case, true)(tasks // case.population.template)
+    simulated = sum(decided(case, rng, tasks) for _ in range(runs)) / runs
+    from_pilots = sum(decided(case, rng, planned(case, observed(case, rng, PILOT))) for _ in range(runs_of_pilots)) / runs_of_pilots
+    cells = (case.population.name, case.decision, case.repeats, f"{case.margin:g}", f"{tasks:,}")
+    return f"| {' | '.join(map(str, cells))} | {promised:.2f} | {simulated:.2f} | {from_pilots:.2f} |"
+
+
+# --- looks ---
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Three designs that are compared, stage by stage."""
+
+    name: str
+    tasks: int
+    margin: float
+    drops: tuple[float, float, float]
+    """Mean accuracy that each loses on a population of its own luck."""
+    looks: int
+
+    def is_wrong(self, a: int, b: int, word: str) -> bool:
+        """Whether a verdict of a against b is no true one."""
+        drop = self.drops[a] - self.drops[b]
+        if word == "equivalent":
+            return abs(drop) >= self.margin
+        return word in ("better", "worse") and (drop == 0 or (word == "better") != (drop < 0))
+
+
+COURSES = [
+    Course("equal", 200, 0.02, (0.0, 0.0, 0.0), 1),
+    Course("equal", 200, 0.02, (0.0, 0.0, 0.0), 4),
+    Course("equal", 200, 0.02, (0.0, 0.0, 0.0), 10),
+    Course("equal", 2_000, 0.05, (0.0, 0.0, 0.0), 4),
+    Course("apart by the margin", 1_000, 0.05, (0.0, 0.05, 0.0), 4),
+    Course("far apart", 400, 0.02, (0.0, 0.2, 0.4), 1),
+    Course("far apart", 400, 0.02, (0.0, 0.2, 0.4), 4),
+    Course("far apart", 400, 0.02, (0.0, 0.2, 0.4), 10),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """One run that came to its end."""
+
+    wrong: bool
+    """Some verdict of it."""
+    decided: bool
+    """Every pair."""
+    share: float
+    """Of the tasks that were asked."""
+
+
+def run_course(course: Course, rng: np.random.Generator) -> Ended:
+    """Half of a task's chance is the same for all designs, half a design's own: equal ones differ task by task."""
+    n = course.tasks
+    shared, own = mixed(rng, n), [mixed(rng, n) for _ in course.drops]
+    arms = [MIXED.values(rng, harmed(rng, (shared + luck) / 2, drop, 1), 1) for drop, luck in zip(course.drops, own, strict=True)]
+    shares = [look / course.looks for look in range(1, course.looks + 1)]
+    for share, level in zip(shares, levels(shares), strict=True):
+        seen = [_first(arm, round(share * n)) for arm in arms]
+        tests = {
+            (str(a), str(b)): paired_test("accuracy", seen[a], seen[b], level, course.margin)
+            for a, b in combinations(range(len(seen)), 2)
+        }
+        pairs = family("accuracy", tests, level)
+        words = {(int(pair.a), int(pair.b)): pair.verdict.word for pair in pairs}
+        if "undecided" not in words.values() or share == 1:
+            wrong = any(course.is_wrong(a, b, word) for (a, b), word in words.items())
+            return Ended(wrong, "undecided" not in words.values(), share)
+    raise AssertionError("the last look ends every run")
+
+
+def _first(values: TaskValues, tasks: int) -> TaskValues:
+    """Tasks were drawn independently of each other: any order is a random one."""
+    return TaskValues(dict(list(values.values.items())[:tasks]), values.clusters)
+
+
+def looks_row(course: Course, runs: int = LOOKED_AT) -> str:
+    rng = np.random.default_rng([ord(letter) for letter in f"{course.name} {course.tasks} {course.looks}"])
+    found = [run_course(course, rng) for _ in range(runs)]
+    wrong, all_decided, share = (sum(getattr(ended, name) for ended in found) / runs for name in ("wrong", "decided", "share"))
+    cells = (course.name, f"{course.tasks:,}", f"{course.margin:g}", course.looks)
+    return f"| {' | '.join(map(str, cells))} | {wrong:.3f} | {all_decided:.2f} | {share:.2f} |"
+
+
+# --- the page ---
+
+
+def head(*columns: str) -> list[str]:
+    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+
+
+def told(rows: Iterator[str]) -> Iterator[str]:
+    """Rows as they are made, which takes minutes."""
+    for row in rows:
+        print(row, file=sys.stderr, flush=True)
+        yield row
+
+
+def tables() -> dict[str, Sequence[str]]:
+    """The lines of the tables, by the block that they stand in."""
+    power = head("tasks are", "decision", "repeats", "margin", "tasks", "promised", "simulated", "planned from pilots")
+    looks = head("designs are", "tasks", "margin", "looks", "wrong verdicts", "all decided", "share of trials")
+    return {
+        "power": [*power, *told(power_row(case) for case in CASES)],
+        "looks": [*looks, *told(looks_row(course) for course in COURSES)],
+    }
+
+
+def block(name: str) -> re.Pattern[str]:
+    """Where the page holds a table of ours."""
+    return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    for name, lines in tables().items():
+        table = "\n".join(lines)
+        if given.write:
+            text = PAGE.read_text(encoding="utf-8")
+            PAGE.write_text(block(name).sub(lambda found, t=table: f"{found[1]}\n{t}\n\n{found[2]}", text), encoding="utf-8")
+        else:
+            print(f"\n{table}")
+
+
+if __name__ == "__main__":
+    main()

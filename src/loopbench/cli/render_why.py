@@ -1,0 +1,138 @@
+"""What `loopbench why` prints."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from loopbench.experiments.compare import Results
+from loopbench.experiments.report import Table, interval, plain
+from loopbench.experiments.why import ArmLosses, Lost, Parted, Why
+from loopbench.metrics.divergence import Cause
+from loopbench.metrics.tasks import GroupFindings, Kind
+
+from .render import out, table
+
+FEW_PAIRS = 3
+"""Of more pairs each is shown in short: one example in all."""
+MOST_TASKS = 6
+"""Tasks that are named in a line."""
+
+
+def why(found: Results, reasons: Why, *, show_all: bool) -> None:
+    """Pairs, or arms where there are none; then the tasks."""
+    _say(found.title, "bold")
+    in_short = len(reasons.pairs) > FEW_PAIRS and not show_all
+    for pair in reasons.pairs:
+        _pair(found, pair, in_short=in_short)
+    for arm in () if reasons.pairs else reasons.arms:
+        _arm(found, arm)
+    if reasons.untraced:
+        _say(f"\n{reasons.untraced} lost trials have no trace: why they were lost is not known", "yellow")
+    for group in reasons.findings.groups:
+        _group(group, show_all=show_all)
+    if in_short:
+        _say(f"\nEach cause with examples: loopbench why {shlex.quote(str(found.folder))} A B", "dim")
+
+
+def lost(found: Results, arm: str, trial: Lost) -> None:
+    """One trial by itself."""
+    _say(f"{arm}/{trial.task}/{trial.repeat}: {trial.loss.cause}", "bold")
+    _say(f"  step {trial.loss.step}: {trial.loss.detail}")
+    _say(f"  {_command(found, arm, trial.task, trial.repeat)}", "dim")
+
+
+@dataclass(frozen=True, slots=True)
+class _Example:
+    cause: Cause
+    arm: str
+    task: str
+    repeat: int
+    step: int
+    detail: str
+
+
+def _pair(found: Results, pair: Parted, *, in_short: bool) -> None:
+    trials = pair.both + pair.neither + pair.only_a + pair.only_b
+    parted = f"; they part on {_count(pair.tasks, 'task')}" if pair.tasks else ""
+    _say(f"\n{pair.a} against {pair.b}", "bold")
+    _say(
+        f"{_count(trials, 'trial')}: both solved {pair.both}, only {pair.a} {pair.only_a}, only {pair.b} {pair.only_b}, "
+        f"neither {pair.neither}{parted}"
+    )
+    for loser, many in ((pair.a, pair.only_b), (pair.b, pair.only_a)):
+        if many:
+            mine = (each for each in pair.divergences if each.loser == loser)
+            examples = [_Example(each.cause, loser, each.task, each.repeat, each.step, each.detail) for each in mine]
+            _causes(found, f"{loser} lost {many}", pair.causes[loser], examples, in_short=in_short)
+
+
+def _arm(found: Results, arm: ArmLosses) -> None:
+    examples = [
+        _Example(each.loss.cause, arm.arm, each.task, each.repeat, each.loss.step, each.loss.detail) for each in arm.examples
+    ]
+    _say(f"\n{arm.arm}", "bold")
+    _causes(found, f"lost {arm.lost} of {_count(arm.trials, 'trial')}", arm.causes, examples, in_short=False)
+
+
+def _causes(found: Results, head: str, causes: Mapping[Cause, int], examples: Sequence[_Example], *, in_short: bool) -> None:
+    listed = ", ".join(f"{cause} {count}" for cause, count in causes.items())
+    _say(f"{head}: {listed}" if listed else head)
+    last: Cause | None = None
+    for example in examples[:1] if in_short else examples:
+        if example.cause != last and not in_short:
+            _say(f"  {example.cause}")
+        last = example.cause
+        _say(f"    {example.task}, repeat {example.repeat}, step {example.step}: {example.detail}")
+        _say(f"      {_command(found, example.arm, example.task, example.repeat)}", "dim")
+
+
+def _command(found: Results, arm: str, task: str, repeat: int) -> str:
+    return f"loopbench show {shlex.quote(str(found.folder))} {shlex.quote(f'{arm}/{task}/{repeat}')}"
+
+
+# --- tasks ---
+
+_KINDS: Mapping[Kind, str] = {
+    "unsolved": "no arm solved (is the expected answer right?)",
+    "solved by one arm": "only one arm solved",
+    "flaky": "an arm solved in some repeats, and not in all",
+    "false success": "an arm claimed a success that it did not have",
+}
+
+
+def _group(group: GroupFindings, *, show_all: bool) -> None:
+    _say(f"\nTasks of {group.suite} under {group.profile}: {group.tasks}, repeats: {group.repeats}", "bold")
+    for kind, words in _KINDS.items():
+        tasks = group.of_kind(kind)
+        if tasks:
+            _say(f"  {words}: {len(tasks)}: {_named(tasks, show_all=show_all)}")
+    rows = tuple(
+        (
+            arm.arm,
+            interval(arm.false_success, 3),
+            interval(arm.wasted_steps, 2),
+            interval(arm.repeated_calls, 2),
+            str(len(arm.flaky)) if group.repeats > 1 else "–",
+            str(len(arm.alone)) if len(group.arms) > 1 else "–",
+        )
+        for arm in group.arms
+    )
+    columns = ("arm", "false success", "wasted steps", "repeated calls", "flaky tasks", "solved alone")
+    table(Table("", columns, rows), out())
+
+
+def _named(tasks: Sequence[str], *, show_all: bool) -> str:
+    shown = tasks if show_all else tasks[:MOST_TASKS]
+    return ", ".join(shown) + (", …" if len(shown) < len(tasks) else "")
+
+
+def _count(many: int, what: str) -> str:
+    return f"{many} {what}{'' if many == 1 else 's'}"
+
+
+def _say(line: str, style: str = "") -> None:
+    out().print(Text(plain(line), style=style), soft_wrap=True)

@@ -1,0 +1,242 @@
+"""`loopbench bless` and `loopbench gate`, end to end: each outcome with its exit code, and all that is written."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from loopbench.experiments.gating import read_baseline
+
+LOOP = """
+from dataclasses import dataclass
+from loopbench.loops.bare import Bare
+
+@dataclass(frozen=True)
+class {name}(Bare):
+    pass
+"""
+SMALL = ["--no-mlflow", "--suite", "arithmetic(size=12)", "--quiet"]
+
+
+@pytest.fixture
+def compare(loopbench):
+    """Runs a comparison, and gives its directory."""
+
+    def call(*arguments):
+        ended = loopbench("compare", *SMALL, *arguments, "--json")
+        assert ended.code == 0, ended.err
+        return str(ended.json["run"])
+
+    return call
+
+
+@pytest.fixture
+def blessed(loopbench, compare):
+    """Blesses a new run of one loop as b.json, and gives its directory."""
+
+    def call(*arguments):
+        run = compare(*(arguments or ("--loop", "finish", "--profile", "flaky-format")))
+        assert loopbench("bless", run, "--output", "b.json").code == 0
+        return run
+
+    return call
+
+
+def first_line(out: str) -> str:
+    return out.split("\n")[0]
+
+
+# --- bless ---
+
+
+def test_bless_writes_the_file_and_says_how_large_it_is(loopbench, compare, here):
+    ended = loopbench("bless", compare("--loop", "bare"), "--output", "gates/b.json")
+    assert ended.code == 0
+    size = (here / "gates/b.json").stat().st_size
+    assert ended.out == f"gates/b.json: 12 trials of 1 arms, {size:,} bytes\n"
+    assert list(read_baseline(here / "gates/b.json").arms) == ["bare/clean"]
+
+
+def test_bless_says_what_changed_and_keeps_what_is_no_baseline(loopbench, blessed, compare, here):
+    run = blessed()
+    again = loopbench("bless", run, "--output", "b.json")
+    assert again.out.endswith("\n  nothing changed\n")
+    other = loopbench("bless", compare("--loop", "finish(parse_retries=0)", "--profile", "flaky-format"), "--output", "b.json")
+    assert "  arm finish/flaky-format: gone\n  arm finish(parse_retries=0)/flaky-format: new\n" in other.out
+    (here / "mine.json").write_text("{}")
+    refused = loopbench("bless", run, "--output", "mine.json")
+    assert (refused.code, refused.err) == (2, "error: mine.json: no baseline: it does not begin with loopbench_baseline\n")
+    assert (here / "mine.json").read_text() == "{}"
+
+
+def test_bless_refuses_what_is_no_run(loopbench, here):
+    ended = loopbench("bless", "nothing", "--output", "b.json")
+    assert ended.code == 2
+    assert not (here / "b.json").exists()
+
+
+# --- outcomes ---
+
+
+def test_identical(loopbench, blessed):
+    run = blessed()
+    judged = loopbench("gate", run, "--baseline", "b.json")
+    assert (judged.code, first_line(judged.out)) == (0, "identical: behaviour unchanged in all 12 trials")
+    again = loopbench("gate", "--baseline", "b.json", "--quiet", "--json")
+    assert again.json["outcome"] == "identical"
+    assert again.json["run"] != run
+    assert "run directory: " in again.err
+
+
+FLAKY = ["--loop", "bare", "--profile", "flaky-format", "--suite", "arithmetic(size=24)"]
+IMPATIENT = "bare(max_consecutive_errors=1)"
+WORSE = ["gate", "--baseline", "b.json", "--loop", IMPATIENT, "--quiet"]
+
+
+def test_a_loop_made_worse_is_a_regression(loopbench, blessed):
+    blessed(*FLAKY)
+    ended = loopbench(*WORSE)
+    assert ended.code == 1
+    assert first_line(ended.out).startswith(f"regression: {IMPATIENT}/flaky-format in accuracy -")
+    assert re.search(r"Tasks: \d+ worse \(parse \d+\), 0 better", ended.out)
+    assert f"{IMPATIENT}/flaky-format is held against bare/flaky-format of the baseline." in ended.out
+    command = re.search(r"loopbench (show \S+ '.*')", ended.out)
+    assert command is not None
+    shown = loopbench(*shlex.split(command[1]))
+    assert shown.code == 0
+    assert "unreadable" in shown.out
+
+
+def test_undecided_is_what_one_wants_it_to_be(loopbench, blessed):
+    blessed()
+    for wanted, code in (("undecided", 3), ("pass", 0), ("fail", 1)):
+        ended = loopbench("gate", "--baseline", "b.json", "--seed", "7", "--quiet", "--on-undecided", wanted)
+        assert ended.code == code
+        assert first_line(ended.out).startswith("undecided: finish/flaky-format in accuracy ")
+    assert "it would take" in ended.out
+    assert "Another seed than in the baseline, 7, not 0" in ended.out
+
+
+def test_a_wide_margin_passes_and_more_metrics_are_judged(loopbench, blessed):
+    blessed()
+    ask = ["gate", "--baseline", "b.json", "--seed", "7", "--quiet", "--margin", "0.6"]
+    ended = loopbench(*ask, "--metric", "steps=2", "--metric", "tokens=2.5", "--repeats", "3", "--json")
+    assert ended.json["outcome"] == "pass"
+    assert [line["margin"] for line in ended.json["arms"][0]["metrics"]] == [0.6, 2.0, 2.5]
+    assert ended.json["arms"][0]["trials"] == 36
+
+
+def test_invalid(loopbench, blessed, compare):
+    blessed("--loop", "finish", "--loop", "bare")
+    ended = loopbench("gate", compare("--loop", "finish"), "--baseline", "b.json")
+    assert (ended.code, first_line(ended.out)) == (4, "invalid: the run has no arm for bare/clean, which the baseline has")
+
+
+OTHER_RUNS = [
+    (["--suite", "arithmetic(size=13)"], "another digest of suite arithmetic than in the baseline"),
+    (["--suite", "tables", "--tasks", "12"], "another suite than in the baseline: tables, not arithmetic"),
+    (["--tasks", "6"], "other tasks: 6 of the baseline were not run"),
+    (["--max-tool-steps", "3"], "another step limit than in the baseline: 3, not"),
+]
+
+
+def test_another_run_is_refused_with_the_reason(loopbench, blessed, compare):
+    blessed("--loop", "bare")
+    for arguments, why in OTHER_RUNS:
+        ended = loopbench("gate", compare("--loop", "bare", *arguments), "--baseline", "b.json")
+        assert ended.code == 2
+        assert ended.err.startswith("error: ")
+        assert why in ended.err
+        assert ended.err.count("\n") == 1
+
+
+BAD_INPUT = [
+    (["--metric", "cost_usd"], "metric cost_usd: not in the baseline, which knows accuracy"),
+    (["--metric", "speed=1"], "unknown metric 'speed'; there are accuracy, steps"),
+    (["--metric", "steps=x"], "--metric steps=x: 'x' is no number"),
+    (["--metric", "steps=-1"], "metric steps: a margin of 0 or more is needed, got -1.0"),
+    (["--metric", "steps", "--metric", "steps=1"], "--metric steps=1: steps has a margin already"),
+    (["--margin", "0.1", "--metric", "accuracy=0.1"], "accuracy has a margin already"),
+    (["--margin", "2"], "metric accuracy: a margin of 0 or more is needed, below 1, got 2.0"),
+    (["--alpha", "0.5"], "alpha: a level above 0 and below 0.5 is needed"),
+    (["--seed", "1"], "--seed is for a new run; leave it out, or the run"),
+    (["--baseline", "missing.json"], "missing.json: no such file"),
+]
+
+
+def test_bad_input_is_one_line_and_nothing_is_run(loopbench, blessed, here):
+    run = blessed("--loop", "bare")
+    for arguments, why in BAD_INPUT:
+        ended = loopbench("gate", run, "--baseline", "b.json", *arguments)
+        assert ended.code == 2
+        assert why in ended.err
+        assert ended.err.count("\n") == 1
+        assert ended.out == ""
+    assert len(list((here / "runs").iterdir())) == 1
+
+
+# --- code of one's own ---
+
+
+def test_code_that_a_baseline_names_is_imported_only_if_typed(loopbench, blessed, here):
+    (here / "mine.py").write_text(LOOP.format(name="Mine"))
+    blessed("--loop", "mine:Mine")
+    (here / "mine.py").write_text("raise SystemExit('imported')")
+    refused = loopbench("gate", "--baseline", "b.json", "--quiet")
+    assert refused.code == 2
+    assert refused.err.startswith("error: b.json: this run uses mine:Mine, code of your own")
+    assert refused.err.endswith("--allow mine:Mine\n")
+    (here / "mine.py").write_text(LOOP.format(name="Mine"))
+    for typed in (["--allow", "mine:Mine"], ["--loop", "mine:Mine"]):
+        ended = loopbench("gate", "--baseline", "b.json", "--quiet", *typed)
+        assert (ended.code, first_line(ended.out)) == (0, "identical: behaviour unchanged in all 12 trials"), ended.err
+
+
+def test_the_recording_that_a_baseline_names_is_replayed_only_if_typed(loopbench, blessed, here):
+    blessed("--loop", "bare", "--cassette", "tape", "--cassette-mode", "record")
+    refused = loopbench("gate", "--baseline", "b.json", "--quiet")
+    assert (refused.code, "--cassette tape" in refused.err) == (2, True)
+    (here / "tape").rename(here / "elsewhere")
+    ended = loopbench("gate", "--baseline", "b.json", "--quiet", "--cassette", "elsewhere")
+    assert (ended.code, first_line(ended.out)) == (0, "identical: behaviour unchanged in all 12 trials"), ended.err
+
+
+# --- for CI servers ---
+
+
+def test_junit_summary_and_annotations(loopbench, blessed, here, monkeypatch):
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    blessed(*FLAKY)
+    ended = loopbench(*WORSE, "--junit", "out/gate.xml", "--summary", "summary.md", "--annotations")
+    assert ended.code == 1
+    root = ElementTree.parse(here / "out/gate.xml").getroot()
+    assert root.find("testsuite/testcase/failure") is not None
+    assert (here / "summary.md").read_text().startswith("## Gate: regression\n")
+    assert any(line.startswith("::error title=loopbench gate%3A regression::") for line in ended.err.split("\n"))
+    assert "::" not in ended.out
+    loopbench(*WORSE, "--summary", "summary.md")
+    assert (here / "summary.md").read_text().count("## Gate: regression\n") == 2
+
+
+def test_in_github_actions_annotations_and_the_step_summary_are_written_unasked(loopbench, blessed, here, monkeypatch):
+    run = blessed()
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(here / "step.md"))
+    ended = loopbench("gate", run, "--baseline", "b.json", "--json")
+    assert ended.json["outcome"] == "identical"
+    assert "::notice title=loopbench gate%3A identical::behaviour unchanged in all 12 trials\n" in ended.err
+    assert (here / "step.md").read_text().startswith("## Gate: identical\n")
+    assert "::" not in loopbench("gate", run, "--baseline", "b.json", "--no-annotations").err
+
+
+def test_json_is_one_object(loopbench, blessed):
+    run = blessed()
+    made = loopbench("gate", run, "--baseline", "b.json", "--json")
+    assert json.loads(made.out)["baseline"] == str(Path("b.json").resolve())
+    assert made.out.count("\n") == 1

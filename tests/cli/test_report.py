@@ -1,0 +1,122 @@
+"""`loopbench report`: pages beside what is printed, one run or several, and what happens where a page cannot be written."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from loopbench.metrics.statistics import holm
+
+QUICK = ["--no-mlflow", "-q", "--json", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format"]
+
+
+def compared(loopbench, suite: str, runs: str = "runs", *more: str) -> Path:
+    return Path(loopbench("compare", *QUICK, "--suite", f"{suite}(size=12)", "--runs", runs, *more).json["run"])
+
+
+def test_a_page_is_written_into_the_run_unless_it_is_not_wanted(loopbench, here):
+    run = compared(loopbench, "arithmetic")
+    page = run / "report.html"
+    first = page.read_bytes()
+    assert first.startswith(b"<!doctype html>")
+    page.unlink()
+    assert loopbench("report", "latest", "--no-html").err == ""
+    assert not page.exists()
+    assert loopbench("report", "latest").err == f"page: runs/{run.name}/report.html\n"
+    assert page.read_bytes() == first
+    page.unlink()
+    assert loopbench("report", "latest", "--html", "other.html").err == "page: other.html\n"
+    assert (here / "other.html").read_bytes() == first
+    assert sorted(path.name for path in run.iterdir()) == ["manifest.json", "run.lock", "traces.jsonl", "trials.jsonl"]
+
+
+def test_a_run_that_cannot_be_written_to_is_a_warning_and_a_typed_file_a_mistake(loopbench, here):
+    run = compared(loopbench, "arithmetic")
+    (run / "report.html").unlink()
+    (run / "report.html.part").mkdir()  # where the page is written first: no permission stops root
+    found = loopbench("report", "latest")
+    assert (found.code, found.out.count("Arms")) == (0, 1)
+    assert found.err.startswith(f"warning: the page was not written: runs/{run.name}/report.html.part: ")
+    assert found.err.endswith("; --html FILE writes it elsewhere\n")
+    typed = loopbench("report", "latest", "--html", "nowhere/page.html")
+    assert (typed.code, typed.err) == (2, "error: nowhere/page.html.part: no such file\n")
+
+
+def test_several_runs_are_adjusted_together_on_one_page(loopbench, here):
+    runs = [compared(loopbench, "arithmetic"), compared(loopbench, "events"), compared(loopbench, "tables")]
+    names = [run.name for run in runs]
+    found = loopbench("report", *names, "--json").json
+    assert [run["run"] for run in found["runs"]] == [str(run) for run in runs]
+    assert [pair["suite"] for pair in found["pairs"]] == ["arithmetic", "events", "tables"]
+    assert [pair["p_holm"] for pair in found["pairs"]] == pytest.approx(holm([pair["p"] for pair in found["pairs"]]))
+    text = (here / "report.html").read_text()
+    assert all(name in text for name in names)
+    printed = loopbench("report", *names, "--html", "all.html")
+    assert printed.err == "page: all.html\n"
+    assert re.search(r"bare: the highest in \d of 3", printed.out)
+    assert (here / "all.html").read_text() == text
+    markdown = loopbench("report", *names, "--markdown", "--no-html").out
+    assert markdown.startswith("## 3 runs, 2 loops\n")
+    assert "| arithmetic, flaky-format |" in markdown
+
+
+def test_what_cannot_be_read_together_is_refused(loopbench, here):
+    first = compared(loopbench, "arithmetic")
+    second = compared(loopbench, "events", "runs", "--alpha", "0.1")
+    for arguments, said in (
+        ((first.name, first.name), "stands twice"),
+        ((first.name, second.name), "different levels or margins"),
+        ((first.name, second.name, "--csv"), "--csv is for one run, not for 2"),
+        ((first.name, second.name, "--all-metrics"), "--all-metrics is for one run, not for 2"),
+        ((first.name, "--html", "x.html", "--no-html"), "--html and --no-html exclude each other"),
+    ):
+        found = loopbench("report", *arguments)
+        assert (found.code, found.out, said in found.err) == (2, "", True), found
+    assert not (here / "report.html").exists()
+
+
+def test_an_invalid_run_makes_several_invalid(loopbench, here):
+    whole, broken = compared(loopbench, "arithmetic"), compared(loopbench, "events")
+    lines = [json.loads(line) for line in (broken / "trials.jsonl").read_text().splitlines()]
+    for line in lines:
+        for fault in line["faults"]:
+            fault["landed"] = False
+    (broken / "trials.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = loopbench("report", whole.name, broken.name)
+    assert found.code == 4
+    assert f"{broken.name} is invalid: no verdict of it holds." in found.out
+    assert "bare: the highest in 1 of 1" in found.out
+
+
+@pytest.mark.thorough
+def test_an_optimization_has_a_page_of_its_own(loopbench, here):
+    made = loopbench(
+        *(
+            "optimize",
+            "--loop",
+            "bare",
+            "--budget",
+            "40calls",
+            "--profile",
+            "teachable",
+            "--train",
+            "4",
+            "--dev",
+            "4",
+            "--test",
+            "6",
+        ),
+        *("--no-mlflow", "-q", "--json"),
+    ).json
+    run = Path(made["run"])
+    found = loopbench("report", "latest")
+    assert found.err == f"page: runs/{run.name}/report.html\n"
+    text = (run / "report.html").read_text()
+    assert "Gains, ranking and cost" in text
+    assert "Test: Pair by pair" in text
+    other = compared(loopbench, "arithmetic", "elsewhere")
+    refused = loopbench("report", str(run), str(other))
+    assert (refused.code, "is an optimization; beside other runs stands its test" in refused.err) == (2, True)

@@ -1,0 +1,156 @@
+"""`loopbench size` and `compare --looks`, as they are typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+QUIET = ("--no-mlflow", "--quiet")
+
+
+@pytest.fixture
+def pilot(loopbench: Any) -> Path:
+    """Two designs under faults, each task twice."""
+    made = loopbench(
+        "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=30)",
+        "--repeats", "2", "--json", *QUIET,
+    )  # fmt: skip
+    return Path(made.json["run"])
+
+
+def test_the_answers_come_first_and_hold_for_both_uses(loopbench, pilot):
+    ended = loopbench("size", "latest", "--margin", "0.1")
+    first, second, *_ = ended.out.splitlines()
+    assert (ended.code, ended.err) == (0, "")
+    assert first.startswith("To decide each pair within 0.100 (accuracy, 80 % sure): ")
+    assert second.startswith("For a gate over 2 arms with a margin of 0.100 (accuracy, 80 % sure): ")
+    assert "--suite 'arithmetic(size=" in first
+    for title in ("Sizes that suffice for a comparison", "Sizes that suffice for a gate", "By what two runs of one loop"):
+        assert title in ended.out
+    assert "The model is scripted" in ended.out
+
+
+@pytest.mark.parametrize("purpose", ["compare", "gate"])
+def test_one_use_alone(loopbench, pilot, purpose):
+    made = loopbench("size", str(pilot), "--for", purpose, "--json").json
+    assert [plan["for"] for plan in made["plans"]] == [purpose]
+    assert {"run", "metric", "alpha", "power", "pilot", "suite", "noise", "plans", "doubts"} == made.keys()
+    assert made["pilot"] == {"tasks": 30, "repeats": 2}
+    assert made["suite"] == {"name": "arithmetic", "tasks": 30}
+    (plan,) = made["plans"]
+    assert plan["best"] == plan["sizes"][0]
+    assert [size["trials"] for size in plan["sizes"]] == sorted(size["trials"] for size in plan["sizes"])
+
+
+def test_the_size_that_is_named_is_large_enough(loopbench, pilot):
+    """A run of the size that `size` names decides the pair, as it says it will: these designs are far apart."""
+    (plan,) = loopbench("size", "latest", "--for", "compare", "--margin", "0.2", "--json").json["plans"]
+    best = plan["best"]
+    run = loopbench(
+        "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", best["suite"],
+        "--repeats", str(best["repeats"]), "--margin", "0.2", "--json", *QUIET,
+    )  # fmt: skip
+    assert sum(arm["trials"] for arm in run.json["arms"]) == best["trials"]
+    assert run.json["pairs"][0]["verdict"] == "better"
+    assert run.json["pairs"][0]["needed"] is None
+
+
+def test_other_metrics_and_a_second_run(loopbench, pilot):
+    again = loopbench(
+        "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=30)",
+        "--repeats", "2", "--seed", "1", "--json", *QUIET,
+    )  # fmt: skip
+    ended = loopbench("size", str(pilot), "--again", again.json["run"], "--metric", "tokens", "--for", "gate")
+    assert ended.code == 0
+    assert "with a margin of 10.0 % (tokens, 80 % sure)" in ended.out
+    assert "the second run differed by" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere"], "no run 'nowhere'"),
+        (["latest", "--margin", "0"], "--margin: more than 0 and less than 1 is wanted, got 0.0"),
+        (["latest", "--margin", "2"], "--margin: more than 0 and less than 1 is wanted, got 2.0"),
+        (["latest", "--power", "1"], "--power: 0.5 or more and less than 1 is wanted, got 1.0"),
+        (["latest", "--alpha", "0.7"], "--alpha: more than 0 and less than 0.5 is wanted, got 0.7"),
+        (["latest", "--metric", "speed"], "--metric: unknown metric 'speed'; there are accuracy, steps"),
+        (["latest", "--metric", "cost_usd"], "cost_usd is not known of any trial"),
+        (["latest", "--again", "latest"], "is the same run"),
+        (["latest", "--again", "nowhere"], "no run 'nowhere'"),
+    ],
+)
+def test_bad_input_is_one_line(loopbench, pilot, arguments, says):
+    ended = loopbench("size", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert line.startswith("error: ")
+    assert says in line
+
+
+def test_an_optimization_is_no_pilot_before_its_test(loopbench, here):
+    folder = here / "runs" / "o"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text(json.dumps({"kind": "optimization", "config": {}}))
+    ended = loopbench("size", "o")
+    assert ended.code == 2
+    assert "no trial of the test split was run yet" in ended.err
+
+
+# --- looks ---
+
+FAR_APART = ("--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=200)")
+
+
+def test_a_run_that_is_decided_stops_and_says_so(loopbench):
+    ended = loopbench("compare", *FAR_APART, "--looks", "4", "--json", *QUIET)
+    looks = ended.json["looks"]
+    assert looks["stopped"]
+    assert looks["reached"] < 4
+    assert f"stopped after look {looks['reached']} of 4: every pair is decided" in ended.err
+    assert ended.json["complete"]
+    assert ended.json["pairs"][0]["verdict"] == "better"
+    assert loopbench("report", "latest", "--json", "--no-html").json["looks"] == looks
+    again = loopbench("resume", "latest", "--json", *QUIET)
+    assert again.json["digest"] == ended.json["digest"]
+    printed = loopbench("report", "latest", "--no-html").out
+    assert f"stopped after {looks['tasks']} of them" in printed
+    assert f"Look {looks['reached']} of 4, after {looks['tasks']} tasks: tests and intervals are at level" in printed
+
+
+def test_looks_may_stand_in_the_configuration(loopbench, here):
+    (here / "c.toml").write_text('loops = ["bare", "react_extract"]\nsuite = "arithmetic(size=20)"\nlooks = 2\n')
+    assert loopbench("compare", "--config", "c.toml", "--json", *QUIET).json["looks"]["planned"] == 2
+    assert loopbench("compare", "--config", "c.toml", "--looks", "5", "--json", *QUIET).json["looks"]["planned"] == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--loop", "bare", "--looks", "2"], "looks end a run once every pair is decided, and one loop makes no pair"),
+        (["--looks", "1"], "looks: Input should be greater than or equal to 2"),
+        (["--looks", "30"], "looks: Input should be less than or equal to 20"),
+        (["--suite", "arithmetic(size=3)", "--looks", "4"], "looks: 4 of them need as many tasks, and there are 3"),
+    ],
+)
+def test_looks_that_cannot_be_are_one_line(loopbench, here, arguments, says):
+    ended = loopbench("compare", *arguments, *QUIET)
+    assert (ended.code, ended.out) == (2, "")
+    assert says in ended.err
+    assert len(ended.err.splitlines()) == 1
+    assert not (here / "runs").exists()
+
+
+@pytest.mark.thorough
+def test_mlflow_shows_a_run_that_was_stopped_by_its_verdicts_as_finished(loopbench, here):
+    from mlflow import MlflowClient
+
+    ended = loopbench("compare", *FAR_APART, "--looks", "4", "--quiet")
+    assert ended.code == 0
+    client = MlflowClient(f"sqlite:///{here / 'runs' / 'mlflow.db'}")
+    found = client.search_runs([one.experiment_id for one in client.search_experiments()])
+    assert len(found) == 3
+    assert {run.info.status for run in found} == {"FINISHED"}

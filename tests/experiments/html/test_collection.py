@@ -1,0 +1,108 @@
+"""Several runs on one page: the matrix, pairs adjusted over all runs, and each run in a place of its own."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from loopbench.experiments.collection import Collection, collect, tables, to_markdown, verdicts
+from loopbench.experiments.compare import Results, results
+from loopbench.experiments.html.page import collection_html
+from loopbench.experiments.journal import RunError
+from loopbench.metrics.statistics import holm
+
+
+@pytest.fixture(scope="module")
+def both(breeze: Results, calm: Results) -> Collection:
+    """Three designs under two profiles, and one of them in clean air."""
+    return collect([breeze, calm])
+
+
+def copied(found: Results, folder: Path) -> Results:
+    shutil.copytree(found.folder, folder)
+    return results(folder)
+
+
+def test_the_matrix_has_a_column_for_each_suite_and_profile(both):
+    assert [(column.suite, column.profile) for column in both.columns] == [
+        ("arithmetic", "flaky-format"),
+        ("arithmetic", "flaky-tools"),
+        ("arithmetic", "clean"),
+    ]
+    assert both.loops == ("bare", "phased", "react_extract")
+    assert [set(column.places) for column in both.columns] == [set(both.loops), set(both.loops), {"bare"}]
+
+
+def test_p_is_adjusted_over_all_pairs_of_all_runs(breeze, tmp_path):
+    found = collect([breeze, copied(breeze, tmp_path / "again")])
+    pairs = [pair for column in found.columns for pair in column.pairs]
+    single = [pair for pair in breeze.comparison.pairs if pair.metric == "accuracy"]
+    assert [(pair.a, pair.b, pair.p, pair.difference) for pair in pairs] == 2 * [
+        (pair.a, pair.b, pair.p, pair.difference) for pair in single
+    ]
+    assert [pair.p_holm for pair in pairs] == pytest.approx(holm([pair.p for pair in pairs]))
+    assert all(together.p_holm >= alone.p_holm for together, alone in zip(pairs, single, strict=False))
+    assert [found.title_of(column) for column in found.columns[::2]] == [
+        f"arithmetic, flaky-format ({breeze.folder.name})",
+        "arithmetic, flaky-format (again)",
+    ]
+
+
+def test_a_loop_is_lower_only_where_it_is_shown_to_be(both):
+    for column in both.columns:
+        top = max(standing.accuracy.value for standing in column.places.values())
+        words = {frozenset((pair.a, pair.b)): pair.verdict.word for pair in column.pairs}
+        highest = [name for name, standing in column.places.items() if standing.place == "highest"]
+        assert highest == [name for name, standing in column.places.items() if standing.accuracy.value == top]
+        for name, standing in column.places.items():
+            if name not in highest:
+                apart = [words[frozenset((f"{name}/{column.profile}", f"{best}/{column.profile}"))] for best in highest]
+                assert (standing.place == "lower") == any(word in ("better", "worse") for word in apart)
+
+
+def test_verdicts_count_what_the_matrix_shows(both):
+    matrix = tables(both)[0]
+    for place, loop in enumerate(both.loops, 1):
+        cells = [row[place] for row in matrix.rows]
+        (line,) = [line for line in verdicts(both) if line.startswith(f"{loop}: ")]
+        assert f"the highest in {sum(cell.endswith('*') for cell in cells)} of {sum(cell != '–' for cell in cells)}" in line
+        assert f"not told apart from it in {sum(cell.endswith('=') for cell in cells)}" in line
+
+
+def test_an_invalid_run_counts_in_no_verdict(breeze, calm):
+    broken = replace(breeze, comparison=replace(breeze.comparison, invalid=True))
+    assert verdicts(collect([broken, calm])) == ["bare: the highest in 1 of 1, not told apart from it in 0, lower in 0"]
+
+
+def test_runs_of_other_levels_are_refused(breeze, calm):
+    other = replace(calm, comparison=replace(calm.comparison, alpha=0.1))
+    with pytest.raises(RunError, match="different levels or margins"):
+        collect([breeze, other])
+
+
+def test_every_run_has_its_own_place_on_the_page(both, safe):
+    found = safe(collection_html(both))
+    ids = [element.attributes["id"] for element in found.elements if "id" in element.attributes]
+    assert len(set(ids)) == len(ids)
+    headings = [element.text.strip() for element in found.named("h2")]
+    assert headings == ["Overview", "All pairs", *(run.folder.name for run in both.runs)]
+    assert [element.attributes["id"] for element in found.named("details") if element.attributes.get("class") == "chapter"] == [
+        "run-1",
+        "run-2",
+    ]
+    assert {"run-1-verdict", "run-2-verdict", "run-1-pairs"} <= set(ids)
+    targets = {link.attributes["href"] for link in found.named("a")}
+    assert {str(target)[1:] for target in targets} <= set(ids)
+
+
+def test_hostile_text_stays_text_in_several_runs(breeze, calm, spoiled, hostile, safe):
+    found = collect([spoiled(breeze, hostile), spoiled(calm, hostile)])
+    safe(collection_html(found))
+    assert "<script>" not in to_markdown(found)
+
+
+def test_equal_runs_give_equal_pages(both):
+    assert collection_html(collect([results(run.folder) for run in both.runs])) == collection_html(both)
