@@ -180,6 +180,40 @@ def test_bad_input_is_one_line_and_nothing_is_run(loopbench, blessed, here):
     assert len(list((here / "runs").iterdir())) == 1
 
 
+def edit(path: Path, **config: object) -> None:
+    """Changes the configuration that a baseline runs again."""
+    value = json.loads(path.read_text())
+    path.write_text(json.dumps(value | {"config": {**value["config"], **config} if config else {}}))
+
+
+def test_a_new_run_that_stops_early_is_invalid(loopbench, blessed, here):
+    blessed("--loop", "bare")
+    edit(here / "b.json", budget={"calls": 7})
+    ended = loopbench("gate", "--baseline", "b.json", "--quiet")
+    assert ended.code == 4
+    assert re.match(r"invalid: \d+ of 12 trials are missing", ended.out)
+    assert "stopped early: " in ended.err
+
+
+def test_an_interrupted_run_can_be_resumed_and_judged(loopbench, blessed, here):
+    blessed("--loop", "bare")
+    (here / "mine.py").write_text(
+        LOOP.format(name="Mine") + "    async def run(self, *arguments):\n        raise KeyboardInterrupt\n"
+    )
+    ended = loopbench("gate", "--baseline", "b.json", "--quiet", "--loop", "mine:Mine")
+    assert ended.code == 130
+    assert re.search(r"go on with loopbench resume runs/\S+, then\n  loopbench gate runs/\S+ --baseline b.json\n", ended.err)
+
+
+def test_the_baseline_of_a_run_from_elsewhere_cannot_be_run_again(loopbench, blessed, here):
+    run = blessed("--loop", "bare")
+    edit(here / "b.json")
+    refused = loopbench("gate", "--baseline", "b.json", "--quiet")
+    assert refused.code == 2
+    assert refused.err.startswith("error: b.json: its run was not made here")
+    assert loopbench("gate", run, "--baseline", "b.json").code == 0
+
+
 # --- code of one's own ---
 
 

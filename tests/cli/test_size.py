@@ -69,9 +69,8 @@ def test_other_metrics_and_a_second_run(loopbench, pilot):
     assert "the second run differed by" in ended.out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
+def test_bad_input_is_one_line(loopbench, pilot):
+    for arguments, says in (
         (["nowhere"], "no run 'nowhere'"),
         (["latest", "--margin", "0"], "--margin: more than 0 and less than 1 is wanted, got 0.0"),
         (["latest", "--margin", "2"], "--margin: more than 0 and less than 1 is wanted, got 2.0"),
@@ -81,14 +80,12 @@ def test_other_metrics_and_a_second_run(loopbench, pilot):
         (["latest", "--metric", "cost_usd"], "cost_usd is not known of any trial"),
         (["latest", "--again", "latest"], "is the same run"),
         (["latest", "--again", "nowhere"], "no run 'nowhere'"),
-    ],
-)
-def test_bad_input_is_one_line(loopbench, pilot, arguments, says):
-    ended = loopbench("size", *arguments)
-    assert (ended.code, ended.out) == (2, "")
-    (line,) = ended.err.splitlines()
-    assert line.startswith("error: ")
-    assert says in line
+    ):
+        ended = loopbench("size", *arguments)
+        assert (ended.code, ended.out) == (2, ""), arguments
+        (line,) = ended.err.splitlines()
+        assert line.startswith("error: ")
+        assert says in line
 
 
 def test_an_optimization_is_no_pilot_before_its_test(loopbench, here):

@@ -80,6 +80,7 @@ def test_a_run_that_is_not_decided_on_the_way_goes_to_its_end(configured):
     assert len(found.records) == found.scheduled
 
 
+@pytest.mark.thorough
 def test_equal_designs_are_found_equivalent_on_the_way(configured):
     found = done(configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=800)", looks=2, margin=0.05))
     assert found.looked is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -13,24 +14,32 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.parse import quote
+from xml.etree import ElementTree
 
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mlflow import MlflowClient
-from mlflow.utils.validation import _validate_metric_name, _validate_param_name
+from mlflow.utils.validation import _validate_logged_model_name, _validate_metric_name, _validate_param_name
 
 from loopbench.experiments import compare, tracking
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.html.page import report_html
 from loopbench.experiments.journal import read_trace
+from loopbench.experiments.outside import Wanted, import_files
 from loopbench.experiments.tracking import store
 from loopbench.experiments.tracking.addresses import reason
+from loopbench.experiments.tracking.comparison import MODEL_METRICS
+from loopbench.experiments.tracking.note import arm_note
+from loopbench.experiments.tracking.versions import Version
+from loopbench.metrics.comparison import compare as metrics_of
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 from loopbench.protocol import StopReason
@@ -108,7 +117,7 @@ def test_every_text_has_a_key_of_its_own_that_mlflow_takes(one, other):
     assert (key == tracking.metric_key(other)) == (one == other)
 
 
-@pytest.mark.parametrize("plain", ["accuracy", "errors.tool.KeyError", "pair.bare/clean.vs.react/clean.steps", "a b:c-d_e"])
+@pytest.mark.parametrize("plain", ["accuracy", "errors.tool.KeyError", "config.max_steps", "a b:c-d_e"])
 def test_a_plain_name_is_its_own_key(plain):
     assert tracking.metric_key(plain) == plain
 
@@ -334,20 +343,35 @@ def test_the_parent_run_holds_the_comparison(run, client, tracked):
     assert tags["loopbench.digest"] == run.digest
     assert tags["loopbench.complete"] == "true"
     assert tags["loopbench.suite_digest"] == run.manifest["suite"]["digest"]
-    for pair in run.comparison.pairs:
-        if pair.metric == "accuracy":
-            assert f"`{pair.a}`" in tags["mlflow.note.content"]
-        key = tracking.metric_key(f"pair.{pair.a}.vs.{pair.b}.{pair.metric}_low")
-        assert parent.data.metrics[key] == pair.difference.low
+    assert tags["mlflow.note.content"] == tracking.note(run)
     assert parent.data.metrics["scored"] == len(run.records)
-    assert {file.path for file in client.list_artifacts(tracked.parent_run_id)} == {"manifest.json", "comparison.json"}
+    assert not [key for key in parent.data.metrics if ".vs." in key]  # hundreds of charts in front of the arms'
+    assert all(metric.step == 0 for metric in parent.data._metric_objs)
+    files = {file.path for file in client.list_artifacts(tracked.parent_run_id)}
+    assert files == {"manifest.json", "comparison.json", "charts", "report.html"}
 
 
 def test_artifacts_are_the_run_s_own_files(run, client, tracked, tmp_path):
     for name, known in (("manifest.json", run.manifest), ("comparison.json", run.to_json())):
         got = client.download_artifacts(tracked.parent_run_id, name, str(tmp_path))
         assert json.loads(Path(got).read_text(encoding="utf-8")) == json.loads(json.dumps(known))
+    page = client.download_artifacts(tracked.parent_run_id, "report.html", str(tmp_path))
+    assert Path(page).read_text(encoding="utf-8") == report_html(run)
     assert (run.folder.parent / "mlartifacts").is_dir()
+
+
+def test_charts_are_pictures_that_need_nothing_else(run, client, tracked, tmp_path):
+    """MLflow shows a picture as `<img>`: one that is no XML, or asks for a file, is shown as a broken one."""
+    folder = Path(client.download_artifacts(tracked.parent_run_id, "charts", str(tmp_path)))
+    groups = len(PROFILES)
+    costs = {f"cost{number}.svg" for number in range(1, groups + 1)}
+    assert {path.name for path in folder.iterdir()} == {"accuracy.svg", "pairs.svg", "steps.svg", *costs}
+    for path in folder.iterdir():
+        root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert float(root.attrib["width"]) > 100
+        assert root.findtext("{http://www.w3.org/2000/svg}style", "").startswith(".chart")
+        assert "href" not in path.read_text(encoding="utf-8")
 
 
 def test_each_arm_is_a_nested_run_with_its_numbers(run, client, tracked):
@@ -364,6 +388,8 @@ def test_each_arm_is_a_nested_run_with_its_numbers(run, client, tracked):
             got = tuple(metrics.get(f"{name}{end}") for end in ("", "_low", "_high"))
             assert got == (expected or (None, None, None))
         assert metrics["n"] == 12
+        assert all(metric.step == 0 for metric in child.data._metric_objs)  # else MLflow draws lines of one point
+        assert child.data.tags["mlflow.note.content"] == arm_note(arm, run.comparison.pairs)
         assert metrics["scored"] == summary.scored
         assert {k.removeprefix("stops."): v for k, v in metrics.items() if k.startswith("stops.")} == dict(summary.stops)
         assert {k.removeprefix("errors."): v for k, v in metrics.items() if k.startswith("errors.")} == dict(summary.errors)
@@ -403,13 +429,174 @@ def test_trials_are_one_parquet_file_per_arm(run, client, tracked, tmp_path):
         assert table.equals(tracking.trials_table(records))
 
 
-def test_the_suite_is_an_input_under_our_digest(run, client, tracked):
+def test_the_suite_under_its_faults_is_an_input_under_our_digest(run, client, tracked):
+    digests = set()
     for child in children(client, tracked).values():
         (given,) = client.get_run(child.info.run_id).inputs.dataset_inputs
-        whole = run.manifest["suite"]["digest"]
-        assert given.dataset.name == "arithmetic"
-        assert given.dataset.digest == whole[:36]
-        assert json.loads(given.dataset.source)["sha256"] == whole
+        whole, profile = run.manifest["suite"]["digest"], child.data.params["profile"]
+        source = json.loads(given.dataset.source)
+        assert source["sha256"] == whole
+        assert given.dataset.name == {"clean": "arithmetic", "flaky-tools": "arithmetic, flaky-tools"}[profile]
+        assert source.get("profile_sha256") == {"clean": None}.get(profile, run.manifest["profiles"][profile])
+        assert (given.dataset.digest == whole[:36]) == (profile == "clean")
+        digests.add(given.dataset.digest)
+    assert len(digests) == len(PROFILES)
+
+
+# --- versions of loops as models ---
+
+PARTS = st.text(max_size=5)
+VERSIONS = st.builds(
+    Version,
+    loop=PARTS,
+    options=st.dictionaries(PARTS, st.integers() | PARTS, max_size=2),
+    configuration=PARTS | st.sampled_from(["Bare(max_steps=3)", "Bare(max_steps=4)"]),
+    code=PARTS,
+    program=PARTS,
+)
+
+
+@given(VERSIONS, VERSIONS)
+def test_a_version_is_what_a_loop_is_made_of(one, other):
+    def parts(version: Version) -> Any:
+        known = "configuration" not in tracking.configuration(version.configuration)
+        typed = {} if known else version.options  # a configuration that tells its fields tells what was typed as well
+        return version.loop, typed, version.configuration, version.code, version.program
+
+    assert (one.digest == other.digest) == (parts(one) == parts(other))
+    _validate_logged_model_name(one.name)
+    assert one.digest.startswith(one.name.rpartition("-")[2])
+
+
+def models(client: MlflowClient, experiment_id: str) -> dict[str, Any]:
+    """The models of an experiment, by id; each version once."""
+    found = client.search_logged_models([experiment_id])
+    assert len({model.tags["loopbench.version"] for model in found}) == len(found)
+    return {model.model_id: model for model in found}
+
+
+def test_each_version_of_a_loop_is_a_model_of_all_its_arms(run, client, tracked):
+    logged, made = models(client, tracked.experiment_id), {made["arm"]: made for made in run.manifest["arms"]}
+    assert len(logged) == len(LOOPS)
+    shown: dict[str, set[str]] = {}
+    for name, child in children(client, tracked).items():
+        (given,) = client.get_run(child.info.run_id).inputs.model_inputs
+        model = logged[given.model_id]
+        assert model.status == "READY"
+        assert model.model_type == "agent"
+        assert model.tags["loopbench.loop_code"] == made[name]["code"]
+        fields = {key: value for key, value in child.data.params.items() if key.startswith("config.")}
+        assert model.params == fields | {"loop": "bare"}
+        assert {file.path for file in client.list_logged_model_artifacts(model.model_id)} == {"MLmodel", "loop.json"}
+        own = {metric.key: metric for metric in model.metrics if metric.run_id == child.info.run_id}
+        assert len(own) == sum(metric.run_id == child.info.run_id for metric in model.metrics)
+        assert own.keys() == set(MODEL_METRICS) & child.data.metrics.keys()
+        (dataset,) = client.get_run(child.info.run_id).inputs.dataset_inputs
+        for key, metric in own.items():
+            assert metric.value == child.data.metrics[key]
+            assert (metric.dataset_name, metric.dataset_digest) == (dataset.dataset.name, dataset.dataset.digest)
+        ids = {trace.info.trace_id for trace in traces(client, tracked, child.info.run_id)}
+        assert all(
+            trace.info.trace_metadata["mlflow.modelId"] == model.model_id for trace in traces(client, tracked, child.info.run_id)
+        )
+        shown.setdefault(model.model_id, set()).update(ids)
+    for model_id, ids in shown.items():
+        found = client.search_traces(
+            locations=[tracked.experiment_id], filter_string=f"request_metadata.`mlflow.modelId` = '{model_id}'"
+        )
+        assert {trace.info.trace_id for trace in found} == ids
+
+
+def test_a_later_run_finds_the_models_again(run, uri, client, tmp_path):
+    logged = []
+    for name in ("first", "second"):
+        shutil.copytree(run.folder, tmp_path / name)
+        tracked = tracking.log_run(compare.results(tmp_path / name), uri, "again")
+        logged.append(models(client, tracked.experiment_id))
+    assert logged[0].keys() == logged[1].keys()
+    for model_id, model in logged[0].items():
+        assert len(logged[1][model_id].metrics) == 2 * len(model.metrics)
+
+
+def test_a_run_from_before_there_were_models_gets_them(run, uri, client, tmp_path):
+    shutil.copytree(run.folder, tmp_path / "old")
+    name = run.comparison.arms[0].info.arm
+    opened = store.open_store(uri, "old", tmp_path)
+    tags = {"loopbench.run": "old", "loopbench.kind": "run", "mlflow.note.content": "of old"}
+    parent_id = opened.put(None, store.Entry("old", tags, {}, {"pair.a.vs.b": 1.0}, 0, 500))
+    tags = {"loopbench.run": "old", "loopbench.arm": name, "mlflow.parentRunId": parent_id}
+    right = run.comparison.arms[0].summary.steps.value
+    child_id = opened.put(None, store.Entry(name, tags, {}, {"accuracy": 0.123, "steps": right}, 0, 500))
+
+    tracked = tracking.log_run(compare.results(tmp_path / "old"), uri, "old")
+    assert tracked.parent_run_id == parent_id
+    logged = children(client, tracked)
+    assert logged[name].info.run_id == child_id
+    assert logged[name].data.metrics["accuracy"] == run.comparison.arms[0].summary.accuracy.value
+    (given,) = client.get_run(child_id).inputs.model_inputs
+    linked = {m.key: m.value for m in models(client, tracked.experiment_id)[given.model_id].metrics if m.run_id == child_id}
+    assert linked["steps"] == right
+    assert linked["accuracy"] == run.comparison.arms[0].summary.accuracy.value
+    assert client.get_run(parent_id).data.tags["mlflow.note.content"] == tracking.note(compare.results(tmp_path / "old"))
+
+
+def test_what_others_produced_can_be_logged(uri, client, tmp_path):
+    table = tmp_path / "scores.csv"
+    table.write_text("arm,task,score\na,t1,1\na,t2,0\nb,t1,1\nb,t2,1\n")
+    imported = import_files([table], Wanted(), tmp_path / "imported")
+    tracked = tracking.log_run(compare.results(imported.folder), uri, "others")
+    logged = children(client, tracked)
+    assert {name: child.data.metrics["accuracy"] for name, child in logged.items()} == {"a": 0.5, "b": 1.0}
+    assert len(models(client, tracked.experiment_id)) == 2
+
+
+# --- notes ---
+
+
+def compared(run: compare.Results, names: Sequence[str]) -> compare.Results:
+    """The first two arms' records, again and again under other names."""
+    arms = [arm.info for arm in run.comparison.arms[:2]]
+    infos = [replace(arms[number % 2], arm=name, profile="clean") for number, name in enumerate(names)]
+    records = [
+        replace(record, arm=name)
+        for number, name in enumerate(names)
+        for record in run.records
+        if record.arm == arms[number % 2].arm
+    ]
+    return replace(run, records=tuple(records), comparison=metrics_of(records, infos))
+
+
+@settings(max_examples=15)
+@given(st.lists(st.text(min_size=1, max_size=30), min_size=2, max_size=5, unique=True))
+@example(["<img src=x onerror=alert(1)>", "[a](javascript:x)", "| `b` |", "# c\n- d"])
+def test_a_note_holds_names_as_text(run, names):
+    found = compared(run, names)
+    for said in (tracking.note(found), *(arm_note(arm, found.comparison.pairs) for arm in found.comparison.arms)):
+        assert "<" not in said
+        assert not re.search(r"(?<!\\)[\[`](?!report\.html)", said.replace("`report.html`", ""))
+        assert all(line.startswith(("- ", "| ", "|:", "arithmetic", "")) for line in said.splitlines())
+    table = [line for line in tracking.note(found).splitlines() if line.startswith("| ")]
+    assert len(table) == 1 + len(names) * (len(names) - 1) // 2
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {7}
+
+
+def test_a_note_of_many_arms_says_how_much_it_leaves_to_the_report(run):
+    found = compared(run, [f"arm number {number}" for number in range(25)])
+    said = tracking.note(found)
+    assert len(said) <= store.MOST_TAG
+    shown = sum(line.startswith("| arm") for line in said.splitlines())
+    assert 5 < shown < 300
+    assert said.endswith(f"{300 - shown} more pairs: report.html")
+
+
+def test_a_note_says_first_that_no_verdict_holds(run):
+    found = replace(run, comparison=replace(run.comparison, invalid=True, warnings=tuple(f"{n} of many" for n in range(9))))
+    first, *_ = said = tracking.note(found).split("\n\n")
+    assert first == "**This run is invalid: no verdict of it holds.**"
+    assert "- 4 more warnings: report.html" in said[1]
+
+
+# --- traces ---
 
 
 def test_a_sample_of_traces_belongs_to_each_arm(run, client, tracked):
@@ -440,12 +627,13 @@ def test_logging_again_changes_nothing(run, uri, client, tracked):
                 {key: len(client.get_metric_history(run.info.run_id, key)) for key in run.data.metrics},
                 sorted(trace.info.trace_id for trace in traces(client, tracked, run.info.run_id)),
                 [len(trace.info.assessments) for trace in traces(client, tracked, run.info.run_id)],
+                [given.model_id for given in client.get_run(run.info.run_id).inputs.model_inputs],
             )
             for run in runs
-        }
+        } | {model.model_id: model.to_dictionary() for model in models(client, tracked.experiment_id).values()}
 
     before = everything()
-    assert len(before) == 1 + len(run.comparison.arms)
+    assert len(before) == 1 + len(run.comparison.arms) + len(LOOPS)
     assert tracking.log_run(run, uri, "loopbench") == tracked
     assert everything() == before
 

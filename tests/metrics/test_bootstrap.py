@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
-from loopbench.metrics.bootstrap import bca, bca_ratio, draw_counts, unit_sums
+from loopbench.metrics.bootstrap import bca, bca_ratio, draw_counts, expanded, unit_sums
 from loopbench.metrics.statistics import Floats
 
 AMOUNTS = st.lists(st.floats(0, 100), min_size=1, max_size=12)
@@ -22,10 +22,20 @@ def ones(values: list[float]) -> list[float]:
 
 def test_the_vector():
     """Efron 1987, as scipy gives it for this sample, seed and number of draws."""
-    values = [0.2, 0.5, 0.9, 0.1, 0.4, 0.8, 0.7, 0.3, 0.6, 1.0]
-    found = bca_ratio(values, ones(values))
-    assert (found.value, found.low, found.high) == pytest.approx((0.55, 0.37, 0.73))
-    assert found.n == 10
+    values = np.array([0.2, 0.5, 0.9, 0.1, 0.4, 0.8, 0.7, 0.3, 0.6, 1.0])
+    assert bca(lambda counts: counts @ values / counts.sum(1), 10) == pytest.approx((0.37, 0.73))
+
+
+@given(units=st.integers(2, 200), alpha=st.floats(0.001, 0.2))
+def test_few_units_are_drawn_for_at_a_smaller_level(units, alpha):
+    """So that the percentiles of a normal sample's draws are the ends of Student's interval."""
+    z = -special.ndtri(expanded(alpha, units) / 2)
+    assert z * np.sqrt((units - 1) / units) == pytest.approx(stats.t.isf(alpha / 2, units - 1))
+    assert expanded(alpha, units) < expanded(alpha, units + 1) < alpha
+
+
+def test_one_unit_is_drawn_for_at_the_level_asked_for():
+    assert expanded(0.05, 1) == 0.05
 
 
 @settings(max_examples=20, deadline=None)
@@ -39,8 +49,9 @@ def test_the_ratio_is_what_scipy_gives_of_two_paired_samples(seed, n):
         return a.sum(axis) / b.sum(axis)
 
     theirs = stats.bootstrap(
-        (above, below), ratio, paired=True, vectorized=True, n_resamples=999, batch=1000, method="BCa", rng=np.random.default_rng(0)
-    ).confidence_interval
+        (above, below), ratio, paired=True, vectorized=True, n_resamples=999, batch=1000, method="BCa",
+        confidence_level=1 - expanded(0.05, n), rng=np.random.default_rng(0),
+    ).confidence_interval  # fmt: skip
     ours = bca_ratio(above, below, draws=999)
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high))
 

@@ -168,13 +168,24 @@ def test_only_scored_trials_that_report_count():
     assert calibration("a", [record(1, None)]) is None
 
 
-def test_all_right_has_no_auroc_and_is_plain_json():
+@pytest.mark.parametrize(("wrong", "clusters"), [(0, 20), (9, 20), (10, 20), (20, 20), (10, 9)])
+def test_ranks_are_judged_by_ten_units_of_either_kind(wrong, clusters):
+    records = [record(task, task / 20, float(task >= wrong), cluster=f"c{task % clusters}") for task in range(20)]
+    found = calibration("a", records)
+    assert found is not None
+    enough = wrong == 10 and clusters == 20
+    assert (found.auroc is not None) is (found.aurc is not None) is enough
+    if found.auroc is not None and found.aurc is not None:
+        assert (found.auroc.value, found.auroc.high) == (1.0, 1.0)
+        assert found.aurc.low <= found.aurc.value <= found.aurc.high
+
+
+def test_plain_json():
     found = calibration("a", [record(task, 0.9) for task in range(5)])
     assert found is not None
-    assert found.auroc is None
     made = found.to_json()
     assert json.loads(json.dumps(made, allow_nan=False)) == made
-    assert made["aurc"] == {"value": 0.0, "low": 0.0, "high": 0.0, "n": 5}
+    assert made["auroc"] is made["aurc"] is None
     assert made["bins"] == [{"low": 0.9, "high": 1.0, "trials": 5, "confidence": pytest.approx(0.9), "accuracy": 1.0}]
 
 
@@ -199,5 +210,5 @@ def test_intervals_hold_their_estimates(trials):
         "a", [record(place // 2, confidence, float(right), place % 2) for place, (confidence, right) in enumerate(trials)]
     )
     assert found is not None
-    for interval in (found.brier, found.aurc, *([found.auroc] if found.auroc else [])):
-        assert interval.low <= interval.value <= interval.high
+    for interval in (found.brier, found.aurc, found.auroc):
+        assert interval is None or interval.low <= interval.value <= interval.high

@@ -188,6 +188,14 @@ def test_repeats_count_as_one_task_and_templates_as_one_unit():
     assert (made.tasks, made.units) == (30, 5)
 
 
+@given(st.lists(st.lists(AMOUNT, min_size=2, max_size=4), min_size=1, max_size=9), st.data())
+def test_more_repeats_of_one_side_do_not_weigh_on_a_ratio(run, data):
+    """The logarithm of a mean of two is more than the mean of their logarithms: an unchanged loop would seem to cost more."""
+    baseline = [[data.draw(AMOUNT)] for _ in run]
+    made, first = line(baseline, run, "tokens", MORE), line(baseline, [values[:1] for values in run], "tokens", MORE)
+    assert (made.effect, made.p_worse, made.p_beyond) == (first.effect, first.p_worse, first.p_beyond)
+
+
 def test_only_tasks_known_on_both_sides_count():
     old, new = values([[1.0]] * 10), values([[1.0]] * 12)
     assert judge_lines([Held("a", PRIMARY, old, new, 0.02)])[0].tasks == 10

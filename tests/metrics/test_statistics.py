@@ -203,11 +203,19 @@ def test_copies_of_a_template_are_no_evidence(per_cluster, outcomes):
 
 
 def test_graded_scores_by_hand():
-    """Means .2, .4, .9: x̄ = .5, s = .36056, t(.975, 2) = 4.30265, clipped to the scale; then five tasks inside of it."""
-    assert accuracy_interval([[0.2], [0.4], [0.9]]).as_dict() == pytest.approx({"value": 0.5, "low": 0.0, "high": 1.0, "n": 3})
-    interval = accuracy_interval([[0.4], [0.5], [0.6], [0.45], [0.55]])
-    half = 2.776445 * np.std([0.4, 0.5, 0.6, 0.45, 0.55], ddof=1) / math.sqrt(5)
-    assert (interval.low, interval.high) == pytest.approx((0.5 - half, 0.5 + half), abs=1e-6)
+    """Means .2, .4, .9: x̄ = .5, SE² = .13/3, n_eff = .25/SE² x (1.959964/4.302653)²: t has 2 degrees of freedom."""
+    interval = accuracy_interval([[0.2], [0.4], [0.9]])
+    effective = 0.25 / (0.13 / 3) * (1.959964 / 4.302653) ** 2
+    assert (interval.low, interval.high) == pytest.approx(wilson(effective / 2, effective), abs=1e-6)
+
+
+@given(value=st.floats(0.2, 0.8), n=st.integers(10, 40))
+def test_graded_scores_that_hardly_vary_have_the_interval_of_their_mean(value, n):
+    """Far from the ends of the scale Wilson on n_eff is Student's t."""
+    scores = [[value + 0.001 * (-1) ** place] for place in range(n)]
+    found = accuracy_interval(scores)
+    half = stats.t.ppf(0.975, n - 1) * standard_error([score for (score,) in scores])
+    assert (found.low, found.high) == pytest.approx((found.value - half, found.value + half), rel=1e-4)
 
 
 @pytest.mark.parametrize("scores", [[], [[]], [[0.5], []], [[1.5]], [[-0.1]]])

@@ -188,6 +188,17 @@ def test_all_budgets_of_a_unit_are_one_family():
     assert all(pair.p <= pair.p_holm for pair in pairs)
 
 
+def test_many_arms_are_not_paired_at_budgets():
+    def pairs(arms: int) -> int:
+        names = [f"a{number}" for number in range(arms)]
+        records = [record(name, task, 1.0, 100 + 10 * task) for name in names for task in range(4)]
+        found = views(records, [arm(name) for name in names])
+        assert all(len(at.arms) == arms for at in found.budgets)
+        return len(found.budgets[0].pairs)
+
+    assert (pairs(16), pairs(17)) == (120, 0)
+
+
 def test_repeats_are_means_of_what_was_within_the_budget():
     a = [record("a", 0, 1.0, tokens, repeat=place) for place, tokens in enumerate([100, 100, 500, 900])]
     b = [record("b", 0, 1.0, 300, repeat=place) for place in range(4)]

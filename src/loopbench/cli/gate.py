@@ -16,6 +16,7 @@ import typer
 from .environment import load_env
 from .folders import run_folder
 from .own_prints import own_prints_aside, quiet_loops
+from .report import write_report
 
 if TYPE_CHECKING:
     from loopbench.experiments.gating import Again, Baseline, Judged
@@ -72,9 +73,11 @@ def gate(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Say whether a run is worse than a baseline: exit code 0 if not, 1 if so, 3 if that is open, 4 if the run is no measure."""
-    from loopbench.experiments.compare import Allowed, results
-    from loopbench.experiments.gating import Again, judge, read_baseline
+    from loopbench.experiments.compare import Allowed
+    from loopbench.experiments.gating import Again, judge, read_baseline, read_run
     from loopbench.metrics.statistics import ALPHA
+
+    from . import render
 
     typed = {"loop": loop, "seed": seed, "repeats": repeats, "allow": allow, "base-url": base_url, "cassette": cassette}
     given = [name for name, value in typed.items() if value is not None]
@@ -87,10 +90,14 @@ def gate(
         folder = _run_again(known, baseline, Again(loop or (), seed, repeats, allowed, runs or Path("runs")), quiet=quiet)
     else:
         folder = run_folder(run, runs)
-    judged = judge(results(folder), known, metrics=margins, alpha=ALPHA if alpha is None else alpha, path=baseline)
+    found = read_run(folder)
+    judged = judge(found, known, metrics=margins, alpha=ALPHA if alpha is None else alpha, path=baseline)
     wanted = _Wanted(on_undecided, junit, summary or _step_summary(), _in_actions() if annotations is None else annotations)
     _print(judged, as_json=as_json)
     wanted.write(judged)
+    if run is None:
+        write_report(found)
+        render.say(f"run directory: {folder}")
     codes = {"identical": DONE, "pass": DONE, "regression": FAILED, "undecided": CODES[on_undecided], "invalid": INVALID}
     raise typer.Exit(codes[judged.outcome])
 
@@ -101,14 +108,13 @@ def bless(
     runs: Runs = None,
 ) -> None:
     """Write a run down as the baseline that `loopbench gate` holds later runs against, and say what changed in it."""
-    from loopbench.experiments.compare import results
     from loopbench.experiments.gating import bless as blessed
-    from loopbench.experiments.gating import read_baseline, write_baseline
+    from loopbench.experiments.gating import read_baseline, read_run, write_baseline
     from loopbench.experiments.gating.baseline import changes
     from loopbench.experiments.report import plain
 
     old = read_baseline(output) if output.exists() else None  # what is no baseline is not replaced
-    found = results(run_folder(run, runs))
+    found = read_run(run_folder(run, runs))
     new = blessed(found)
     write_baseline(output, new)
     size = output.stat().st_size
@@ -159,7 +165,6 @@ def _run_again(baseline: Baseline, path: Path, again: Again, *, quiet: bool) -> 
         raise typer.Exit(INTERRUPTED) from None
     if stopped:
         render.say(f"stopped early: {stopped}")
-    render.say(f"run directory: {experiment.folder}")
     return experiment.folder
 
 

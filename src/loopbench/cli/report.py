@@ -60,18 +60,27 @@ def report(
 
 def _one(folder: Path, form: Form, html: Path | None, *, no_html: bool, all_metrics: bool) -> int:
     from loopbench.experiments.compare import results
-    from loopbench.experiments.report import to_csv, to_markdown
+    from loopbench.experiments.report import to_csv
 
     found = results(folder)
     if form == "csv":
         print(to_csv(found.comparison), end="")
     elif form == "markdown":
-        print(to_markdown(found.folder.name, found.comparison), end="")
+        print(_markdown(found), end="")
     else:
         print_results(found, as_json=form == "json", all_metrics=all_metrics)
     if not no_html:
         write_report(found, html)
     return INVALID if found.comparison.invalid else DONE
+
+
+def _markdown(found: Results) -> str:
+    from loopbench.experiments import ablation_report
+    from loopbench.experiments.ablation import ablated
+    from loopbench.experiments.report import to_markdown
+
+    made = ablated(found)
+    return to_markdown(found.folder.name, found.comparison) if made is None else ablation_report.to_markdown(made)
 
 
 def _several(folders: Sequence[Path], form: Form, html: Path | None, *, no_html: bool, all_metrics: bool) -> int:

@@ -20,7 +20,7 @@ from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.protocol import Loop
 from loopbench.protocol.names import parse_values, value_text
 
-from .compare import Experiment, Results, suite_of, tasks_of_split
+from .compare import ABLATION, Experiment, Results, suite_of, tasks_of_split
 from .compare import prepare as prepare_comparison
 from .config import CompareConfig
 from .journal import RunError, write_manifest
@@ -29,8 +29,6 @@ from .trial import json_safe
 
 Kind = Literal["full", "fractional"]
 MOST_ARMS = 200
-ABLATION = "ablation"
-"""The manifest's key."""
 
 
 @dataclass(frozen=True, slots=True)

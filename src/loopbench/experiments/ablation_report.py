@@ -13,8 +13,8 @@ from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.names import value_text
 
 from .ablation import Ablated, ablated, setting
-from .compare import Results
-from .report import Table, interval, p_value
+from .compare import MOST_PAIRED, Results
+from .report import Table, interval, markdown_page, p_value
 
 SHOWN = {"lm_calls": "LM calls", "cost_usd": "USD", "nominal_usd": "USD uncached"}
 """Metrics whose name for people is another."""
@@ -36,6 +36,11 @@ def tables(made: Ablated) -> tuple[Table, ...]:
         _cells(made),
     )
     return tuple(table for table in found if table.rows)
+
+
+def to_markdown(made: Ablated) -> str:
+    """All of it, for a pull request."""
+    return markdown_page(made.found.folder.name, tables(made), (*conclusions(made), *notes(made)))
 
 
 def conclusions(made: Ablated) -> list[str]:
@@ -68,7 +73,9 @@ def notes(made: Ablated) -> list[str]:
     if any(is_shown(effect) and effect.difference.low < 0 < effect.difference.high for effect in made.effects.effects):
         said.append("p asks whether a change does anything at all; an interval over 0 beside a small p allows for tasks not seen.")
     if ablation.default is not None:
-        said.append(f"* is {ablation.loop} as it is without factors.")
+        said.append(f"* is {ablation.loop} with nothing varied.")
+    if len(compared.arms) > MOST_PAIRED:
+        said.append(f"{len(compared.arms)} arms are too many to compare in pairs too.")
     if any(arm.info.model == "scripted" for arm in compared.arms):
         said.append("The model is scripted: intervals speak of tasks and fault draws, not of any real model.")
     return said

@@ -145,9 +145,8 @@ def _place(arm: str, members: Mapping[str, tuple[str, Interval]], pairs: Sequenc
 def tables(found: Collection) -> tuple[Table, ...]:
     """The matrix, and all pairs."""
     columns = [found.title_of(column) for column in found.columns]
-    rows = tuple(
-        (title, *(cell_text(column.places.get(loop)) for loop in found.loops)) for title, column in zip(columns, found.columns, strict=True)
-    )
+    cells = [[cell_text(column.places.get(loop)) for loop in found.loops] for column in found.columns]
+    rows = tuple((title, *row) for title, row in zip(columns, cells, strict=True))
     matrix = Table("Accuracy; * the highest, = not told apart from it", ("compared", *found.loops), rows)
     listed = tuple(
         (title, *_pair(pair, column.profile)) for title, column in zip(columns, found.columns, strict=True) for pair in column.pairs

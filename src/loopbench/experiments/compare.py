@@ -40,6 +40,11 @@ from .trial import Setting, json_safe
 MOST_ATTEMPTS = 3
 """How often a trial that infrastructure made fail is tried in all, over resumes."""
 
+ABLATION = "ablation"
+"""Of the manifest: which arm is which cell of an ablation, see `ablation.py`."""
+MOST_PAIRED = 16
+"""Arms of an ablation up to which they are compared in pairs too; beyond that its effects say more, and sooner."""
+
 PACKAGES = ("loopbench", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")
 
 
@@ -442,7 +447,8 @@ def results(folder: Path) -> Results:
         config = manifest["config"]
         looks = looks_of(manifest)
         at = None if looks is None else _looked(looks, records, manifest)
-        compared = compare(records, arms, alpha=config["alpha"] if at is None else at.level, margin=config["margin"])
+        alpha, paired = config["alpha"] if at is None else at.level, ABLATION not in manifest or len(arms) <= MOST_PAIRED
+        compared = compare(records, arms, alpha=alpha, margin=config["margin"], paired=paired)
         problems = tuple(f"the suite fails a check, {problem}" for problem in manifest.get("suite_problems", ()))
         compared = replace(compared, warnings=(*compared.warnings, *problems))
         if at is not None:

@@ -1,7 +1,7 @@
 """Whether a loop knows when it is right: the confidence that it reports, against what it solved.
 
 A trial is right where its score is 1. Only scored trials that report a confidence in [0, 1] count, rounded to three digits;
-intervals draw whole tasks, or clusters of them (BCa). The calibration error has no interval: it is biased upwards, and drawing
+intervals draw whole tasks, or clusters of them (BCa at the expanded level). The calibration error has no interval: it is biased upwards, and drawing
 from the trials again biases it once more.
 """
 
@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .bootstrap import bca
+from .bootstrap import bca, expanded
 from .record import Record
 from .statistics import ALPHA, Floats, Interval, unit_groups
 
 BINS = 10
 DRAWS = 999
+FEWEST = 10
+"""Units with a right trial, and with a wrong one, that a ranking by confidence is judged by."""
 MOST_POINTS = 50
 """Of a risk-coverage curve."""
 _DIGITS = 3
@@ -52,9 +54,10 @@ class Calibration:
     ece: float
     """Expected calibration error over 10 bins of equal width: 0 is best."""
     auroc: Interval | None
-    """Chance that a right trial reports more confidence than a wrong one, ties half; None where all are right, or all wrong."""
-    aurc: Interval
-    """Area under the risk-coverage curve: 0 is best, the share of wrong trials where confidence says nothing."""
+    """Chance that a right trial reports more confidence than a wrong one, ties half; None where fewer than 10 units of inference
+    hold a right trial, or a wrong one: nothing holds of so few."""
+    aurc: Interval | None
+    """Area under the risk-coverage curve: 0 is best, the share of wrong trials where confidence says nothing. None as above."""
     bins: tuple[Bin, ...]
     """Those that hold a trial."""
     risk_coverage: tuple[tuple[float, float], ...]
@@ -69,7 +72,7 @@ class Calibration:
             "brier": self.brier.as_dict(),
             "ece": self.ece,
             "auroc": None if self.auroc is None else self.auroc.as_dict(),
-            "aurc": self.aurc.as_dict(),
+            "aurc": None if self.aurc is None else self.aurc.as_dict(),
             "bins": [asdict(found) for found in self.bins],
             "risk_coverage": [list(point) for point in self.risk_coverage],
         }
@@ -91,18 +94,20 @@ def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Ca
             return measure(found.drawn(counts))
 
         value = float(measure(found.whole)[0])
-        low, high = bca(statistic, len(found.right), alpha, draws=DRAWS)
+        units = len(found.right)
+        low, high = bca(statistic, units, expanded(alpha, units), draws=DRAWS)
         return Interval(value, min(low, value), max(high, value), len(tasks))
 
     right, wrong = found.whole.right[0], found.whole.wrong[0]
+    ranks = min(int(found.right.any(-1).sum()), int(found.wrong.any(-1).sum())) >= FEWEST
     return Calibration(
         arm,
         len(scored),
         len(known),
         interval(brier),
         float(calibration_error(found.whole)[0]),
-        interval(auroc) if right.any() and wrong.any() else None,
-        interval(aurc),
+        interval(auroc) if ranks else None,
+        interval(aurc) if ranks else None,
         tuple(bins(found.whole)),
         tuple(risk_coverage(right, wrong)),
     )

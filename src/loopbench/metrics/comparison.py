@@ -168,15 +168,17 @@ class Comparison:
         }
 
 
-def compare(records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float = ALPHA, margin: float = MARGIN) -> Comparison:
-    """Compare arms from one record per trial.
+def compare(
+    records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float = ALPHA, margin: float = MARGIN, paired: bool = True
+) -> Comparison:
+    """Compare arms from one record per trial; without `paired` no pairs, whose number grows with the square of the arms'.
 
     Raises ValueError for two arms of one name, a record of an arm that is not listed, or arms of one suite whose records come from
     different versions of it.
     """
     by_arm = _by_arm(records, arms)
     compared = tuple(Arm(info, summarize(by_arm[info.arm], alpha)) for info in arms)
-    matched = [(a.arm, b.arm) for a, b in combinations(arms, 2) if _comparable(a, b)]
+    matched = [(a.arm, b.arm) for a, b in combinations(arms, 2) if paired and _comparable(a, b)]
     pairs: list[Pair] = []
     scores = {name: task_values(found, METRICS[PRIMARY]) for name, found in by_arm.items()}
     for metric, value in METRICS.items():

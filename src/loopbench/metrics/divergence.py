@@ -4,17 +4,23 @@ Every cause is read off the loser's own trace: its requests as they were sent, i
 trial the faults of its record. The other course, where there is one, tells what was no obstacle, since it stands there too. The
 rules are asked in this order, and the first that has something to say is believed:
 
-1. budget            the stop is a budget, a time limit, or a prompt that no longer fits
-2. termination       the loop crashed, or was cancelled
-3. parse             the last reply was spoiled, and read as something else
-4. (what blocked it) the loop did not finish: of what went wrong after its last new result, what went wrong most often
-5. (a fault's kind)  of a scripted model: a fault in the last decision, else the first one that was never put right
-6. (what blocked it) the loop finished: what went wrong after its last new result
-7. tool argument     a tool was called with other arguments than in the other course
-8. (what blocked it) what went wrong anywhere, and was never put right
-9. lost observation  the last prompt lacked the question, or results that both had
-10. termination      the loop did not finish, or answered with calls of the other course left
-11. other
+ 1. budget             the stop is a budget, a time limit, or a prompt that no longer fits
+ 2. termination        the loop crashed or was cancelled, or a scripted model answered before its work was done
+ 3. (what blocked it)  the loop did not finish: of what went wrong after its last new result, what went wrong most often
+ 4. parse              the last reply was spoiled and read as something else, and only the answer was missing
+ 5. (the fault's kind) of a scripted model: the first fault that was never put right, and that wrong answers come from
+ 6. (what blocked it)  the loop finished: what went wrong after its last new result
+ 7. lost observation   calls were made again after they had given a result: in a trial that finished, or more often than
+                       anything else went wrong
+ 8. tool argument      the loop finished: a tool was called with other arguments than in the other course
+ 9. (what blocked it)  what went wrong anywhere and was never put right
+10. lost observation   the last prompt lacked the question, or results that both had
+11. termination        the loop did not finish, or answered with calls of the other course left
+12. other
+
+What blocks a trial: replies that cannot be read (parse); calls that cannot be run, or that a scripted model's fault has made wrong
+(tool argument); tools and providers that fail (fault not recovered); calls made again that had given a result (lost observation);
+replies that neither call nor answer (termination).
 """
 
 from __future__ import annotations
@@ -24,19 +30,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from loopbench.protocol import Role, StopReason, render_value
+from loopbench.protocol import Role, StopReason
 
-from .course import CHOOSING, NOT_RUN, Ask, Ran, Step, end, events, shortened, steps, unmatched
+from .course import CHOOSING, Ask, Ran, Step, end, events, shortened, steps, unmatched
 from .record import Record
-from .setbacks import (
-    WRONG_CALLS,
-    Setback,
-    Trial,
-    setbacks,
-    was_asked_again,
-    was_cut_out,
-    was_told,
-)
+from .setback_words import counted, in_words, quoted, reply, times
+from .setbacks import NEVER_FINISH, WRONG_CALLS, Setback, Trial, setbacks, wasted
 from .shown import shows
 
 Cause = Literal["parse", "termination", "lost observation", "budget", "tool argument", "fault not recovered", "other"]
@@ -47,7 +46,6 @@ SPENT = {
     StopReason.CONTEXT_OVERFLOW.value: "the prompt no longer fitted the model's context",
 }
 BROKEN = {StopReason.CRASHED.value: "the loop crashed", StopReason.CANCELLED.value: "the loop cancelled itself"}
-NEVER_FINISH = "decision.never_finish"
 ENDED_EARLY = frozenset({"decision.early_finish", "decision.no_tool", "weakness.step"})
 HARMLESS = frozenset({"decision.forget", "decision.repeated_call", NEVER_FINISH, "tool.slow", "tool.huge"})
 """Kinds that no wrong answer comes from by itself: what they cost is a step, or room in the prompt."""
@@ -135,11 +133,8 @@ def read_trial(trace: Mapping[str, Any], record: Record, other: Sequence[str] = 
 
 def explain(trial: Trial) -> Loss:
     """Why a trial was lost."""
-    for rule in _RULES:
-        found = rule(trial)
-        if found is not None:
-            return Loss(found.cause, found.detail, _step(trial, found))
-    raise AssertionError("the last rule always has something to say")
+    found = next(found for rule in _RULES if (found := rule(trial)) is not None)  # the last rule always has something to say
+    return Loss(found.cause, found.detail, _step(trial, found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,57 +160,56 @@ def _step(trial: Trial, found: _Found) -> int:
     return min(parted or len(trial.course), len(trial.course))
 
 
-# --- 1 to 3: what the end tells ---
+# --- what the end tells ---
 
 
 def _budget(trial: Trial) -> _Found | None:
-    failed = [(place, ask) for place, ask in trial.asks() if ask.error is not None]
-    if trial.ended.stop in SPENT:
-        words = SPENT[trial.ended.stop]
-    elif (
-        failed
-        and failed[-1][1].error is not None
-        and failed[-1][1].error[0] == "context_overflow"
-        and _is_last(trial, failed[-1][0])
-    ):
-        words = SPENT[StopReason.CONTEXT_OVERFLOW.value]
-    else:
+    place, last = trial.last_ask
+    stop = trial.ended.stop
+    if last is not None and last.error is not None and last.error[0] == StopReason.CONTEXT_OVERFLOW.value:
+        stop = last.error[0]
+    if stop not in SPENT:
         return None
-    last = max((ask.number for _, ask in trial.asks()), default=0)
-    why = f" ({shortened(trial.record.reason)})" if trial.record.reason else ""
-    return _Found("budget", f"{words} at {_reply(last)}{why}", [place for place, _ in failed][-1:])
+    return _Found("budget", f"{SPENT[stop]} at {reply(trial.replies)}{_reason(trial)}", [] if place is None else [place])
 
 
 def _broken(trial: Trial) -> _Found | None:
-    if trial.ended.stop not in BROKEN:
+    stop = trial.ended.stop
+    return _Found("termination", f"{BROKEN[stop]} after {reply(trial.replies)}{_reason(trial)}") if stop in BROKEN else None
+
+
+def _reason(trial: Trial) -> str:
+    return f" ({shortened(trial.record.reason)})" if trial.record.reason else ""
+
+
+def _early(trial: Trial) -> _Found | None:
+    chosen = [(place, ask) for place, ask in trial.asks() if ask.role in CHOOSING]
+    if not chosen:
         return None
-    last = max((ask.number for _, ask in trial.asks()), default=0)
-    why = f": {shortened(trial.record.reason)}" if trial.record.reason else ""
-    return _Found("termination", f"{BROKEN[trial.ended.stop]} after {_reply(last)}{why}")
+    place, last = chosen[-1]
+    if last.fault not in ENDED_EARLY or not trial.is_open(last.fault):
+        return None
+    return _Found("termination", f"answered at {reply(last.number)}, before its work was done", [place])
 
 
 def _misread(trial: Trial) -> _Found | None:
+    """The last reply was spoiled, and nothing but the answer was missing."""
     for place, ask in reversed(list(trial.asks())):
         if ask.error is None and ask.wire_error is None:
-            if ask.fault.startswith("wire.") and trial.is_open(ask.fault, ask.role) and (trial.is_finished or not _left(trial)):
-                said = f"{_reply(ask.number)} was spoiled ({ask.fault}) and read as {_quoted(trial.ended.answer)}"
+            is_decisive = trial.is_finished or (trial.other_course and not _left(trial))
+            if ask.fault.startswith("wire.") and trial.is_open(ask.fault, ask.role) and is_decisive:
+                said = f"{reply(ask.number)} was spoiled ({ask.fault}) and read as {quoted(trial.ended.answer)}"
                 return _Found("parse", said, [place])
             return None
     return None
 
 
-def _early(trial: Trial) -> _Found | None:
-    for place, ask in [(place, ask) for place, ask in trial.asks() if ask.role in CHOOSING][-1:]:
-        if ask.fault in ENDED_EARLY and trial.is_open(ask.fault):
-            return _Found("termination", f"answered at {_reply(ask.number)}, before its work was done", [place])
-    return None
-
-
-# --- 4, 6, 8: what blocked it ---
+# --- what blocked it ---
 
 
 def _blocked(trial: Trial) -> _Found | None:
-    return None if trial.is_finished else _worst(trial, setbacks(trial, trial.last_new))
+    found = (setback for setback in setbacks(trial, trial.last_new) if setback.kind != "unfit")
+    return None if trial.is_finished else _worst(trial, list(found))
 
 
 def _gave_up(trial: Trial) -> _Found | None:
@@ -225,23 +219,32 @@ def _gave_up(trial: Trial) -> _Found | None:
 def _again(trial: Trial) -> _Found | None:
     """What was done once more: a seat that was booked twice, or, of a trial that did not finish, what its steps went into most."""
     again = [setback for setback in setbacks(trial, -1) if setback.kind == "repeated"]
-    return _worst(trial, again) if trial.is_finished or len(again) >= max(1, *_wasted(trial)) else None
+    return _worst(trial, again) if trial.is_finished or len(again) >= max(1, *wasted(trial)) else None
 
 
 def _never_put_right(trial: Trial) -> _Found | None:
-    found = _lasting(trial, setbacks(trial, -1))
+    found = setbacks(trial, -1)
+    found = _lasting(trial, found) if trial.is_finished else [setback for setback in found if setback.kind not in _LATER]
     return _worst(trial, [setback for setback in found if setback.kind != "not run" or setback.fault])
+
+
+_LATER = frozenset({"unfit", "repeated", "no call"})
+"""Setbacks that are no cause as long as there is another."""
+
+
+def _unfit(trial: Trial) -> _Found | None:
+    """What a scripted model said when it had nothing that fits the form."""
+    return _worst(trial, [setback for setback in setbacks(trial, trial.last_new) if setback.kind == "unfit"])
 
 
 def _lasting(trial: Trial, found: Sequence[Setback]) -> list[Setback]:
     """Without those that a loop got past by going on."""
-    last = max((place for place, _ in trial.asks()), default=-1)
-    return [
-        setback
-        for setback in found
-        if setback.kind in ("request", "failed run", "not run")
-        or (setback.kind in ("unreadable", "misread") and setback.event == last)
-    ]
+    last, _ = trial.last_ask
+    return [setback for setback in found if setback.kind in ("request", "failed run", "not run") or _is_at(setback, last)]
+
+
+def _is_at(setback: Setback, last: int | None) -> bool:
+    return setback.kind in ("unreadable", "misread") and setback.event == last
 
 
 def _worst(trial: Trial, found: Sequence[Setback]) -> _Found | None:
@@ -255,12 +258,11 @@ def _worst(trial: Trial, found: Sequence[Setback]) -> _Found | None:
     what = Counter(setback.what for setback in mine)
     main = max(reversed(mine), key=lambda setback: what[setback.what])
     same = [setback for setback in mine if (setback.kind, setback.what) == (main.kind, main.what)]
-    words = _never_finished if main.fault == NEVER_FINISH else _IN_WORDS[main.kind]
-    return _Found(cause, words(trial, same), [setback.event for setback in same])
+    return _Found(cause, in_words(trial, same), [setback.event for setback in same])
 
 
 def _cause(setback: Setback) -> Cause:
-    if setback.kind in ("unreadable", "misread"):
+    if setback.kind in ("unreadable", "unfit", "misread"):
         return "parse"
     if setback.fault == NEVER_FINISH or setback.kind == "no call":
         return "termination"
@@ -269,90 +271,7 @@ def _cause(setback: Setback) -> Cause:
     return "lost observation" if setback.kind == "repeated" else "fault not recovered"
 
 
-def _unreadable(trial: Trial, same: Sequence[Setback]) -> str:
-    numbers = [_number(trial, setback) for setback in same]
-    return f"{_replies(numbers)} could not be read{_what_the_loop_did(trial, same)}"
-
-
-def _misread_there(trial: Trial, same: Sequence[Setback]) -> str:
-    numbers = [_number(trial, setback) for setback in same]
-    return f"{_replies(numbers)} {'was' if len(numbers) == 1 else 'were'} spoiled ({same[-1].fault}) and read as something else"
-
-
-def _request(trial: Trial, same: Sequence[Setback]) -> str:
-    numbers = [_number(trial, setback) for setback in same]
-    return f"the provider failed at {_replies(numbers)} ({shortened(same[-1].why)}){_what_the_loop_did(trial, same)}"
-
-
-def _failed_run(trial: Trial, same: Sequence[Setback]) -> str:
-    return f"{same[-1].what} failed {_times(len(same))} ({same[-1].why}){_what_the_loop_did(trial, same)}"
-
-
-def _not_run(trial: Trial, same: Sequence[Setback]) -> str:
-    why = "" if same[-1].why == NOT_RUN else f" ({same[-1].why})"
-    return f"the call {same[-1].what} could not be run {_times(len(same))}{why}{_what_the_loop_did(trial, same)}"
-
-
-def _repeated(trial: Trial, same: Sequence[Setback]) -> str:
-    last, number = same[-1], _number(trial, same[0])
-    if last.fault in WRONG_CALLS:
-        return f"called {last.what} with {WRONG_CALLS[last.fault]}, {_times(len(same) + 1)}"
-    cut = [setback for setback in same if was_cut_out(trial, setback.event)]
-    if cut:
-        return f"called {last.what} again at {_reply(_number(trial, cut[0]))}, whose result had been cut out of the prompt"
-    more = f", {_times(len(same))}" if len(same) > 1 else ""
-    return (
-        f"called {last.what} again from {_reply(number)} on{more}, although the prompt showed its result"
-        if more
-        else (f"called {last.what} again at {_reply(number)}, although the prompt showed its result")
-    )
-
-
-def _never_finished(trial: Trial, same: Sequence[Setback]) -> str:
-    return f"called {same[0].what} at {_reply(_number(trial, same[0]))}, instead of answering"
-
-
-def _no_call(trial: Trial, same: Sequence[Setback]) -> str:
-    numbers = [_number(trial, setback) for setback in same]
-    return f"{_replies(numbers)} made no call and gave no answer"
-
-
-_IN_WORDS: Mapping[str, Callable[[Trial, Sequence[Setback]], str]] = {
-    "unreadable": _unreadable,
-    "misread": _misread_there,
-    "request": _request,
-    "failed run": _failed_run,
-    "not run": _not_run,
-    "repeated": _repeated,
-    "no call": _no_call,
-}
-
-
-def _what_the_loop_did(trial: Trial, same: Sequence[Setback]) -> str:
-    """Whether the model was told, and asked again; and how much more often in the other course."""
-    told = "" if all(was_told(trial, setback) for setback in same) else "; the next prompt did not show the error"
-    ended = "" if was_asked_again(trial, same[-1]) else f"; {_ENDINGS.get(trial.ended.stop or '', 'the loop did not ask again')}"
-    return f"{told}{ended}{_other_tries(trial, same)}"
-
-
-_ENDINGS = {
-    StopReason.MAX_STEPS.value: "then the limit was reached",
-    StopReason.FORCED.value: "then the limit was reached",
-    StopReason.UNFINISHED.value: "then the one turn was over",
-    StopReason.ERROR_VALVE.value: "then the error valve ended the run",
-}
-"""How a run ends that the loop did not end itself; else it did not ask again."""
-
-
-def _other_tries(trial: Trial, same: Sequence[Setback]) -> str:
-    about = {setback.event for setback in same}
-    signatures = {step.signature for step in trial.course if step.event in about}
-    own = sum(step.signature in signatures for step in trial.course)
-    more = sum(signature in signatures for signature in trial.other) - own
-    return f"; the other course tried {_times(more)} more" if more > 0 else ""
-
-
-# --- 5: what a scripted model's faults tell ---
+# --- what a scripted model's faults tell ---
 
 
 def _faults(trial: Trial) -> _Found | None:
@@ -371,17 +290,17 @@ def _of_fault(trial: Trial, place: int, event: Ask | Ran) -> _Found:
             return _Found("fault not recovered", said, [place])
         key = event.call.key
         runs = [at for at, run in enumerate(trial.happened) if isinstance(run, Ran) and run.call.key == key and run.fault]
-        said = f"{event.call.text} failed {_times(len(runs))} ({event.fault}) and never got through"
+        said = f"{event.call.text} failed {times(len(runs))} ({event.fault}) and never got through"
         return _Found("fault not recovered", said, runs)
     if event.fault in WRONG_CALLS:
         call = f" called {event.calls[0].text}" if event.calls else ""
-        return _Found("tool argument", f"{_reply(event.number)}{call} with {WRONG_CALLS[event.fault]}", _made_by(trial, place))
+        return _Found("tool argument", f"{reply(event.number)}{call} with {WRONG_CALLS[event.fault]}", _made_by(trial, place))
     if event.fault in ENDED_EARLY:
-        return _Found("termination", f"{_reply(event.number)} left out work that was to be done", [place])
+        return _Found("termination", f"{reply(event.number)} left out work that was to be done", [place])
     if event.fault == "weakness.answer":
-        return _Found("other", f"{_reply(event.number)} stated the answer in another form", [])
+        return _Found("other", f"{reply(event.number)} stated the answer in another form", [])
     why = "" if event.error is None else f", {shortened(event.error[1])}"
-    return _Found("fault not recovered", f"the provider failed at {_reply(event.number)} ({event.fault}{why})", [place])
+    return _Found("fault not recovered", f"the provider failed at {reply(event.number)} ({event.fault}{why})", [place])
 
 
 def _made_by(trial: Trial, place: int) -> list[int]:
@@ -390,7 +309,7 @@ def _made_by(trial: Trial, place: int) -> list[int]:
     return [place, *runs]
 
 
-# --- 7 and 9 to 11: what the other course tells ---
+# --- what the other course tells ---
 
 
 def _argument(trial: Trial) -> _Found | None:
@@ -417,14 +336,13 @@ def _lost(trial: Trial) -> _Found | None:
     shown = [message for place in latest.values() for message in trial.prompts[place]]
     place, number = max((place, ask.number) for place, ask in trial.asks() if place in latest.values())
     if trial.query and not shows(shown, trial.query):
-        return _Found("lost observation", f"the prompt of {_reply(number)} no longer showed the question")
+        return _Found("lost observation", f"the prompt of {reply(number)} no longer showed the question")
     for at, step in enumerate(trial.course):
         run = trial.happened[step.event] if step.event is not None and step.event < place else None
         if at in trial.unmatched or not isinstance(run, Ran) or not run.gave or shows(shown, run.data):
             continue
-        return _Found(
-            "lost observation", f"answered at {_reply(number)}, when the prompt no longer showed the result of {step.text}"
-        )
+        said = f"answered at {reply(number)}, when the prompt no longer showed the result of {step.text}"
+        return _Found("lost observation", said)
     return None
 
 
@@ -433,18 +351,16 @@ _ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role
 
 
 def _ended(trial: Trial) -> _Found | None:
-    last = max((ask.number for _, ask in trial.asks()), default=0)
+    last = reply(trial.replies)
     if not trial.is_finished:
-        how = _STOPS.get(trial.ended.stop or "", f"the run ended with stop {trial.ended.stop}")
-        return _Found("termination", f"{how} at {_reply(last)}{_used_up(trial)}")
-    left = _left(trial)
+        stop = trial.ended.stop or ""
+        how = _STOPS.get(stop, f"the run ended with stop {stop}")
+        return _Found(_STOP_CAUSES.get(stop, "termination"), f"{how} at {last}{_used_up(trial)}")
+    left, fewer = _left(trial), len(trial.other) - len(trial.course)
     if left:
-        return _Found("termination", f"answered at {_reply(last)} and never called {left[0].text}")
-    if len(trial.other) > len(trial.course):
-        more = len(trial.other) - len(trial.course)
-        return _Found(
-            "termination", f"answered at {_reply(last)}, {more} {'step' if more == 1 else 'steps'} before the other course"
-        )
+        return _Found("termination", f"answered at {last} and never called {left[0].text}")
+    if fewer > 0:
+        return _Found("termination", f"answered at {last}, {counted(fewer, 'step', 'steps')} before the other course")
     return None
 
 
@@ -452,12 +368,6 @@ def _left(trial: Trial) -> list[Step]:
     """Calls of the other course, where it is known, that this one never made."""
     own = {step.call.key for step in trial.course if step.call is not None}
     return [step for step in trial.other_course if step.call is not None and step.gave and step.call.key not in own]
-
-
-def _wasted(trial: Trial) -> tuple[int, int]:
-    """Replies that could not be read, and calls that failed or could not be run."""
-    unreadable = sum(ask.wire_error is not None for _, ask in trial.asks())
-    return unreadable, sum(step.call is not None and not step.gave for step in trial.course)
 
 
 _STOPS = {
@@ -468,13 +378,21 @@ _STOPS = {
 }
 
 
+_STOP_CAUSES: Mapping[str, Cause] = {
+    StopReason.PARSE_FAILED.value: "parse",
+    StopReason.PROVIDER_ERROR.value: "fault not recovered",
+    StopReason.RECOVERY_FAILED.value: "fault not recovered",
+}
+"""Of stops that say it themselves."""
+
+
 def _used_up(trial: Trial) -> str:
     """What the steps went into, beside new results."""
-    unreadable, failed = _wasted(trial)
+    unreadable, failed = wasted(trial)
     parts = [
-        f"{unreadable} {'reply' if unreadable == 1 else 'replies'} that could not be read" if unreadable else "",
-        f"{failed} {'call' if failed == 1 else 'calls'} that failed" if failed else "",
-        f"{len(trial.repeated)} made again" if trial.repeated else "",
+        counted(unreadable, "reply that could not be read", "replies that could not be read"),
+        counted(failed, "call that failed", "calls that failed"),
+        counted(len(trial.repeated), "call made again", "calls made again"),
     ]
     listed = ", ".join(part for part in parts if part)
     if listed:
@@ -484,7 +402,7 @@ def _used_up(trial: Trial) -> str:
 
 
 def _other(trial: Trial) -> _Found | None:
-    return _Found("other", f"answered {_quoted(trial.ended.answer)}")
+    return _Found("other", f"answered {quoted(trial.ended.answer)}")
 
 
 _RULES: Sequence[Callable[[Trial], _Found | None]] = (
@@ -498,38 +416,8 @@ _RULES: Sequence[Callable[[Trial], _Found | None]] = (
     _again,
     _argument,
     _never_put_right,
+    _unfit,
     _lost,
     _ended,
     _other,
 )
-
-
-# --- words ---
-
-
-def _number(trial: Trial, setback: Setback) -> int:
-    ask = trial.decider(setback.event)
-    return ask.number if ask is not None else 0
-
-
-def _is_last(trial: Trial, place: int) -> bool:
-    return not any(True for _ in trial.asks(place))
-
-
-def _reply(number: int) -> str:
-    return f"reply {number}"
-
-
-def _replies(numbers: Sequence[int]) -> str:
-    if len(numbers) > 4:
-        return f"{len(numbers)} replies, from {numbers[0]} to {numbers[-1]},"
-    listed = ", ".join(map(str, numbers[:-1]))
-    return f"replies {listed} and {numbers[-1]}" if listed else _reply(numbers[0])
-
-
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")
-
-
-def _quoted(answer: Any) -> str:
-    return repr(shortened(render_value(answer)))

@@ -36,7 +36,8 @@ from .summary import METRICS, PRIMARY, task_values
 
 EFFECT_METRICS = ("accuracy", "steps", "lm_calls", "tokens", "cost_usd")
 """What effects are computed on unless others are asked for."""
-_ROUNDING = 1e-9
+_DECIMALS = 12
+"""Of a contrast beside the largest mean."""
 
 Cell = tuple[int, ...]
 """The number of a level, from 0, for each factor."""
@@ -402,8 +403,7 @@ def _test(
     means, clusters = found.means, found.clusters
     d = _contrasts(means, contrast.weights)
     if metric == PRIMARY:
-        padded, units = _with_pseudo_tasks(d, _reach(contrast.weights), clusters)
-        bound, equivalent = margin, mean_equivalence(padded, margin, units)
+        bound, equivalent = margin, mean_equivalence(_with_pseudo_units(d, _reach(contrast.weights), clusters), margin)
     else:
         bound = margin * float(means.mean())
         equivalent = mean_equivalence(d, bound, clusters)
@@ -420,10 +420,9 @@ def _interval(metric: str, means: Floats, weights: Floats, clusters: Clusters, a
 
 
 def _contrasts(means: Floats, weights: Floats) -> Floats:
-    """One per task; what is a rounding error beside the means is 0."""
-    d = np.asarray(means @ weights, dtype=np.float64)
-    d[np.abs(d) < _ROUNDING * np.abs(means).max(initial=1.0)] = 0.0
-    return d
+    """One per task, without rounding errors: equal contrasts are equal numbers."""
+    scale = float(np.abs(means).max()) or 1.0
+    return np.round(np.asarray(means @ weights, dtype=np.float64) / scale, _DECIMALS) * scale
 
 
 def _reach(weights: Floats) -> float:
@@ -434,24 +433,22 @@ def _reach(weights: Floats) -> float:
 def contrast_interval(d: Floats, reach: float, clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
     """Mean of one contrast of scores per task, each within ±reach; never of zero width.
 
-    Student's t after a pseudo-task of each sign is added, as Bonett & Price (2012) do for a pair. Theirs is as large as the scale
+    Student's t after a pseudo-unit of each sign is added, as Bonett & Price (2012) do for a pair. Theirs is as large as the scale
     reaches; averages over many cells are far smaller, so that here it is the geometric mean of that and the largest contrast seen
     (of the scale's end alone where all are 0). Coverage is simulated in docs/ablate.md. `value` stays the plain mean.
     """
-    padded = mean_difference(*_with_pseudo_tasks(d, reach, clusters), alpha)
+    padded = mean_difference(_with_pseudo_units(d, reach, clusters), None, alpha)
     value = float(d.mean())
     low, high = max(padded.low, -reach), min(padded.high, reach)
     return Interval(value, min(low, value), max(high, value), len(d))
 
 
-def _with_pseudo_tasks(d: Floats, reach: float, clusters: Clusters) -> tuple[Floats, Clusters]:
-    groups = unit_groups(clusters, len(d))
-    units = d if groups is None else np.bincount(groups, weights=d) * (int(groups.max()) + 1) / len(d)
+def _with_pseudo_units(d: Floats, reach: float, clusters: Clusters) -> Floats:
+    """One value per unit of inference, as in `statistics`, and two more."""
+    groups, mean = unit_groups(clusters, len(d)), float(d.mean())
+    units = d if groups is None else mean + np.bincount(groups, weights=d - mean) * (int(groups.max()) + 1) / len(d)
     size = math.sqrt(reach * (min(float(np.abs(units).max()), reach) or reach))
-    if groups is None:
-        return np.append(d, (size, -size)), None
-    size *= len(d) / len(units)  # a task among clusters of several weighs less than a cluster does
-    return np.append(d, (size, -size)), [*(f"c{group}" for group in groups), "+", "-"]
+    return np.append(units, (size, -size))
 
 
 def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) -> list[Effect]:
@@ -511,7 +508,9 @@ def _odds(found: _Observed, design: Layout, alpha: float) -> tuple[Sequence[Inte
         ratios = odds_ratios(solved, trials, design.matrix[:, :columns], [c.code[:columns] for c in mains], found.clusters, alpha)
     except NoOdds:
         return none, [f"no odds ratios: {reason}."]
-    return [*ratios, *none[len(ratios) :]], [f"odds ratios are those of a model without interactions, since with them some are infinite: {reason}."]
+    return [*ratios, *none[len(ratios) :]], [
+        f"odds ratios are those of a model without interactions, since with them some are infinite: {reason}."
+    ]
 
 
 def _why(shares: Floats, design: Layout) -> str:

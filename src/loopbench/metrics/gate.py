@@ -123,15 +123,24 @@ class Line:
 
 
 def judge_lines(held: Sequence[Held], alpha: float = ALPHA) -> tuple[Line, ...]:
-    """Judge all lines together. Raises ValueError for a bad level or margin, an unknown metric, or no task in common."""
+    """Decide all lines together, and say of the undecided ones what it would take.
+
+    Raises ValueError for a bad level or margin, an unknown metric, or no task in common.
+    """
+    return tuple(
+        replace(line, needed=_needed(item, alpha, len(held))) if line.outcome == "undecided" else line
+        for item, line in zip(held, decide(held, alpha), strict=True)
+    )
+
+
+def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[Line, ...]:
+    """As `judge_lines`, without what it would take."""
     check_level(alpha)
     tested = [_tested(item, alpha) for item in held]
     lines = []
     for item, line, p_holm in zip(held, tested, holm([line.p_worse for line in tested]), strict=True):
         worse = p_holm < alpha
-        outcome = _outcome(item.identical, line.p_beyond < alpha, worse)
-        needed = _needed(item, alpha, len(held)) if outcome == "undecided" else None
-        lines.append(replace(line, p_holm=p_holm, outcome=outcome, worse=worse, needed=needed))
+        lines.append(replace(line, p_holm=p_holm, outcome=_outcome(item.identical, line.p_beyond < alpha, worse), worse=worse))
     return tuple(lines)
 
 
@@ -170,11 +179,10 @@ def check_margin(metric: str, margin: float) -> None:
 def _tested(held: Held, alpha: float) -> Line:
     """A line that does not know yet of the others."""
     check_margin(held.metric, held.margin)
-    old, new = held.baseline.means, held.run.means
-    tasks = [task for task in new if task in old]
+    tasks = [task for task in held.run.values if task in held.baseline.values]
     if not tasks:
         raise ValueError(f"{held.arm}: no task whose {held.metric} is known on both sides")
-    before, after = np.array([old[task] for task in tasks]), np.array([new[task] for task in tasks])
+    before, after = _task_means(held, tasks)
     clusters = [held.run.clusters[task] for task in tasks]
     test = _score_test if held.metric == PRIMARY else _ratio_test
     effect, p_worse, p_beyond = test(before, after, clusters, held.margin, alpha)
@@ -193,6 +201,18 @@ def _tested(held: Held, alpha: float) -> Line:
         "undecided",
         False,
     )
+
+
+def _task_means(held: Held, tasks: Sequence[str]) -> tuple[Floats, Floats]:
+    """Of baseline and run. For a ratio of both as many trials as the side with fewer has: the logarithm of a mean grows with their
+    number (Jensen), and a run of more repeats would look dearer.
+    """
+    old, new = ([side.values[task] for task in tasks] for side in (held.baseline, held.run))
+    if held.metric != PRIMARY:
+        sizes = [min(len(before), len(after)) for before, after in zip(old, new, strict=True)]
+        old, new = ([values[:size] for values, size in zip(side, sizes, strict=True)] for side in (old, new))
+    before, after = (np.array([math.fsum(values) / len(values) for values in side]) for side in (old, new))
+    return before, after
 
 
 def _score_test(before: Floats, after: Floats, clusters: Sequence[str], margin: float, alpha: float) -> tuple[Bounds, float, float]:

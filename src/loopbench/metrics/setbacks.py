@@ -13,7 +13,7 @@ from .course import CHOOSING, Ask, End, Event, Ran, Step, unmatched, without_rec
 from .record import Record
 from .shown import Prompt, prompts, says_more, shows
 
-Kind = Literal["unreadable", "misread", "request", "failed run", "not run", "repeated", "no call"]
+Kind = Literal["unreadable", "unfit", "misread", "request", "failed run", "not run", "repeated", "no call"]
 
 WRONG_CALLS = {
     "decision.wrong_value": "a wrong value",
@@ -25,6 +25,11 @@ WRONG_CALLS = {
     "weakness.date": "a date the wrong way round",
 }
 """Kinds of faults that are a wrong call, in words."""
+NEVER_FINISH = "decision.never_finish"
+ANSWER = "answer"
+"""Point of a fault where no call was due."""
+OVERLOOKED = frozenset({"decision.forget", "decision.repeated_call", NEVER_FINISH})
+"""Kinds of faults by which a call is made again."""
 PLANNING = frozenset({*CHOOSING, Role.PLAN.value, Role.REFLECT.value, Role.REASON.value})
 """Roles whose prompts decide on what is called next."""
 
@@ -87,6 +92,18 @@ class Trial:
             if isinstance(event, Ask):
                 yield place, event
 
+    @cached_property
+    def last_ask(self) -> tuple[int, Ask] | tuple[None, None]:
+        """The last request, with its event."""
+        asked = list(self.asks())
+        return asked[-1] if asked else (None, None)
+
+    @property
+    def replies(self) -> int:
+        """Requests in all."""
+        _, last = self.last_ask
+        return 0 if last is None else last.number
+
     def decider(self, place: int) -> Ask | None:
         """The reply that decided on what happened at an event: itself, or the last that made the call, or that could have."""
         return self._deciders[place]
@@ -106,13 +123,14 @@ class Trial:
                 found.append(made.get(event.call.key, last) if isinstance(event, Ran) else last)
         return found
 
-    def is_open(self, kind: str, role: str = "") -> bool:
-        """Whether the record has a fault of this kind, at a point of this role, that landed and was not put right."""
-        return any(
-            fault.kind == kind and fault.landed and not (fault.absorbed or fault.recovered)
-            for fault in self.record.faults
-            if not role or fault.point.partition(":")[0] == role
-        )
+    def is_open(self, kind: str, role: str = "", *, calls_only: bool = False) -> bool:
+        """Whether the record has a fault of this kind, at a point of this role, that landed and was not put right.
+
+        `calls_only`: at a planned call, not where there was none to decide on.
+        """
+        standing = (fault for fault in self.record.faults if fault.landed and not (fault.absorbed or fault.recovered))
+        points = (fault.point.partition(":") for fault in standing if fault.kind == kind)
+        return any(role in ("", at) and not (calls_only and call == ANSWER) for at, _, call in points)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +151,23 @@ class Setback:
 def setbacks(trial: Trial, since: int) -> list[Setback]:
     """What went wrong after an event and was not put right afterwards, in time."""
     found = [*_of_replies(trial, since), *_of_calls(trial, since)]
-    known = {fault.kind for fault in trial.record.faults}
-    standing = (
-        setback for setback in found if setback.kind == "repeated" or setback.fault not in known or trial.is_open(setback.fault)
-    )
-    return sorted(standing, key=lambda setback: setback.event)
+    return sorted((setback for setback in found if _stands(trial, setback)), key=lambda setback: setback.event)
+
+
+def _stands(trial: Trial, setback: Setback) -> bool:
+    """Whether the record, where it knows the fault, says that it was never put right; what was done twice is done."""
+    event = trial.happened[setback.event]
+    if setback.kind == "repeated" or all(fault.kind != setback.fault for fault in trial.record.faults):
+        return True
+    return trial.is_open(setback.fault, event.role if isinstance(event, Ask) else "")
 
 
 def _of_replies(trial: Trial, since: int) -> Iterator[Setback]:
     for place, ask in trial.asks(since):
         if ask.wire_error is not None and not _was_read(trial, place, ask):
-            yield Setback("unreadable", place, ask.group, ask.wire_error, ask.fault)
-        elif ask.fault.startswith("wire.") and ask.wire_error is None and trial.is_open(ask.fault, ask.role):
+            kind: Kind = "unfit" if trial.is_scripted and not ask.fault else "unreadable"
+            yield Setback(kind, place, ask.group, ask.wire_error, ask.fault)
+        elif ask.fault.startswith("wire.") and ask.role in CHOOSING and trial.is_open(ask.fault, ask.role, calls_only=True):
             yield Setback("misread", place, ask.group, ask.reply, ask.fault)
         elif ask.error is not None and not any(_same_request(ask, later) and later.error is None for _, later in trial.asks(place)):
             yield Setback("request", place, ask.group, ": ".join(ask.error), ask.fault)
@@ -155,13 +178,13 @@ def _of_replies(trial: Trial, since: int) -> Iterator[Setback]:
 def _was_read(trial: Trial, place: int, ask: Ask) -> bool:
     """Whether the loop got past a reply that it could not read.
 
-    By a later one to the same request; of requests that are sent for one task each, by one that makes a call; of those that only
-    keep the books, by going on at all.
+    By a later one to the same request; of requests that are sent for one task each, by one that makes a call, unless a fault is
+    known to have stayed; of those that only keep the books, by going on at all.
     """
     for _, later in trial.asks(place):
         if ask.role not in CHOOSING:
             return True
-        if later.group == ask.group and later.move and (later.scope == ask.scope or later.calls):
+        if later.group == ask.group and later.move and (later.scope == ask.scope or (later.calls and not ask.fault)):
             return True
     return False
 
@@ -179,7 +202,7 @@ def _of_calls(trial: Trial, since: int) -> Iterator[Setback]:
         mark = decider.fault if decider is not None else ""
         run = trial.happened[step.event]
         if step.gave:
-            if step.event in trial.repeated and number in trial.unmatched:
+            if step.event in trial.repeated and (mark in OVERLOOKED or number in trial.unmatched):
                 yield Setback("repeated", step.event, step.text, step.observed, mark)
         elif step.call.key not in put_right and not _is_as_it_should_be(trial, number):
             kind: Kind = "failed run" if isinstance(run, Ran) and not run.never_ran else "not run"
@@ -204,6 +227,13 @@ def _is_as_it_should_be(trial: Trial, number: int) -> bool:
     key = run.call.key
     others = [other for other in trial.other_course if other.call is not None and other.call.key == key]
     return number not in trial.unmatched and all(other.signature == step.signature for other in others)
+
+
+def wasted(trial: Trial) -> tuple[int, int]:
+    """Replies that could not be read, and calls that failed or could not be run and should not have, put right or not."""
+    unreadable = sum(ask.wire_error is not None for _, ask in trial.asks())
+    calls = ((number, step) for number, step in enumerate(trial.course) if step.call is not None and not step.gave)
+    return unreadable, sum(not _is_as_it_should_be(trial, number) for number, _ in calls)
 
 
 # --- what the loop did about it ---

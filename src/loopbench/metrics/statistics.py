@@ -75,10 +75,10 @@ def event_rate(events: int, n: int, alpha: float = ALPHA) -> Interval | None:
 def accuracy_interval(scores: Sequence[Sequence[float]], clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
     """Mean over tasks of scores in [0, 1], `scores[task][repeat]`; never of zero width.
 
-    0/1 scores, one per task, no cluster shared: Wilson on tasks. 0/1 scores otherwise: Wilson on n_eff = p(1-p)/SE², at most the
-    number of trials, and the number of tasks where SE = 0. Graded scores: Student's t on task means, clipped to [0, 1]; Wilson on
-    tasks where SE = 0, since no score in [0, 1] varies more than a 0/1 score of the same mean.
-    SE is clustered (`clustered_error`), and few clusters cost degrees of freedom: n_eff x (z/t)² (Korn & Graubard 1998).
+    0/1 scores, one per task, no cluster shared: Wilson on tasks. Otherwise Wilson on n_eff = p(1-p)/SE², of 0/1 scores at most the
+    number of trials, and the number of tasks where SE = 0, since no score in [0, 1] varies more than a 0/1 score of the same mean.
+    SE is clustered (`clustered_error`). Few clusters cost degrees of freedom, and so do few tasks where SE is not bound to p, as of
+    graded scores: n_eff x (z/t)² (Korn & Graubard 1998).
     Raises ValueError for no tasks, a task without score, or scores outside of [0, 1].
     """
     means, flat = _task_means(scores), np.concatenate([np.asarray(task, float) for task in scores])
@@ -88,17 +88,14 @@ def accuracy_interval(scores: Sequence[Sequence[float]], clusters: Clusters = No
     units = _units(means, clusters)
     error = _error(units)
     binary = bool(np.isin(flat, (0.0, 1.0)).all())
-    if error < _NO_SPREAD or (binary and len(flat) == len(units)):
-        low, high = wilson(value * n, n, alpha)
-    elif binary:
+    effective = float(n)
+    if error >= _NO_SPREAD and not (binary and len(flat) == len(units)):
         effective = value * (1 - value) / error**2
-        if len(units) < n:
+        if len(units) < n or not binary:
             effective *= (_z(alpha / 2) / _t(alpha / 2, len(units) - 1)) ** 2
-        effective = min(effective, float(len(flat)))
-        low, high = wilson(value * effective, effective, alpha)
-    else:
-        half = _t(alpha / 2, len(units) - 1) * error
-        low, high = max(value - half, 0.0), min(value + half, 1.0)
+        if binary:
+            effective = min(effective, float(len(flat)))
+    low, high = wilson(value * effective, effective, alpha)
     return Interval(value, low, high, n)
 
 

@@ -25,6 +25,8 @@ from .summary import METRICS, MOST_VALUE, PRIMARY, TaskValues, dollars, task_val
 
 DRAWS = 1_999
 """Bootstrap draws of a view."""
+MOST_PAIRED = 16
+"""Arms of a group up to which they are compared in pairs at each budget: the pairs' number grows with the square of theirs."""
 QUARTILES = (0.25, 0.5, 0.75)
 _DIGITS = 9
 """Means that differ by less are equal but for rounding."""
@@ -89,7 +91,7 @@ class AtBudget:
     arms: Mapping[str, Interval]
     """Arm → accuracy within the budget."""
     pairs: tuple[Pair, ...]
-    """Adjusted over all pairs and budgets of the group and unit (Holm)."""
+    """Adjusted over all pairs and budgets of the group and unit (Holm); none of more than 16 arms."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -267,7 +269,7 @@ def _budgets(group: _Group, unit: Unit, alpha: float, margin: float) -> list[AtB
     }
     tests: dict[tuple[float, str, str], PairTest] = {}
     for quartile in budgets:
-        for a, b in combinations(group.arms, 2):
+        for a, b in combinations(group.arms, 2) if len(group.arms) <= MOST_PAIRED else ():
             test = paired_test(AT_BUDGET, within[quartile, a], within[quartile, b], alpha, margin)
             if test is not None:
                 tests[quartile, a, b] = test

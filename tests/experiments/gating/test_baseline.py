@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.compare import Results
-from loopbench.experiments.gating import Baseline, bless, read_baseline, write_baseline
+from loopbench.experiments.gating import Baseline, bless, read_baseline, read_run, write_baseline
 from loopbench.experiments.gating.baseline import changes, outcome_of, to_text
 from loopbench.experiments.journal import RunError, write_manifest
 from loopbench.metrics.record import FaultRecord, Record
@@ -140,7 +140,9 @@ def test_a_run_whose_faults_did_not_land_is_refused(altered):
 
 def test_an_optimization_is_refused(wind, tmp_path):
     write_manifest(tmp_path, {**wind.manifest, "kind": "optimization"})
-    refused(replace(wind, folder=tmp_path), f"bless its test: {tmp_path / 'test'}")
+    with pytest.raises(RunError, match=r"an optimization, not a comparison; its test is one: .*/test"):
+        read_run(tmp_path)
+    assert read_run(wind.folder).digest == wind.digest
 
 
 # --- the file ---

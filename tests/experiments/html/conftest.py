@@ -189,7 +189,7 @@ def check_safe(text: str) -> Page:
     for element in found.elements:
         href = element.attributes.get("href")
         assert href is None or re.fullmatch(r"#[a-z0-9-]+", href) or (element.tag, href) == ("link", "data:,")
-    policy = found.elements[3].attributes["content"]
+    policy = str(found.elements[3].attributes["content"])
     for tag in ("style", "script"):
         (own,) = found.named(tag)
         digest = base64.b64encode(hashlib.sha256(own.text.encode()).digest()).decode()

@@ -52,7 +52,8 @@ def share(attribute: str) -> float:
 @given(st.lists(VALUES, min_size=1, max_size=8))
 def test_a_scale_holds_all_values_in_their_order(values):
     found = scale(values)
-    assert all(found.low <= value <= found.high for value in values) or max(map(abs, values)) * 1e-9 > 1e-9
+    rounding = 1e-8 * (found.high - found.low)
+    assert all(found.low - rounding <= value <= found.high + rounding for value in values)
     places = [found.at(value) for value in sorted(values)]
     assert places == sorted(places)
     assert all(found.left <= at <= found.right for at in places)

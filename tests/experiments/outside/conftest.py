@@ -66,7 +66,7 @@ class Kit:
     def imported(self, *paths: Path, arms: Sequence[str] = (), suite: str | None = None, **reading: Any) -> Results:
         """A run directory of the files, read back."""
         wanted = Wanted(reading=Reading(**reading), arms=arms, suite=suite)
-        return results(import_files(paths, wanted, runs=self.folder / "runs").folder)
+        return results(import_files(paths, wanted, self.folder / "runs" / f"run{next(self.numbers)}").folder)
 
 
 def _as_zstd(raw: bytes, members: Mapping[str, bytes]) -> bytes:

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import struct
+import tracemalloc
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -166,9 +167,24 @@ def test_members_that_lie(kit, changes, said):
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, ZSTD])
 def test_a_member_that_is_more_than_it_says_is_not_unpacked(kit, method):
-    raw = bytearray(kit.archive({"header.json": b"0" * 20_000_000}, method))
+    raw = bytearray(kit.archive({"header.json": b"0" * 60_000_000}, method))
     for at in (22, raw.index(b"PK\x01\x02") + 24):
         struct.pack_into("<L", raw, at, 10)
+    path = kit.put(bytes(raw), ".eval")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"header\.json: (damaged|cannot be unpacked)"):
+            kit.imported(path)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTD])
+def test_a_wrong_checksum_is_seen(kit, method):
+    raw = bytearray(kit.archive({"header.json": b"{}"}, method))
+    for at in (14, raw.index(b"PK\x01\x02") + 16):
+        raw[at] ^= 1
     with pytest.raises(ValueError, match=r"header\.json: (damaged|cannot be unpacked)"):
         kit.imported(kit.put(bytes(raw), ".eval"))
 

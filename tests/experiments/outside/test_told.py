@@ -108,7 +108,8 @@ def test_a_scale_may_run_downwards():
 def test_names_are_one_line():
     assert name_of(" a\n b ", "x") == "a b"
     assert name_of(7, "x") == "7"
-    for bad in (True, None, 1.5, [], " \n"):
+    refused: tuple[object, ...] = (True, None, 1.5, [], " \n")
+    for bad in refused:
         with pytest.raises(ValueError, match="x is"):
             name_of(bad, "x")
     assert (label_of(None, "x"), label_of(True, "x"), label_of(1.5, "x"), label_of("k", "x")) == ("", "True", "1.5", "k")

@@ -1,6 +1,6 @@
 """The gate for CI: a baseline that is blessed, a run held against it, and what is said about that."""
 
-from .baseline import Baseline, bless, read_baseline, write_baseline
+from .baseline import Baseline, bless, read_baseline, read_run, write_baseline
 from .gate import Again, gate, prepare_again
 from .judge import DEFAULT_METRICS, Refused, judge
 from .judged import Judged, JudgedArm, Side, TaskChange
@@ -22,6 +22,7 @@ __all__ = [
     "judge",
     "prepare_again",
     "read_baseline",
+    "read_run",
     "text",
     "to_junit",
     "to_markdown",

@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from loopbench.experiments.compare import Results, package_version
+from loopbench.experiments.compare import Results, package_version, results
 from loopbench.experiments.journal import RunError, read_trace
-from loopbench.experiments.optimization.files import is_optimization
+from loopbench.experiments.optimization.files import TEST, is_optimization
 from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.course import course
 from loopbench.metrics.record import Record, records_digest
@@ -144,9 +144,17 @@ class Baseline(_Part):
 # --- from a run ---
 
 
+def read_run(folder: Path) -> Results:
+    """A run that may be blessed or judged. Raises RunError for an optimization, which is no comparison, and as `results` does."""
+    if is_optimization(folder):
+        raise RunError(f"{folder}: an optimization, not a comparison; its test is one: {folder / TEST}")
+    return results(folder)
+
+
 def bless(found: Results) -> Baseline:
-    """Raises RunError for a run that is no measure: an optimization, incomplete, invalid, or more than 2 % of an arm errored."""
-    _refuse(found)
+    """Raises RunError for a run that is no measure: incomplete, invalid, or more than 2 % of an arm errored."""
+    for why in troubles(found):
+        raise RunError(f"{found.folder}: {why}; nothing was blessed")
     manifest, config = found.manifest, found.manifest["config"]
     by_arm = {arm["arm"]: [record for record in found.records if record.arm == arm["arm"]] for arm in manifest["arms"]}
     known = [name for name, metric in METRICS.items() if any(_known(metric(r)) for r in found.records if r.status == "scored")]
@@ -177,13 +185,6 @@ def bless(found: Results) -> Baseline:
         )
     except (KeyError, TypeError, ValidationError) as error:
         raise RunError(f"{found.folder}: manifest and records do not fit together: {' '.join(str(error).split())}") from None
-
-
-def _refuse(found: Results) -> None:
-    if is_optimization(found.folder):
-        raise RunError(f"{found.folder}: an optimization is no baseline; bless its test: {found.folder / 'test'}")
-    for why in troubles(found):
-        raise RunError(f"{found.folder}: {why}; nothing was blessed")
 
 
 def troubles(found: Results) -> list[str]:

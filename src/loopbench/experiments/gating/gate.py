@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.compare import NOTHING, Allowed, Experiment, allowed_config, prepare, results, run
+from loopbench.experiments.compare import NOTHING, Allowed, Experiment, allowed_config, prepare, run
 from loopbench.experiments.config import CompareConfig, config_from
 from loopbench.experiments.journal import RunError
 from loopbench.experiments.outside.joining import PROFILE
@@ -16,7 +16,7 @@ from loopbench.experiments.runner import Progress
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import ALPHA
 
-from .baseline import Baseline, read_baseline
+from .baseline import Baseline, read_baseline, read_run
 from .judge import DEFAULT_METRICS, judge
 from .judged import Judged
 
@@ -46,6 +46,8 @@ def config_again(baseline: Baseline, path: Path, again: Again) -> CompareConfig:
     """The baseline's configuration, changed as was asked. Nothing is asked of a recording's model: it is replayed."""
     if PROFILE in baseline.profiles:
         raise RunError(f"{path}: blessed from another tool's files, so there is nothing to run; import new ones, and name that run")
+    if "loops" not in baseline.config:
+        raise ValueError(f"{path}: its run was not made here, so it cannot be run again; name a run to judge")
     allowed = again.allowed
     typed: dict[str, Any] = {
         "loops": tuple(again.loops),
@@ -90,4 +92,4 @@ def gate(
         experiment = prepare_again(baseline, path, again)
         run(experiment, progress or _Unwatched())
         folder = experiment.folder
-    return judge(results(folder), baseline, metrics=metrics, alpha=alpha, path=path)
+    return judge(read_run(folder), baseline, metrics=metrics, alpha=alpha, path=path)

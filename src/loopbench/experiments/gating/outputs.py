@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 from xml.etree import ElementTree
 
-from loopbench.experiments.report import Table, counts, markdown_page, plain
+from loopbench.experiments.report import Table, counts, markdown_item, markdown_page, plain
 from loopbench.metrics.gate import Line
 from loopbench.metrics.power import Needed
 
@@ -75,7 +75,8 @@ def to_markdown(judged: Judged) -> str:
         columns = ("trial", "became", "was", "is", "step", "cause", "detail", "to see it")
         rows = tuple(_task_row(change) for change in judged.tasks[:MOST_TASKS])
         tables.append(Table(f"Tasks that changed ({len(rows)} of {len(judged.tasks)})", columns, rows))
-    return markdown_page(f"Gate: {judged.outcome}", tables, [headline(judged), *paragraphs(judged)])
+    head, _, rest = markdown_page(f"Gate: {judged.outcome}", tables, paragraphs(judged)).partition("\n\n")
+    return f"{head}\n\n{markdown_item(headline(judged))}\n\n{rest}"
 
 
 # --- JUnit ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopbench.experiments.collection import short_name
-from loopbench.experiments.report import interval, p_value, verdict
+from loopbench.experiments.report import dollars, interval, p_value, verdict
 from loopbench.metrics.comparison import Arm, Comparison, Pair
 from loopbench.metrics.summary import PRIMARY
 
@@ -91,6 +91,6 @@ def _needed(pair: Pair) -> str:
     if pair.needed is None:
         return UNKNOWN
     found = pair.needed
-    cost = "" if found.cost_usd is None else f", ${found.cost_usd:,.2f}"
+    cost = "" if found.cost_usd is None else f", ${dollars(found.cost_usd)}"
     goal = "a difference" if found.to_show == "difference" else "equivalence"
     return f"{found.tasks:,} × {found.repeats} for {goal}{cost}"

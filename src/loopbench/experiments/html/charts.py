@@ -19,8 +19,10 @@ from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Front, Point
 
+from .names import chart_names
 from .svg import (
     CHAR,
+    LABEL_CHARS,
     NARROW,
     Axis,
     Box,
@@ -77,16 +79,18 @@ def signed(value: Interval, digits: int) -> str:
 
 def accuracy(arms: Sequence[Arm]) -> Markup:
     """Each arm's accuracy with its interval."""
+    names = chart_names([arm.info for arm in arms])
     groups = [
-        Group(name if len(grouped(arms)) > 1 else "", tuple(_accuracy(arm) for arm in members))
+        Group(name if len(grouped(arms)) > 1 else "", tuple(_accuracy(arm, names) for arm in members))
         for name, members in grouped(arms).items()
     ]
     said = "; ".join(f"{row.label} {row.text}" for group in groups for row in group.rows)
     return interval_rows("Accuracy of each arm", f"Share of tasks solved, with its interval: {said}.", groups, Axis("accuracy"))
 
 
-def _accuracy(arm: Arm) -> Row:
-    return Row(short_name(arm.info), arm.summary.accuracy, interval(arm.summary.accuracy, 3))
+def _accuracy(arm: Arm, names: Mapping[str, str]) -> Row:
+    value = arm.summary.accuracy
+    return Row(short_name(arm.info), value, interval(value, 3), short=names[arm.info.arm])
 
 
 def forest(comparison: Comparison) -> Markup:
@@ -95,14 +99,17 @@ def forest(comparison: Comparison) -> Markup:
     pairs = [pair for pair in comparison.pairs if pair.metric == PRIMARY]
     by_group = groupby(pairs, key=lambda pair: group_name(infos[pair.a]))
     several = len({group_name(infos[pair.a]) for pair in pairs}) > 1
-    groups = [Group(name if several else "", tuple(_pair(pair, infos) for pair in members)) for name, members in by_group]
+    names = chart_names(list(infos.values()))
+    groups = [Group(name if several else "", tuple(_pair(pair, infos, names) for pair in members)) for name, members in by_group]
     axis = Axis("accuracy of the first minus that of the second", comparison.margin, PAIR_LEGEND)
     return _differences("Differences in accuracy, pair by pair", groups, axis)
 
 
-def _pair(pair: Pair, infos: Mapping[str, ArmInfo]) -> Row:
+def _pair(pair: Pair, infos: Mapping[str, ArmInfo], names: Mapping[str, str]) -> Row:
     label = f"{short_name(infos[pair.a])} vs {short_name(infos[pair.b])}"
-    return Row(label, pair.difference, signed(pair.difference, 3), pair.verdict.word)
+    each = (LABEL_CHARS - len(" vs ")) // 2
+    short = f"{middle_cut(names[pair.a], each)} vs {middle_cut(names[pair.b], each)}"
+    return Row(label, pair.difference, signed(pair.difference, 3), pair.verdict.word, short)
 
 
 def gains(tests: Mapping[str, Pair], margin: float) -> Markup:
@@ -127,7 +134,7 @@ _BARS, _ROOM = 34.0, 22.0
 
 def steps(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Markup:
     """How many steps the scored trials of each arm took: filled what was solved, in outline what was not."""
-    names = {info.arm: info.arm for info in arms}
+    names = {info.arm: f"{name}, {info.profile}" for info, name in zip(arms, chart_names(arms).values(), strict=True)}
     taken = {name: _histogram([record for record in records if record.arm == name and record.status == "scored"]) for name in names}
     known = {name: bars for name, bars in taken.items() if bars}
     longest = max((bar for bars in known.values() for bar in bars), default=1)
@@ -135,7 +142,7 @@ def steps(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Markup:
     drawn: list[Markup] = []
     y = 4.0
     for name, bars in known.items():
-        drawn.append(_bars(name, bars, y, longest, tallest))
+        drawn.append(_bars(names[name], bars, y, longest, tallest))
         y += 18 + _BARS + _ROOM
     described = "; ".join(f"{name}: {_steps_in_words(bars)}" for name, bars in known.items())
     low = [element("text", "steps of a trial", x="50%", y=y + 12, text_anchor="middle", class_="axis")]
@@ -212,8 +219,11 @@ MOST_LABEL = 18
 UNITS = {"cost_usd": "US dollars per trial", "tokens": "tokens per trial"}
 
 
-def pareto(front: Front) -> Markup:
-    """Accuracy against cost, with intervals both ways; the front is filled and joined, what it dominates is not."""
+def pareto(front: Front, names: Mapping[str, str] | None = None) -> Markup:
+    """Accuracy against cost, with intervals both ways; the front is filled and joined, what it dominates is not.
+
+    `names`: arm → what stands beside its point; left out: its name without the profile.
+    """
     points = [point for point in front.points if math.isfinite(point.cost.value)]
     across = scale((end for point in points for end in (point.cost.low, point.cost.high)), left=12, right=96)
     up = scale(end for point in points for end in (point.accuracy.low, point.accuracy.high))
@@ -224,7 +234,7 @@ def pareto(front: Front) -> Markup:
     for point in points:
         kind: Mark = "dot" if point.on_front else "undecided"
         drawn.append(mark(kind, across.at(point.cost.value), plane.y(point.accuracy.value)))
-    drawn += plane.labels([(point, _point_name(point, front)) for point in points])
+    drawn += plane.labels([(point, (names or {}).get(point.arm, _point_name(point, front))) for point in points])
     drawn.append(element("text", UNITS[front.unit], x="50%", y=_TOP + _HIGH + 34, text_anchor="middle", class_="axis"))
     drawn.append(legend(FRONT_LEGEND, _TOP + _HIGH + 56))
     said = "; ".join(_point_in_words(point, front) for point in points)

@@ -96,8 +96,7 @@ class Grid:
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
-    known = [cell for cell in cells if cell not in (UNKNOWN, "")]
-    return bool(known) and all(_NUMBER.match(cell) for cell in known)
+    return all(_NUMBER.match(cell) for cell in cells if cell not in (UNKNOWN, ""))
 
 
 @dataclass(frozen=True, slots=True)

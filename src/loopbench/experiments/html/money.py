@@ -6,19 +6,23 @@ from collections.abc import Mapping, Sequence
 
 from loopbench.experiments.report import interval
 from loopbench.metrics.calibration import Calibration
+from loopbench.metrics.comparison import ArmInfo
 from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 
 from .charts import DIGITS, UNITS, pareto
 from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, Part, Section
+from .names import chart_names
 
 
-def cost_section(views: Views) -> Section | None:
+def cost_section(views: Views, arms: Sequence[ArmInfo]) -> Section | None:
     """Accuracy against cost: the front, equal budgets, what a solved task costs. None where no cost is known of two arms."""
+    names = chart_names(arms)
     solved = {(found.arm, found.unit): found for found in views.per_solved}
     blocks: list[Block] = []
+    read = "Up and to the left is better. Lines are intervals; the dashed stair is the Pareto front."
     for front in views.fronts:
-        figure = Figure(pareto(front), "Up and to the left is better. Lines are intervals; the dashed stair is the Pareto front.")
+        figure = Figure(pareto(front, names), read)
         own: tuple[Block, ...] = (figure, _front(front, solved))
         blocks += [Part(f"{front.suite}, {front.profile}", own)] if len(views.fronts) > 1 else own
     blocks += _budgets(views.budgets)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from loopbench.experiments.optimization.report import notes, tables, verdicts
 from loopbench.experiments.optimization.result import OptimizationResult
 
@@ -44,7 +46,7 @@ def _programs(found: OptimizationResult) -> list[Section]:
         (
             design.design,
             design.ended.digest[:12],
-            Code(f"loopbench compare --loop '{design.design}@{design.program.relative_to(found.folder)}'"),
+            Code(f"loopbench compare --loop {shlex.quote(f'{design.design}@{design.program.relative_to(found.folder)}')}"),
         )
         for design in found.designs
         if design.ended is not None and design.program is not None

@@ -44,13 +44,10 @@ def _facts(found: Results) -> Iterator[tuple[Cell, ...]]:
 
 
 def _arms(found: Results) -> Grid:
-    columns = ("arm", "model", "options typed", "configuration", "code")
-    return Grid("What each arm is made of", columns, tuple(_arm(arm) for arm in found.manifest["arms"]))
-
-
-def _arm(arm: Mapping[str, Any]) -> tuple[Cell, ...]:
-    made = Code(_text(arm.get("configuration")))
-    return arm["arm"], _text(arm.get("model")), Code(_options(arm)), made, Code(_short(arm.get("code")))
+    rows = tuple(
+        (arm["arm"], _text(arm.get("model")), Code(_options(arm)), Code(_short(arm.get("code")))) for arm in found.manifest["arms"]
+    )
+    return Grid("What each arm is made of", ("arm", "model", "options typed", "digest of its code"), rows)
 
 
 def _options(arm: Mapping[str, Any]) -> str:

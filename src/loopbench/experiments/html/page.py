@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -30,6 +31,7 @@ from .reasons import MOST_TRACES, tasks_section, told, traces_section, why_secti
 from .trouble import errors_section, recovery_section, steps_section
 from .verdict import verdict_section
 
+_BREAKS = re.compile(r"([/(=_])(?=\w)")
 TEMPLATES = files("loopbench.experiments.html").joinpath("templates")
 
 
@@ -66,7 +68,7 @@ def sections(found: Results, prefix: str = "", traces: int = MOST_TRACES) -> tup
         effects_section(found),
         arms_section(comparison),
         pairs_section(comparison),
-        cost_section(seen),
+        cost_section(seen, [arm.info for arm in comparison.arms]),
         reliability_section(seen.reliability),
         confidence_section(seen.confidence),
         errors_section(comparison.arms),
@@ -145,5 +147,5 @@ def shown(value: Any) -> Any:
 
 
 def breakable(text: str) -> Markup:
-    """Text that may be broken behind a slash, as in the name of an arm."""
-    return escape(plain(text)).replace("/", Markup("/<wbr>"))
+    """Text that may be broken within the name of an arm, or of an option."""
+    return ours(_BREAKS.sub(r"\1<wbr>", str(escape(plain(text)))))

@@ -16,7 +16,7 @@ from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 
 from .charts import group_name, grouped
 from .document import UNKNOWN, Amount, Block, Cell, Code, Folded, Grid, Items, Link, Paragraph, Part, Section
-from .side_by_side import side_by_side
+from .side_by_side import show_command, side_by_side
 
 MOST_TRACES = 8
 """Pairs of trials side by side."""
@@ -134,7 +134,7 @@ def _examples(told: Told) -> Grid | None:
             cause,
             f"{detail}.",
             Link("side by side", told.chosen[loser, task, repeat][0]) if (loser, task, repeat) in told.chosen else UNKNOWN,
-            Code(f"loopbench show {run} {loser}/{task}/{repeat}"),
+            Code(show_command(run, f"{loser}/{task}/{repeat}")),
         )
         for (loser, task, repeat), (winner, cause, detail) in found.items()
     )
@@ -220,7 +220,7 @@ def traces_section(told: Told) -> Section | None:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(f"{told.found.folder}: trace of task {one.task!r}: {error}") from None
         names = f"{short_name(infos[one.winner])} and {short_name(infos[one.loser])}, {infos[one.loser].profile}"
-        lost = Paragraph(f"{short_name(infos[one.loser])} lost it by step {one.step}, {one.cause}: {one.detail}.")
-        folded = Folded("Both trials, step by step", (both,), anchor)
-        parts.append(Part(f"{one.task}: {names}", (lost, Paragraph(str(loser["query"]), "quote"), folded)))
+        said = f"They part at step {one.step} of {short_name(infos[one.loser])}, which lost it; {one.cause}: {one.detail}."
+        folded = Folded("Both trials, step by step", (Paragraph(str(loser["query"]), "quote"), both), anchor)
+        parts.append(Part(f"{one.task}: {names}", (Paragraph(said), folded)))
     return Section("traces", "Trials side by side", tuple(parts)) if parts else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,12 +26,17 @@ def side_by_side(traces: tuple[Mapping[str, Any], Mapping[str, Any]], run: str) 
 
 def _course(trace: Mapping[str, Any], own: Sequence[Step], other: Sequence[Step], run: str) -> Course:
     found = list(blocks(trace))
-    at = _place(trace, found, _parting(own, other))
+    at = _place(trace, found, own[_parting(own, other)])
     pieces = list(_pieces(found, at))
     arm = str(trace["arm"])
     trial = f"{arm}/{trace['task']}/{trace['repeat']}"
     scores = ", ".join(f"{name} {value:g}" for name, value in trace["scores"].items())
-    return Course(arm, f"loopbench show {run} {trial}", f"{trace['stop']}; {scores}", tuple(_shortened(pieces)))
+    return Course(arm, show_command(run, trial), f"{trace['stop']}; {scores}", tuple(_shortened(pieces)))
+
+
+def show_command(run: str, trial: str) -> str:
+    """To be pasted into a shell; `trial`: ARM/TASK/REPEAT."""
+    return f"loopbench show {shlex.quote(run)} {shlex.quote(trial)}"
 
 
 def _parting(own: Sequence[Step], other: Sequence[Step]) -> int:
@@ -41,12 +47,11 @@ def _parting(own: Sequence[Step], other: Sequence[Step]) -> int:
     return min(alone) if alone else next(moved, len(own) - 1)
 
 
-def _place(trace: Mapping[str, Any], found: Sequence[Block], step: int) -> int:
-    """Index of the block that tells of a step of the trace's course: behind its prompts."""
-    event = course(trace)[step].event
-    if event is None:
+def _place(trace: Mapping[str, Any], found: Sequence[Block], step: Step) -> int:
+    """Index of the block that tells of a step: behind its prompts."""
+    if step.event is None:
         return len(found) - 1
-    before = {**trace, "events": trace["events"][:event]}
+    before = {**trace, "events": trace["events"][: step.event]}
     start = len(list(blocks(before))) - 1  # without its end
     return next((place for place in range(start, len(found)) if found[place].kind != "prompt"), len(found) - 1)
 

@@ -20,7 +20,7 @@ from loopbench.metrics.statistics import Interval
 Mark = Literal["better", "worse", "equivalent", "undecided", "dot"]
 NARROW_CHARS = 49
 """Characters of a label that stand side by side on the narrowest screen, 360 px."""
-LABEL_CHARS = 52
+LABEL_CHARS = 46
 _LEFT, _RIGHT = 2.0, 98.0
 """Where an axis begins and ends, in percent of the width: a mark at its end is not cut."""
 
@@ -184,10 +184,13 @@ class Row:
     """A name, and an estimate with its interval; None: nothing is known."""
 
     label: str
+    """In full."""
     interval: Interval | None
     text: str
     """The numbers."""
     mark: Mark = "dot"
+    short: str = ""
+    """What stands on the chart; empty: the label, its middle left out where it is long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +257,7 @@ def _band(axis: Axis, found: Scale, bottom: float) -> list[Markup]:
 
 def _row(row: Row, y: float, found: Scale) -> tuple[Markup, float]:
     """The row drawn from y on, and where it ends."""
-    label = middle_cut(row.label, LABEL_CHARS)
+    label = middle_cut(row.short or row.label, LABEL_CHARS)
     apart = len(label) + len(row.text) > NARROW_CHARS
     made = [element("title", f"{row.label}: {row.text}"), element("text", label, x=0, y=y + 12, class_="label halo")]
     if apart:

@@ -4,32 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from loopbench.experiments.collection import short_name
 from loopbench.experiments.compare import Results
-from loopbench.experiments.report import interval, notes
+from loopbench.experiments.report import RELATIONS, Relation, dollars, interval, needed_in_words, notes, standing
 from loopbench.metrics.comparison import Arm, Comparison, Pair
 from loopbench.metrics.power import Needed
-from loopbench.metrics.statistics import VerdictWord
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
 
 from .charts import grouped
 from .document import Banner, Block, Items, Paragraph, Part, Section
 
-Word = Literal["better", "equivalent", "tied", "undecided", "worse"]
-_SAID: dict[Word, str] = {
-    "better": "Better than",
-    "equivalent": "Equivalent to",
-    "tied": "Tied with",
-    "undecided": "Undecided against",
-    "worse": "Worse than",
-}
 WARNING = "Warning: "
 BROKEN = ("This run is invalid", "The test is invalid")
 """What notes begin with that stand in a banner."""
-_TURNED: dict[VerdictWord, VerdictWord] = {"better": "worse", "worse": "better"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +26,7 @@ class Against:
     """Another arm, seen from the most accurate one."""
 
     arm: Arm
-    word: Word
+    stands: Relation
     within_margin: bool
     needed: Needed | None
 
@@ -46,7 +35,7 @@ def verdict_section(found: Results) -> Section:
     """Comes first: what holds, in words, and what to keep in mind."""
     comparison = found.comparison
     blocks: list[Block] = [*_banners(found)]
-    groups = grouped(comparison.arms)
+    groups = {} if comparison.invalid else grouped(comparison.arms)
     for name, arms in groups.items():
         said = tuple(_group(arms, comparison))
         blocks += [Part(name, said)] if len(groups) > 1 else said
@@ -76,9 +65,9 @@ def _group(arms: Sequence[Arm], comparison: Comparison) -> Iterator[Block]:
         yield Paragraph("No trial was scored.")
         return
     best = max(known, key=_accuracy)
-    others = [] if comparison.invalid else against(best, known, comparison.pairs)
-    said = f"{interval(best.summary.accuracy, 3)} of the tasks solved" if not others else interval(best.summary.accuracy, 3)
-    yield Paragraph(f"{short_name(best.info)}{' is the most accurate' if others else ''}: {said}.", "strong")
+    others = against(best, known, comparison.pairs)
+    said = "is the most accurate" if others else "has an accuracy of"
+    yield Paragraph(f"{short_name(best.info)} {said}{':' if others else ''} {interval(best.summary.accuracy, 3)}.", "strong")
     if others:
         yield Items(tuple(_lines(best, others)), "verdicts")
 
@@ -90,44 +79,33 @@ def _accuracy(arm: Arm) -> float:
 def against(best: Arm, arms: Sequence[Arm], pairs: Sequence[Pair]) -> list[Against]:
     """How `best` stands against each other arm that it was compared with, on accuracy."""
     by_name = {arm.info.arm: arm for arm in arms}
-    found = []
-    for pair in pairs:
-        if pair.metric != PRIMARY or best.info.arm not in (pair.a, pair.b):
-            continue
-        turned = pair.b == best.info.arm
-        word = _TURNED.get(pair.verdict.word, pair.verdict.word) if turned else pair.verdict.word
-        other = by_name[pair.a if turned else pair.b]
-        is_tie = word == "undecided" and _accuracy(best) == _accuracy(other)
-        found.append(Against(other, "tied" if is_tie else word, pair.verdict.within_margin, pair.needed))
-    return found
+    first = best.info.arm
+    own = [pair for pair in pairs if pair.metric == PRIMARY and first in (pair.a, pair.b)]
+    return [
+        Against(by_name[pair.b if pair.a == first else pair.a], standing(pair, first), pair.verdict.within_margin, pair.needed)
+        for pair in own
+    ]
 
 
 def _lines(best: Arm, others: Sequence[Against]) -> Iterator[str]:
-    for word, said in _SAID.items():
-        names = [_named(other) for other in others if other.word == word and other.needed is None]
+    for stands, said in RELATIONS.items():
+        names = [_named(other) for other in others if other.stands == stands and other.needed is None]
         if names:
-            yield f"{said} {', '.join(names)}."
+            yield f"{said.capitalize()} {', '.join(names)}."
         for other in others:
-            if other.word == word and other.needed is not None:
-                yield f"{said} {short_name(other.arm.info)}; to decide it takes {needed_in_words(other.needed)}."
+            if other.stands == stands and other.needed is not None:
+                yield f"{said.capitalize()} {short_name(other.arm.info)}: {needed_in_words(other.needed)}."
     yield from _cheapest(best, others)
 
 
 def _named(other: Against) -> str:
     name = short_name(other.arm.info)
-    return f"{name} (within the margin)" if other.within_margin and other.word in ("better", "worse") else name
-
-
-def needed_in_words(needed: Needed) -> str:
-    """`about 412 tasks × 1 (824 trials, $3.10) to show a difference`."""
-    cost = "" if needed.cost_usd is None else f", ${needed.cost_usd:,.2f}"
-    goal = "a difference" if needed.to_show == "difference" else "equivalence"
-    return f"about {needed.tasks:,} tasks × {needed.repeats} ({needed.trials:,} trials{cost}) to show {goal}"
+    return f"{name} (within the margin)" if other.within_margin and other.stands in ("better", "worse") else name
 
 
 def _cheapest(best: Arm, others: Sequence[Against]) -> Iterator[str]:
     """Of the arms that are not shown to be worse, the one that costs least."""
-    rivals = [best, *(other.arm for other in others if other.word != "better")]
+    rivals = [best, *(other.arm for other in others if other.stands != "better")]
     unit: Unit = "cost_usd" if all(_cost(arm, "cost_usd") for arm in rivals) else "tokens"
     if len(rivals) < 2 or any(_cost(arm, unit) is None for arm in rivals):
         return
@@ -143,4 +121,4 @@ def _cost(arm: Arm, unit: Unit) -> float | None:
 
 
 def _amount(value: float, unit: Unit) -> str:
-    return f"${value:,.4f}" if unit == "cost_usd" else f"{value:,.0f} tokens"
+    return f"${dollars(value)}" if unit == "cost_usd" else f"{value:,.0f} tokens"

@@ -90,6 +90,7 @@ class Told:
             "tokens": self.split_tokens,
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
+            "cached_tokens": self.cached_tokens,
             "seconds": self.seconds,
         }
         return (*(name for name, value in told.items() if value is None), *NEVER_TOLD)

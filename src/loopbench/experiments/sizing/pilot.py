@@ -76,8 +76,8 @@ class There:
 class Price:
     """Of one trial of each arm."""
 
-    lm_calls: float
-    tokens: float
+    lm_calls: float | None
+    tokens: float | None
     cost_usd: float | None
     wall_s: float | None
 
@@ -209,11 +209,17 @@ def _price(arms: Sequence[Sequence[Record]]) -> Price:
     costs = [[known for record in arm if (known := dollars(record)) is not None] for arm in arms]
     wall_s = math.fsum(_mean([record.wall_s for record in arm]) for arm in arms)
     return Price(
-        math.fsum(_mean([float(record.lm_calls) for record in arm]) for arm in arms),
-        math.fsum(_mean([float(record.tokens) for record in arm]) for arm in arms),
+        _per_round("lm_calls", arms),
+        _per_round("tokens", arms),
         math.fsum(map(_mean, costs)) if all(costs) else None,
         wall_s or None,
     )
+
+
+def _per_round(metric: str, arms: Sequence[Sequence[Record]]) -> float | None:
+    """None where an imported arm does not tell it."""
+    known = [[value for record in arm if (value := METRICS[metric](record)) is not None] for arm in arms]
+    return math.fsum(map(_mean, known)) if all(known) else None
 
 
 def _mean(values: Sequence[float]) -> float:

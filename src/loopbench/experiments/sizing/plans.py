@@ -67,8 +67,9 @@ class Size:
     tasks: int
     trials: int
     """Of all arms."""
-    lm_calls: float
-    tokens: float
+    lm_calls: float | None
+    """None where the pilot does not tell, and so with what follows."""
+    tokens: float | None
     cost_usd: float | None
     seconds: float | None
     suite: str | None
@@ -191,8 +192,8 @@ def _sized(pilot: Pilot, tasks: int, repeats: int, arms: int) -> Size:
         repeats=repeats,
         tasks=tasks,
         trials=arms * tasks * repeats,
-        lm_calls=rounds * price.lm_calls,
-        tokens=rounds * price.tokens,
+        lm_calls=None if price.lm_calls is None else rounds * price.lm_calls,
+        tokens=None if price.tokens is None else rounds * price.tokens,
         cost_usd=None if price.cost_usd is None else rounds * price.cost_usd,
         seconds=None if price.wall_s is None else rounds * price.wall_s / pilot.in_flight,
         suite=suite,

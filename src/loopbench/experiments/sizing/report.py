@@ -57,7 +57,9 @@ def _flags(sizing: Sizing, size: Size) -> str:
 
 
 def _spent(size: Size) -> str:
-    parts = [f"{count(size.trials)} trials", f"{count(size.lm_calls)} model calls", f"{large(size.tokens)} tokens"]
+    parts = [f"{count(size.trials)} trials"]
+    parts += [] if size.lm_calls is None else [f"{count(size.lm_calls)} model calls"]
+    parts += [] if size.tokens is None else [f"{large(size.tokens)} tokens"]
     parts += [] if size.cost_usd is None else [dollars(size.cost_usd)]
     parts += [] if size.seconds is None else [duration(size.seconds)]
     return ", ".join(parts)
@@ -77,8 +79,8 @@ def _size_row(size: Size) -> tuple[str, ...]:
         str(size.repeats),
         count(size.tasks),
         count(size.trials),
-        count(size.lm_calls),
-        large(size.tokens),
+        "" if size.lm_calls is None else count(size.lm_calls),
+        "" if size.tokens is None else large(size.tokens),
         "" if size.cost_usd is None else dollars(size.cost_usd),
         "" if size.seconds is None else duration(size.seconds),
         larger if size.enough_tasks else "the suite has fewer tasks",

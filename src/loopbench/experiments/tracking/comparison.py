@@ -10,7 +10,7 @@ import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from mlflow.entities import Dataset, DatasetInput, InputTag
 
 from loopbench.experiments.compare import Results
 from loopbench.experiments.journal import MANIFEST
-from loopbench.metrics.comparison import Arm, Pair
+from loopbench.metrics.comparison import Arm
 from loopbench.metrics.record import Record
-from loopbench.metrics.summary import METRICS, PRIMARY, ArmSummary
+from loopbench.metrics.summary import METRICS, ArmSummary
 from loopbench.protocol.digest import digest
 
 from .addresses import reason
@@ -47,8 +47,6 @@ from .versions import Version, configuration, find_versions, log_version
 
 MODEL_METRICS = (*METRICS, "accuracy_low", "accuracy_high", "recovery", "false_success_rate")
 """Of an arm's numbers those that a loop's version is compared by."""
-MOST_PAIR_METRICS = 200
-"""Numbers about pairs of arms; `comparison.json` has all."""
 
 
 def track(found: Results, uri: str, experiment: str) -> Tracked | str:
@@ -77,8 +75,7 @@ def log_comparison(store: Store, found: Results, above: str = "") -> str:
     for arm in found.comparison.arms:
         records = [record for record in found.records if record.arm == arm.info.arm]
         about = About(models[arm.info.arm], _dataset(found, arm.info.profile), _MODEL_KEYS)
-        entry = replace(_arm_entry(found, arm, tags | {PARENT: parent_id}), started_ms=_started_ms(records), about=about)
-        run_id = store.put(runs.get(arm.info.arm), entry)
+        run_id = store.put(runs.get(arm.info.arm), _arm_entry(found, arm, tags | {PARENT: parent_id}, about))
         _log_trials(store, run_id, records)
         log_traces(store, found.folder, records, TracesOf(run_id, about.model_id))
         _finish(store, run_id, found, records)
@@ -151,6 +148,7 @@ def _setting(found: Results) -> dict[str, Any]:
 
 
 def _parent_entry(found: Results, tags: Mapping[str, str]) -> Entry:
+    """Numbers about pairs are left to the note and the files: MLflow draws a chart of every one, before those of the arms."""
     arms, config = found.comparison.arms, found.manifest["config"]
     counts = {status: sum(getattr(arm.summary, status) for arm in arms) for status in ("scored", "errored", "excluded")}
     metrics = {"trials": len(found.records), "scheduled": found.scheduled, **counts, "wall_s": found.wall_s}
@@ -159,14 +157,15 @@ def _parent_entry(found: Results, tags: Mapping[str, str]) -> Entry:
         clean(run_name(found.folder), MOST_NAME),
         {**tags, "loopbench.kind": "run", NOTE: note(found)},
         params(design | _setting(found)),
-        numbers(metrics | pair_metrics(found.comparison.pairs)),
+        numbers(metrics),
         _started_ms(found.records),
-        len(found.records),
     )
 
 
-def _arm_entry(found: Results, arm: Arm, tags: Mapping[str, str]) -> Entry:
+def _arm_entry(found: Results, arm: Arm, tags: Mapping[str, str], about: About) -> Entry:
+    """All metrics at step 0: MLflow then draws bars, side by side, and no lines of one point."""
     info = arm.info
+    records = [record for record in found.records if record.arm == info.arm]
     made = next(made for made in found.manifest["arms"] if made["arm"] == info.arm)
     factors = {"loop": info.loop, "model": info.model, "profile": info.profile, "loop_code": made.get("code", "")}
     factors |= {"program": made["program"]} if "program" in made else {}
@@ -176,8 +175,8 @@ def _arm_entry(found: Results, arm: Arm, tags: Mapping[str, str]) -> Entry:
         {**tags, "loopbench.kind": "arm", ARM: info.arm, NOTE: arm_note(arm, found.comparison.pairs)},
         params(factors | configuration(made.get("configuration", "")) | _setting(found)),
         numbers(arm_metrics(arm.summary)),
-        0,
-        arm.summary.trials,
+        _started_ms(records),
+        about=about,
     )
 
 
@@ -198,19 +197,6 @@ def arm_metrics(summary: ArmSummary) -> dict[str, float | None]:
     return made | {f"stops.{reason}": count for reason, count in summary.stops.items()}
 
 
-def pair_metrics(pairs: Sequence[Pair]) -> dict[str, float | None]:
-    """What was found between two arms, on the primary metric: all else would hide an experiment's charts.
-
-    MLflow makes a group of charts of what stands before a `/`: one for all pairs.
-    """
-    made: dict[str, float | None] = {}
-    for pair in pairs:
-        if pair.metric == PRIMARY:
-            name = f"pairs/{pair.a.replace('/', ':')}.vs.{pair.b.replace('/', ':')}"
-            made |= interval_metrics(name, pair.difference) | {f"{name}_p_holm": pair.p_holm}
-    return dict(list(made.items())[:MOST_PAIR_METRICS])
-
-
 def _started_ms(records: Sequence[Record]) -> int:
     return int(1000 * min((record.started_at for record in records), default=time.time()))
 
@@ -221,14 +207,16 @@ def _dataset(found: Results, profile: str) -> DatasetInput:
     MLflow shows a model's metrics by dataset: what a loop does in clean air is not what it does under faults.
     """
     manifest = found.manifest
-    suite, faults = manifest["suite"], manifest["profiles"].get(profile, "")
-    source = {"suite": manifest["config"]["suite"], "version": suite["version"], "sha256": suite["digest"]}
-    if profile != "clean":
+    suite, name, whole = manifest["suite"], manifest["suite"]["name"], manifest["suite"]["digest"]
+    source = {"suite": manifest["config"]["suite"], "version": suite["version"], "sha256": whole}
+    if profile != "clean" and "imported" not in manifest:
+        faults = manifest["profiles"][profile]
         source |= {"profile": profile, "profile_sha256": faults}
+        name, whole = f"{name}, {profile}", digest([whole, faults])
     columns = [{"name": name, "type": "string"} for name in ("task", "query", "expected")]
     dataset = Dataset(
-        name=clean(suite["name"] if profile == "clean" else f"{suite['name']}, {profile}", MOST_NAME),
-        digest=(suite["digest"] if profile == "clean" else digest([suite["digest"], faults]))[:MOST_DATASET_DIGEST],
+        name=clean(name, MOST_NAME),
+        digest=whole[:MOST_DATASET_DIGEST],
         source_type="loopbench",
         source=json.dumps(source),
         schema=json.dumps({"mlflow_colspec": columns}),

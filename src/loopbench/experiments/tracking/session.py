@@ -6,24 +6,21 @@ Runs, prompts and models are found again by their tags, so that a resumed optimi
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from mlflow.entities import LoggedModel, LoggedModelOutput, Metric, Run, RunTag
-from mlflow.models.model import MLMODEL_FILE_NAME
-from mlflow.models.utils import get_external_mlflow_model_spec
 from mlflow.tracing.constant import TraceTagKey
-from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS, MLFLOW_MODEL_IS_EXTERNAL
+from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
 from loopbench.experiments.compare import results
 from loopbench.experiments.journal import MANIFEST
 from loopbench.experiments.optimization.candidates import Candidate
 from loopbench.experiments.optimization.files import CANDIDATES, KIND, PROGRAM, TEST
 from loopbench.protocol import render_value
+from loopbench.protocol.names import parse_spec
 from loopbench.protocol.redact import redact
 
 from .board import Board, DesignRow, Row
@@ -31,7 +28,7 @@ from .comparison import log_comparison
 from .prompts import plain_name, prompt_name, register
 from .shown import as_json, interval, note, program_file, ranking_table
 from .store import MOST_NAME, MOST_TAG, Entry, Store, clean, interval_metrics, metric_key, numbers, params, run_name
-from .versions import configuration
+from .versions import VERSION, Version, configuration, find_versions, finish_model, new_model
 
 RANKING = "ranking.json"
 RESULT = "optimization.json"
@@ -201,27 +198,22 @@ class Session:
         return [{"name": version.name, "version": str(version.version)} for version in found.values() if version is not None]
 
     def _model(self, design: DesignRow, candidate: Candidate, run: Logged, linked: Sequence[Mapping[str, str]]) -> str:
-        """The id of a program's model, which holds it as data: there is nothing to unpickle.
-
-        As create_external_model makes it, which asks MLflow's global address.
-        """
-        client, found = self.client, self._models(run).get(candidate.digest)
+        """The id of a program's model, which holds it as data: there is nothing to unpickle."""
+        client, version = self.client, _version(design, candidate.digest)
+        found = self._models(design, run).get(candidate.digest)
+        links = {TraceTagKey.LINKED_PROMPTS: json.dumps(linked)}
         if found is None:
-            values = {"loop": design.about["loop"], "design": design.design, "number": candidate.number, **self._setting()}
+            values = {"loop": design.about["loop"], "design": design.design, "number": candidate.number}
             name = plain_name(design.design) + ("" if candidate.number == 0 else "-optimized")
-            links = {TraceTagKey.LINKED_PROMPTS: json.dumps(linked), MLFLOW_MODEL_IS_EXTERNAL: "true"}
-            tags = _cleaned(self._origin(candidate) | links)
-            found = client.create_logged_model(self.store.experiment_id, name, run.run_id, tags, _params(values), "agent")
+            tags = {**self._origin(candidate), VERSION: version.digest, **links}
+            found = new_model(self.store, name, run.run_id, tags, {**values, **version.fields, **self._setting()})
+        elif TraceTagKey.LINKED_PROMPTS not in found.tags:  # a comparison has made it
+            client.set_logged_model_tags(found.model_id, _cleaned(links))
+        outputs = client.get_run(run.run_id).outputs
+        if found.model_id not in {output.model_id for output in (outputs.model_outputs if outputs else ())}:
+            client.log_outputs(run.run_id, [LoggedModelOutput(found.model_id, 0)])
         if found.status != "READY":
-            with tempfile.TemporaryDirectory() as scratch:
-                folder = Path(scratch)
-                (folder / "program.json").write_text(program_file(design, candidate), encoding="utf-8")
-                get_external_mlflow_model_spec(found).save(str(folder / MLMODEL_FILE_NAME))
-                client.log_model_artifacts(found.model_id, str(folder))
-            outputs = client.get_run(run.run_id).outputs
-            if found.model_id not in {output.model_id for output in (outputs.model_outputs if outputs else ())}:
-                client.log_outputs(run.run_id, [LoggedModelOutput(found.model_id, 0)])
-            client.finalize_logged_model(found.model_id, "READY")
+            finish_model(self.store, found, {"program.json": program_file(design, candidate)})
         model_id: str = found.model_id
         return model_id
 
@@ -230,10 +222,14 @@ class Session:
         role = "own" if candidate.number == 0 else "optimized"
         return {"loopbench.run": self.name, "loopbench.digest": candidate.digest, "loopbench.role": role}
 
-    def _models(self, run: Logged) -> dict[str, LoggedModel]:
-        """The models of a design's run, by digest."""
-        found = self.client.search_logged_models([self.store.experiment_id], f"source_run_id = '{run.run_id}'")
-        return {model.tags["loopbench.digest"]: model for model in found if "loopbench.digest" in model.tags}
+    def _models(self, design: DesignRow, run: Logged) -> dict[str, LoggedModel]:
+        """The models of a design's programs, by digest: those of its run, else those that other runs made of a version."""
+        own = self.client.search_logged_models([self.store.experiment_id], f"source_run_id = '{run.run_id}'")
+        found = {model.tags["loopbench.digest"]: model for model in own if "loopbench.digest" in model.tags}
+        ends = () if design.ended is None else (design.about["program"], design.ended.digest)
+        versions = {_version(design, digest).digest: digest for digest in ends}
+        others = find_versions(self.store, versions)
+        return {versions[version]: model for version, model in others.items()} | found
 
     # --- the end ---
 
@@ -253,7 +249,7 @@ class Session:
 
     def _write_test(self, design: DesignRow, test: Mapping[str, Any]) -> None:
         run, own = self._design(design), design.about["program"]
-        known = {digest: model.model_id for digest, model in self._models(run).items()}
+        known = {digest: model.model_id for digest, model in self._models(design, run).items()}
         before, after = _metrics("test_before", test["before"]), _metrics("test_after", test["after"])
         kept = own if design.ended is None else design.ended.digest
         models = {**dict.fromkeys(before, known.get(own, "")), **dict.fromkeys(after, known.get(kept, ""))}
@@ -347,6 +343,12 @@ class Session:
             self.client.log_batch(run.run_id, metrics=metrics, tags=[RunTag(key, value) for key, value in changed.items()])
         run.step, run.metrics = step, latest
         run.tags |= changed
+
+
+def _version(design: DesignRow, digest: str) -> Version:
+    """Of a design with a program: the one that its code has is not named."""
+    is_own = digest == design.about["program"] and parse_spec(design.design).program is None
+    return Version.of(design.about, "" if is_own else digest)
 
 
 def _params(values: Mapping[str, Any]) -> dict[str, str]:

@@ -129,10 +129,14 @@ class Store:
             tags[_MODEL], linked = about.model_id, about.metrics
         gone = {key: 0.0 for key in known.metrics if key.startswith(_COUNTS) and key not in entry.metrics}
         now = int(time.time() * 1000)
-        metrics = {key: value for key, value in (gone | entry.metrics).items() if known.metrics.get(key) != value or key in linked}
+        steps = {metric.key: metric.step for metric in known._metric_objs}  # MLflow shows the value of the last step
         self.client.log_batch(
             run_id,
-            metrics=[Metric(key, value, now, entry.step, **(about.of(key) if about else {})) for key, value in metrics.items()],
+            metrics=[
+                Metric(key, value, now, max(entry.step, steps.get(key, 0)), **(about.of(key) if about else {}))
+                for key, value in (gone | entry.metrics).items()
+                if known.metrics.get(key) != value or key in linked
+            ],
             params=[Param(key, value) for key, value in entry.params.items() if key not in known.params],
             tags=[RunTag(key, value) for key, value in tags.items() if known.tags.get(key) != value],
         )

@@ -1,0 +1,128 @@
+"""What went wrong in a trial, in a sentence: which replies, which call, what the loop did about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from loopbench.protocol import StopReason, render_value
+
+from .course import NOT_RUN, shortened
+from .setbacks import NEVER_FINISH, WRONG_CALLS, Setback, Trial, was_asked_again, was_cut_out, was_told
+
+FEW_NUMBERS = 4
+"""Replies that are named one by one."""
+
+
+def in_words(trial: Trial, same: Sequence[Setback]) -> str:
+    """Of one or more setbacks of one kind and matter, in time."""
+    tell = _never_finished if same[-1].fault == NEVER_FINISH else _TELLS[same[-1].kind]
+    return tell(trial, same)
+
+
+def reply(number: int) -> str:
+    return f"reply {number}"
+
+
+def times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """`1 reply`, `3 replies`; empty for none."""
+    return f"{count} {one if count == 1 else many}" if count else ""
+
+
+def quoted(answer: Any) -> str:
+    return repr(shortened(render_value(answer)))
+
+
+def _unreadable(trial: Trial, same: Sequence[Setback]) -> str:
+    return f"{_replies(trial, same)} could not be read{_what_the_loop_did(trial, same)}"
+
+
+def _misread(trial: Trial, same: Sequence[Setback]) -> str:
+    were = "was" if len(same) == 1 else "were"
+    return f"{_replies(trial, same)} {were} spoiled ({same[-1].fault}) and read as something else"
+
+
+def _request(trial: Trial, same: Sequence[Setback]) -> str:
+    return f"the provider failed at {_replies(trial, same)} ({shortened(same[-1].why)}){_what_the_loop_did(trial, same)}"
+
+
+def _failed_run(trial: Trial, same: Sequence[Setback]) -> str:
+    return f"{same[-1].what} failed {times(len(same))} ({same[-1].why}){_what_the_loop_did(trial, same)}"
+
+
+def _not_run(trial: Trial, same: Sequence[Setback]) -> str:
+    why = "" if same[-1].why == NOT_RUN else f" ({same[-1].why})"
+    return f"the call {same[-1].what} could not be run {times(len(same))}{why}{_what_the_loop_did(trial, same)}"
+
+
+def _repeated(trial: Trial, same: Sequence[Setback]) -> str:
+    what, fault = same[-1].what, same[-1].fault
+    if fault in WRONG_CALLS:
+        return f"called {what} with {WRONG_CALLS[fault]}, {times(len(same) + 1)}"
+    for setback in same:
+        if was_cut_out(trial, setback.event):
+            return f"called {what} again at {reply(_number(trial, setback))}, whose result had been cut out of the prompt"
+    first = reply(_number(trial, same[0]))
+    when = f"at {first}" if len(same) == 1 else f"{times(len(same))}, first at {first}"
+    return f"called {what} again {when}, although the prompt showed its result"
+
+
+def _never_finished(trial: Trial, same: Sequence[Setback]) -> str:
+    return f"called {same[0].what} at {reply(_number(trial, same[0]))}, instead of answering"
+
+
+def _no_call(trial: Trial, same: Sequence[Setback]) -> str:
+    return f"{_replies(trial, same)} made no call and gave no answer"
+
+
+_TELLS: Mapping[str, Callable[[Trial, Sequence[Setback]], str]] = {
+    "unreadable": _unreadable,
+    "unfit": _unreadable,
+    "misread": _misread,
+    "request": _request,
+    "failed run": _failed_run,
+    "not run": _not_run,
+    "repeated": _repeated,
+    "no call": _no_call,
+}
+_ENDINGS = {
+    StopReason.MAX_STEPS.value: "then the limit was reached",
+    StopReason.FORCED.value: "then the limit was reached",
+    StopReason.UNFINISHED.value: "then the one turn was over",
+    StopReason.ERROR_VALVE.value: "then the error valve ended the run",
+}
+"""How a run ends that the loop did not end itself; else it did not ask again."""
+
+
+def _what_the_loop_did(trial: Trial, same: Sequence[Setback]) -> str:
+    """Whether the model was told, and asked again; and how much more often in the other course."""
+    told = "" if all(was_told(trial, setback) for setback in same) else "; the next prompt did not show the error"
+    ending = _ENDINGS.get(trial.ended.stop or "", "the loop did not ask again")
+    ended = "" if was_asked_again(trial, same[-1]) else f"; {ending}"
+    return f"{told}{ended}{_other_tries(trial, same)}"
+
+
+def _other_tries(trial: Trial, same: Sequence[Setback]) -> str:
+    about = {setback.event for setback in same}
+    signatures = {step.signature for step in trial.course if step.event in about}
+    own = sum(step.signature in signatures for step in trial.course)
+    more = sum(signature in signatures for signature in trial.other) - own
+    return f"; the other course tried {times(more)} more" if more > 0 else ""
+
+
+def _replies(trial: Trial, same: Sequence[Setback]) -> str:
+    numbers = [_number(trial, setback) for setback in same]
+    if len(numbers) > FEW_NUMBERS:
+        return f"{len(numbers)} replies, from {numbers[0]} to {numbers[-1]},"
+    listed = ", ".join(map(str, numbers[:-1]))
+    return f"replies {listed} and {numbers[-1]}" if listed else reply(numbers[0])
+
+
+def _number(trial: Trial, setback: Setback) -> int:
+    """Of the reply that it came from, as `loopbench show` counts them; 0: of none."""
+    ask = trial.decider(setback.event)
+    return ask.number if ask is not None else 0

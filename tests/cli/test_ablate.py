@@ -1,0 +1,106 @@
+"""`loopbench ablate`, end to end: conclusions first, one JSON object, resumed and reported like any run."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from loopbench.cli.render_effects import interval_plot
+from loopbench.metrics.factorial import Effect
+from loopbench.metrics.statistics import Interval, Verdict
+
+BRIEF = ["--suite", "arithmetic(size=12)", "--profile", "flaky-format", "--no-mlflow", "--quiet"]
+RETRIES = ["finish", "--factor", "parse_retries=0,2", "--factor", "forced_finish=both,off"]
+
+
+def test_a_factor_per_line_first_then_tables_and_chart(loopbench):
+    said = loopbench("ablate", *RETRIES, *BRIEF)
+    assert said.code == 0
+    lines = said.out.splitlines()
+    assert re.match(r"parse_retries 0 → 2: \+0\.\d{3} \[-?\d\.\d{3}, \d\.\d{3}\], ", lines[0])
+    assert lines[1].startswith("forced_finish both → off: ")
+    heads = ["Main effects on accuracy", "Interactions on accuracy", "Main effects on other metrics", "Cells"]
+    places = [next(place for place, line in enumerate(lines) if line.startswith(head)) for head in heads]
+    assert places == sorted(places)
+    assert sum("├" in line and "┤" in line for line in lines) == 3
+    assert "accuracy; ● shown, ○ not shown, │ no difference" in said.out
+    assert "run directory: " in said.err
+    assert "Traceback" not in said.err
+
+
+def test_json_is_one_object_and_report_gives_it_again(loopbench, here: Path):
+    said = loopbench("ablate", *RETRIES, *BRIEF, "--json").json
+    assert said["ablation"]["loop"] == "finish"
+    assert said["ablation"]["design"] == "full"
+    assert [cell["values"] for cell in said["cells"]][0] == {"parse_retries": 0, "forced_finish": "both"}
+    assert {"run", "digest", "effects", "arms", "pairs"} <= said.keys()
+    assert loopbench("report", "latest", "--json", "--no-html").json == said
+    page = next(here.glob("runs/*/report.html")).read_text("utf-8")
+    assert "What each factor does" in page
+
+
+def test_report_shows_the_effects_again_and_the_arms_on_demand(loopbench):
+    first = loopbench("ablate", *RETRIES, *BRIEF).out
+    assert loopbench("report", "latest", "--no-html").out == first
+    more = loopbench("report", "latest", "--no-html", "--all-metrics").out
+    assert more.startswith(first)
+    assert "Accuracy, a minus b" in more
+    assert "### Main effects on accuracy" in loopbench("report", "latest", "--no-html", "--markdown").out
+
+
+def test_what_a_budget_ended_is_resumed(loopbench, here: Path):
+    whole = loopbench("ablate", *RETRIES, *BRIEF, "--json").json
+    (here / "short.toml").write_text("concurrency = 1\n[budget]\ncalls = 40\n", "utf-8")
+    short = loopbench("ablate", *RETRIES, *BRIEF, "--config", "short.toml")
+    assert short.code == 130
+    assert "loopbench resume " in short.err
+    folder = sorted(here.glob("runs/*/manifest.json"))[-1].parent
+    manifest = json.loads((folder / "manifest.json").read_text("ascii"))
+    manifest["config"]["budget"]["calls"] = None
+    (folder / "manifest.json").write_text(json.dumps(manifest), "ascii")
+    again = loopbench("resume", str(folder), "--quiet", "--json").json
+    assert again["digest"] == whole["digest"]
+    assert again["effects"] == whole["effects"]
+
+
+def test_a_mistake_is_one_line_and_exit_code_2(loopbench):
+    said = loopbench("ablate", "finish", "--factor", "forced_finish=both,of", *BRIEF)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("error: cell forced_finish=of: loop finish: forced_finish: ")
+    assert said.err.count("\n") == 1
+
+
+def test_values_with_commas_stand_in_quotes(loopbench):
+    said = loopbench("ablate", "finish", "--factor", 'system_prompt="Go, now.","Take, your, time."', *BRIEF, "--json").json
+    assert said["ablation"]["factors"] == {"system_prompt": ["Go, now.", "Take, your, time."]}
+
+
+# The chart.
+
+
+def effect(term: str, low: float, value: float, high: float, word: str = "undecided") -> Effect:
+    verdict = Verdict(word, False)  # type: ignore[arg-type]
+    return Effect(term, "main", ("a",), "accuracy", "clean", Interval(value, low, high, 9), 0.5, 0.5, 0.02, verdict, None)
+
+
+def test_intervals_stand_over_one_axis():
+    found = [effect("a: 0 → 1", 0.0, 0.5, 1.0, "better"), effect("b: 0 → 1", -1.0, 0.0, 1.0)]
+    axis, first, second, _ = (line.plain for line in interval_plot(found, 51))
+    assert axis == "          -1.00               0              +1.00"
+    assert first == f"a: 0 → 1  {' ' * 20}├{'─' * 9}●{'─' * 9}┤"
+    assert second == f"b: 0 → 1  ├{'─' * 19}○{'─' * 19}┤"
+
+
+@pytest.mark.parametrize("width", [20, 30, 200])
+def test_the_chart_fits_where_it_can(width):
+    found = [effect("a long name: 0 → 1", 0.1, 0.5, 0.9, "better"), effect("b: 0 → 1", -0.2, 0.0, 0.2)]
+    lines = [line.plain for line in interval_plot(found, width)]
+    assert all(len(line) <= max(width, 24) for line in lines[:-1])
+    assert sum("├" in line for line in lines) == 2
+
+
+def test_where_nothing_varies_there_is_a_chart_all_the_same():
+    assert "○" in interval_plot([effect("a: 0 → 1", 0.0, 0.0, 0.0)], 80)[1].plain

@@ -1,0 +1,192 @@
+"""`loopbench import`, from other tools' files to the gate; and the page about it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from loopbench.experiments.outside.table import COLUMNS
+from loopbench.experiments.outside.told import Told
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "outside.md"
+FILES = ROOT / "tests" / "experiments" / "outside" / "files"
+TASKS = 60
+
+
+def inspect_log(solver, solved, calls=2):
+    """A log of Inspect; the first `solved` of its samples are."""
+    call = {"event": "model", "output": {"usage": {"input_tokens": 100, "output_tokens": 10, "total_cost": 0.01}}}
+    samples = [
+        {
+            "id": f"t{n}",
+            "epoch": 1,
+            "input": f"What is {n} + {n}?",
+            "target": str(2 * n),
+            "scores": {
+                "match": {"value": "C" if n < solved else "I", "answer": str(2 * n if n < solved else n)},
+                "style": {"value": 1},
+            },
+            "events": [call] * calls,
+            "working_time": 1.5,
+        }
+        for n in range(TASKS)
+    ]
+    spec = {"task": "sums", "solver": solver, "model": "openai/gpt-4o-mini"}
+    return {"version": 2, "status": "success", "eval": spec, "samples": samples}
+
+
+def write_eval(path, log):
+    """As an archive."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("header.json", json.dumps({**log, "samples": None}))
+        for sample in log["samples"]:
+            made.writestr(f"samples/{sample['id']}_epoch_1.json", json.dumps(sample))
+
+
+def test_two_logs_are_compared_blessed_and_gated(loopbench, here):
+    for name, log in {
+        "react": inspect_log("react", 50),
+        "plan": inspect_log("plan", 20, calls=3),
+        "worse": inspect_log("react", 15),
+    }.items():
+        (here / f"{name}.json").write_text(json.dumps(log))
+    made = loopbench("import", "react.json", "plan.json", "--scorer", "match", "--name", "monday", "--json").json
+    react, plan = made["arms"]
+    assert (react["arm"], react["accuracy"]["value"]) == ("react/openai/gpt-4o-mini", pytest.approx(50 / TASKS))
+    assert (react["lm_calls"]["value"], react["tokens"]["value"], plan["lm_calls"]["value"]) == (2, 220, 3)
+    assert react["cost_usd"]["value"] == pytest.approx(0.02)
+    assert (made["wall_s"], made["complete"]) == (None, True)
+    (pair,) = [pair for pair in made["pairs"] if pair["metric"] == "accuracy"]
+    assert pair["verdict"] == "better"
+
+    shown = loopbench("report", "monday")
+    assert shown.code == 0
+    assert "scripted" not in shown.out
+    assert "simulated" not in shown.out
+    assert (here / "runs" / "monday" / "report.html").exists()
+    assert sorted(path.name for path in (here / "runs" / "monday").iterdir()) == ["manifest.json", "report.html", "trials.jsonl"]
+
+    assert loopbench("bless", "monday", "--output", "base.json").code == 0
+    same = loopbench("gate", "monday", "--baseline", "base.json")
+    assert (same.code, "identical" in same.out) == (0, True)
+    loopbench("import", "worse.json", "plan.json", "--scorer", "match", "--name", "tuesday")
+    worse = loopbench("gate", "tuesday", "--baseline", "base.json")
+    assert worse.code == 1
+    assert "react/openai/gpt-4o-mini/t20" in worse.out
+
+    again = loopbench("gate", "--baseline", "base.json")
+    assert (again.code, again.err.count("\n")) == (2, 1)
+    assert "nothing to run" in again.err
+    resumed = loopbench("resume", "monday")
+    assert (resumed.code, resumed.err) == (
+        2,
+        "error: runs/monday: imported from another tool's files, so there is nothing to run\n",
+    )
+
+
+def test_another_list_of_tasks_is_not_gated(loopbench, here):
+    (here / "one.csv").write_text("task,score\nx,1\ny,0\n")
+    (here / "two.csv").write_text("task,score\nx,1\nz,0\n")
+    for name in ("one", "two"):
+        loopbench("import", f"{name}.csv", "--arm", "mine", "--name", name)
+    loopbench("bless", "one", "--output", "base.json")
+    gated = loopbench("gate", "two", "--baseline", "base.json")
+    assert gated.code == 2
+    assert "digest of suite table" in gated.err
+
+
+def test_what_is_not_told_is_shown_as_a_dash(loopbench, here):
+    (here / "a.csv").write_text("arm,task,score,steps\na,x,1,3\na,y,0,4\nb,x,1,\nb,y,1,\n")
+    shown = loopbench("import", "a.csv")
+    lines = [line.split() for line in shown.out.splitlines()]
+    (head,) = [line for line in lines if line[:2] == ["arm", "scored"]]
+    assert "tokens" not in head
+    assert "seconds" not in head
+    (unknown,) = [line for line in lines if line[:3] == ["b", "2", "0"]]
+    assert unknown[-1] == "–"
+    markdown = loopbench("report", "latest", "--markdown").out
+    assert "| b | 2 | 0 | 0 | 1.000" in markdown
+    sized = loopbench("size", "latest").out
+    assert "trials" in sized
+    assert "model calls" not in sized
+
+
+def test_errors_are_one_line_and_leave_nothing(loopbench, here):
+    (here / "bad.csv").write_text("task,score\nx,much\n")
+    for arguments in (
+        ["bad.csv"],
+        ["none.csv"],
+        [str(FILES / "capitals.eval")],
+        [str(FILES / "capitals.eval"), "--scorer", "letters", "--scale", "1"],
+        [str(FILES / "capitals.json"), "--scorer", "Exact", "--alpha", "2"],
+        [str(FILES / "capitals.json"), "--format", "csv"],
+    ):
+        ended = loopbench("import", *arguments)
+        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), arguments
+        assert ended.err.startswith("error: ")
+    assert not (here / "runs").exists()
+
+
+def test_names_and_paths_of_runs(loopbench, here):
+    (here / "a.csv").write_text("task,score\nx,1\n")
+    loopbench("import", "a.csv", "-o", "here/mine")
+    loopbench("import", "a.csv", "-o", "mine", "--runs", "elsewhere")
+    loopbench("import", "a.csv", "--suite", "my tasks")
+    (made,) = (here / "runs").iterdir()
+    assert "my-tasks" in made.name
+    for folder in (here / "here" / "mine", here / "elsewhere" / "mine", made):
+        assert (folder / "manifest.json").exists()
+    again = loopbench("import", "a.csv", "-o", "here/mine")
+    assert (again.code, again.err) == (2, "error: here/mine: is there already; take another --name\n")
+
+
+def test_columns_left_out_are_said(loopbench, here):
+    (here / "a.csv").write_text("task,score,colour,mood\nx,1,red,good\n")
+    assert "a.csv: columns left out: colour, mood" in loopbench("import", "a.csv").err
+
+
+def test_a_notebook_has_gaps_where_nothing_is_known(loopbench, here):
+    import loopbench as library
+
+    (here / "a.csv").write_text("arm,task,score,steps\na,x,1,3\nb,x,1,\n")
+    loopbench("import", "a.csv", "-o", "mine")
+    found = library.load("mine").trials
+    assert found["steps"].tolist()[0] == 3
+    assert found[["steps", "tokens", "false_success"]].isna().iloc[1].all()
+
+
+# --- the page ---
+
+
+def commands():
+    """What the page types, line by line."""
+    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return [shlex.split(line) for block in blocks for line in block.splitlines()]
+
+
+def test_the_pages_examples_run(loopbench, here):
+    text = PAGE.read_text(encoding="utf-8")
+    (table,) = re.findall(r"```csv\n(.*?)```", text, re.DOTALL)
+    (here / "results.csv").write_text(table)
+    for name in ("my_agent.json", "my_agent-2.json"):
+        shutil.copy(FILES / "capitals.json", here / name)
+    for name, solved in {"react": 50, "plan": 20, "react-2": 50, "plan-2": 20}.items():
+        write_eval(here / f"{name}.eval", inspect_log(name.removesuffix("-2"), solved))
+    for program, *arguments in commands():
+        assert program == "loopbench"
+        ended = loopbench(*arguments)
+        assert ended.code == 0, (arguments, ended.err)
+
+
+def test_the_page_names_every_column():
+    text = PAGE.read_text(encoding="utf-8")
+    words = {word.removesuffix("_s") for names in COLUMNS.values() for word in names}
+    assert not [word for word in words if f"`{word}`" not in text]
+    assert set(COLUMNS) - {"asked", "arm", "task", "suite", "score", "model"} <= set(Told.__dataclass_fields__)

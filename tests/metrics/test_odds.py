@@ -1,0 +1,105 @@
+"""Odds ratios against a sandwich by hand, and separation against what a fit without end shows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import optimize, stats
+from scipy.special import expit
+
+from loopbench.metrics.odds import NoOdds, is_separated, odds_ratios
+
+TWO = np.array([[1.0, -1.0], [1.0, 1.0]])
+"""Two cells: the second's log odds minus the first's are twice the second parameter."""
+CHANGE = np.array([0.0, 2.0])
+SQUARE = np.array([[1.0, a, b] for a in (-1.0, 1.0) for b in (-1.0, 1.0)])
+"""Two factors without their interaction."""
+
+
+def outcomes(tasks: int, seed: int, repeats: int = 1) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    chance = expit(generator.normal(0, 1, (tasks, 1)) + np.array([-0.5, 0.8]))
+    return generator.binomial(repeats, chance).astype(float)
+
+
+def by_hand(solved: np.ndarray, units: np.ndarray, alpha: float) -> tuple[float, float, float]:
+    """log odds ratio of two cells: each unit's influence is the sum of its residuals over p(1-p); repeats count as they are."""
+    p = solved.mean(axis=0)
+    influence = ((solved - p) / (p * (1 - p))) @ np.array([-1.0, 1.0]) / len(solved)
+    g = int(units.max()) + 1
+    error = math.sqrt(float(np.sum(np.bincount(units, weights=influence) ** 2)) * g / (g - 1))
+    value = float(np.log(p / (1 - p)) @ np.array([-1.0, 1.0]))
+    half = float(stats.t.ppf(1 - alpha / 2, g - 1)) * error
+    return math.exp(value), math.exp(value - half), math.exp(value + half)
+
+
+@given(seed=st.integers(0, 10_000), alpha=st.sampled_from([0.01, 0.05, 0.2]), per_cluster=st.sampled_from([1, 3]))
+def test_two_cells_by_hand(seed, alpha, per_cluster):
+    solved = outcomes(30, seed)
+    clusters = [f"c{task // per_cluster}" for task in range(30)] if per_cluster > 1 else None
+    units = np.arange(30) // per_cluster
+    (found,) = odds_ratios(solved, np.ones_like(solved), TWO, [CHANGE], clusters, alpha)
+    assert found is not None
+    assert found.n == 30
+    assert (found.value, found.low, found.high) == pytest.approx(by_hand(solved, units, alpha), rel=1e-4)
+
+
+@given(seed=st.integers(0, 10_000), repeats=st.integers(2, 4))
+def test_repeats_are_trials_of_one_unit(seed, repeats):
+    """Counts say the same as a row for each trial."""
+    solved = outcomes(20, seed, repeats)
+    rows = np.array([[float(k < count) for count in task] for task in solved for k in range(repeats)])
+    tasks = [f"t{task}" for task in range(20) for _ in range(repeats)]
+    (counted,) = odds_ratios(solved, np.full_like(solved, repeats), TWO, [CHANGE])
+    (written_out,) = odds_ratios(rows, np.ones_like(rows), TWO, [CHANGE], tasks)
+    assert counted is not None
+    assert written_out is not None
+    assert (counted.value, counted.low, counted.high) == pytest.approx(
+        (written_out.value, written_out.low, written_out.high), rel=1e-6
+    )
+
+
+@given(st.lists(st.integers(0, 3), min_size=4, max_size=4))
+def test_separation_is_where_a_fit_has_no_end(counts):
+    """With ever less of a penalty the parameters grow and grow, or stay."""
+    solved, trials = np.array(counts, float), np.full(4, 3.0)
+
+    def loss(params: np.ndarray) -> float:
+        logits = SQUARE @ params
+        return float(np.sum(trials * np.logaddexp(0, logits) - solved * logits) + 1e-9 * params @ params)
+
+    fitted = optimize.minimize(loss, np.zeros(3), method="BFGS", options={"gtol": 1e-10, "maxiter": 10_000})
+    assert is_separated(solved, trials, SQUARE) == bool(np.abs(fitted.x).max() > 6)
+
+
+def test_separation_in_a_line():
+    """Always failed below, always solved above: complete; one cell mixed in the middle: quasi-complete; mixed at an end: none."""
+    line = np.array([[1.0, x] for x in (-1.0, 0.0, 1.0)])
+    three = np.full(3, 3.0)
+    assert is_separated(np.array([0.0, 0.0, 3.0]), three, line)
+    assert is_separated(np.array([0.0, 2.0, 3.0]), three, line)
+    assert not is_separated(np.array([1.0, 2.0, 3.0]), three, line)
+    assert is_separated(three, three, line)
+    assert not is_separated(np.ones(3), three, line)
+
+
+@pytest.mark.parametrize(
+    ("solved", "said"),
+    [
+        (np.array([[1.0, 0.0]]), "one task"),
+        (np.array([[1.0, 1.0], [1.0, 1.0]]), "separated"),
+        (np.array([[0.0, 1.0], [1.0, 1.0]]), "separated"),
+    ],
+)
+def test_where_there_is_no_odds_ratio_that_is_said(solved, said):
+    with pytest.raises(NoOdds, match=said):
+        odds_ratios(solved, np.ones_like(solved), TWO, [CHANGE])
+
+
+def test_where_no_task_differs_there_is_no_interval():
+    solved = np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
+    assert odds_ratios(solved, np.ones_like(solved), TWO, [CHANGE]) == (None,)
