@@ -141,7 +141,10 @@ def check(world: World, runs: int, seed: int = 0) -> Found:
     """Simulate `runs` runs, and as many of a world in which no factor does anything."""
     generator, design = np.random.default_rng(seed), world.design
     true = truth(world, design)
-    mains, interactions, ratios, seen = [], [], [], []
+    mains: list[bool] = []
+    interactions: list[bool] = []
+    ratios: list[bool] = []
+    seen: list[bool] = []
     for _ in range(runs):
         found = _effects(world, design, generator)
         for effect, difference, ratio in zip(found, *true, strict=True):

@@ -35,7 +35,7 @@ def test_json_is_one_object_and_report_gives_it_again(loopbench, here: Path):
     said = loopbench("ablate", *RETRIES, *BRIEF, "--json").json
     assert said["ablation"]["loop"] == "finish"
     assert said["ablation"]["design"] == "full"
-    assert [cell["values"] for cell in said["cells"]][0] == {"parse_retries": 0, "forced_finish": "both"}
+    assert said["cells"][0]["values"] == {"parse_retries": 0, "forced_finish": "both"}
     assert {"run", "digest", "effects", "arms", "pairs"} <= said.keys()
     assert loopbench("report", "latest", "--json", "--no-html").json == said
     page = next(here.glob("runs/*/report.html")).read_text("utf-8")
@@ -89,7 +89,7 @@ def effect(term: str, low: float, value: float, high: float, word: str = "undeci
 def test_intervals_stand_over_one_axis():
     found = [effect("a: 0 → 1", 0.0, 0.5, 1.0, "better"), effect("b: 0 → 1", -1.0, 0.0, 1.0)]
     axis, first, second, _ = (line.plain for line in interval_plot(found, 51))
-    assert axis == "          -1.00               0              +1.00"
+    assert axis == f"{' ' * 10}-1.00{' ' * 15}0{' ' * 15}+1.00"
     assert first == f"a: 0 → 1  {' ' * 20}├{'─' * 9}●{'─' * 9}┤"
     assert second == f"b: 0 → 1  ├{'─' * 19}○{'─' * 19}┤"
 

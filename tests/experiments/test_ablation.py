@@ -16,26 +16,16 @@ from loopbench.experiments.ablation import Ablated, Wanted, ablated, prepare
 from loopbench.experiments.ablation_report import conclusions, effects_tables, notes, tables, to_markdown
 from loopbench.experiments.compare import MOST_PAIRED, Experiment, Results, reopen, results, run
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.journal import MANIFEST, RunError, read_manifest
+from loopbench.experiments.journal import MANIFEST, TRIALS, RunError, read_manifest
 from loopbench.metrics.record import Record
 
 RETRIES = ("parse_retries=0,2", "forced_finish=both,off")
 FOUR = ("parse_retries=0,2", "forced_finish=both,off", "parallel_tools=false,true", "list_tools_in_error=false,true")
 
 
-class Stopping:
-    """Ends the run after so many trials, as Ctrl-C does."""
-
-    def __init__(self, after: int) -> None:
-        self.left = after
-
+class Quiet:
     def finished(self, record: Record) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-
-
-NEVER = -1
+        pass
 
 
 @pytest.fixture
@@ -48,7 +38,7 @@ def config(tmp_path: Path) -> Callable[..., CompareConfig]:
 
 
 def done(experiment: Experiment) -> Ablated:
-    assert run(experiment, Stopping(NEVER)) == ""
+    assert run(experiment, Quiet()) == ""
     found = ablated(results(experiment.folder))
     assert found is not None
     return found
@@ -86,13 +76,14 @@ def test_effects_are_differences_between_the_arms(config):
 
 
 def test_a_stopped_run_goes_on_to_the_same_effects(config):
-    whole = done(prepare(Wanted("finish", RETRIES), config()))
     experiment = prepare(Wanted("finish", RETRIES), config())
-    with pytest.raises(KeyboardInterrupt):
-        run(experiment, Stopping(20))
+    whole = done(experiment)
+    trials = experiment.folder / TRIALS
+    trials.write_bytes(b"".join(trials.read_bytes().splitlines(keepends=True)[:20]))  # as a kill leaves it
     stopped = ablated(results(experiment.folder))
     assert stopped is not None
     assert not stopped.found.is_complete
+    assert stopped.effects != whole.effects
     again = done(reopen(experiment.folder))
     assert again.found.digest == whole.found.digest
     assert again.effects == whole.effects
@@ -200,10 +191,8 @@ def reacted(tmp_path_factory: pytest.TempPathFactory) -> Ablated:
 
 def test_a_factor_that_depends_on_another_says_how(reacted):
     first, second = conclusions(reacted)
-    assert re.fullmatch(
-        r"on_parse_error finish → observe: \+0\.\d{3} \[0\.\d{3}, 0\.\d{3}\], better; with extract true \+0\.\d{3}, false \+0\.\d{3}",
-        first,
-    )
+    assert first.startswith("on_parse_error finish → observe: +0.")
+    assert re.search(r"\], better; with extract true \+0\.\d{3}, false \+0\.\d{3}$", first)
     assert second.startswith("extract true → false: ")
     assert re.search(r"with on_parse_error finish -0\.\d{3}, observe \+0\.\d{3}$", second)
 

@@ -20,11 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loopbench
-from loopbench.experiments import compare
+from loopbench.experiments import ablation, compare
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import RunError
 from loopbench.experiments.loaded import MOST_WARNINGS
 from loopbench.experiments.report import plain
+from loopbench.experiments.why import why
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS, count_faults
 from loopbench.protocol import StopReason, render_value
@@ -153,6 +154,8 @@ def test_arms_and_pairs_are_the_comparison(drawn):
         assert (row["a"], row["b"], row["metric"]) == (render_value(pair.a), render_value(pair.b), pair.metric)
         assert (row["difference"], row["difference_low"]) == (pair.difference.value, pair.difference.low)
         assert (row["p_holm"], row["verdict"]) == (pair.p_holm, pair.verdict.word)
+        for name in ("tasks", "repeats", "trials", "cost_usd", "to_show"):
+            assert same(row[f"needed.{name}"], None if pair.needed is None else getattr(pair.needed, name))
 
 
 @settings(max_examples=30)
@@ -175,11 +178,11 @@ def test_means_over_tasks_are_the_means_of_arms(drawn):
 @given(runs())
 def test_types_and_columns_do_not_depend_on_what_came_out(drawn):
     run, empty = loaded(*drawn), loaded(drawn[0], [])
-    for name in ("trials", "arms", "tasks"):
+    for name in ("trials", "arms", "pairs", "tasks", "effects"):
         table, bare = getattr(run, name), getattr(empty, name)
         assert dict(bare.dtypes) == {column: table.dtypes[column] for column in bare.columns}
         assert list(table.columns[: len(bare.columns)]) == list(bare.columns)
-    for table in (run.trials, run.arms, run.pairs, run.tasks):
+    for table in (run.trials, run.arms, run.pairs, run.tasks, run.effects):
         assert "object" not in set(map(str, table.dtypes))
         pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(table.to_parquet())), table)
 
@@ -246,6 +249,29 @@ def test_options_become_numbers_where_all_are():
     assert arms["options.some"].isna().tolist() == [True, False]
 
 
+def test_what_an_imported_record_does_not_tell_is_not_known():
+    told = Record("a", "s", "d", "t1", 0, 0, "scored", steps=3)
+    silent = Record("a", "s", "d", "t2", 0, 0, "scored", unknown=("steps", "tool_calls", "false_success"))
+    trials = loaded(["a"], [told, silent]).trials
+    for name, value in (("steps", 3), ("tool_calls", 0), ("false_success", False)):
+        assert trials[name][0] == value
+        assert pd.isna(trials[name][1])
+    assert str(trials["steps"].dtype) == "Int64"
+
+
+def test_effects_are_those_of_an_ablation(tmp_path):
+    config = CompareConfig(tasks=6, profiles=("flaky-format",), runs=tmp_path, mlflow=False)
+    experiment = ablation.prepare(ablation.Wanted("finish", ("parse_retries=0,2", "parallel_tools=false,true")), config)
+    assert compare.run(experiment, Silent()) == ""
+    run = loopbench.load(experiment.folder)
+    made = ablation.ablated(run.results)
+    assert made is not None
+    assert run.effects["term"].tolist() == [effect.term for effect in made.effects.effects]
+    assert run.effects["difference"].tolist() == [effect.difference.value for effect in made.effects.effects]
+    assert set(run.effects["kind"]) == {"main", "interaction"}
+    assert set(run.arms["options.parse_retries"]) == {0, 2}
+
+
 # --- which run ---
 
 
@@ -295,6 +321,14 @@ def test_every_trial_gives_its_trace(folder):
         assert same(answer, None if trace["answer"] is None else render_value(trace["answer"]))
     with pytest.raises(RunError, match="matches 2"):
         run.trace("bare/flaky-tools/arithmetic-0001")
+
+
+def test_a_run_says_what_its_records_say(folder):
+    run = loopbench.load(folder)
+    assert run.views == run.results.views
+    assert run.why().pairs == why(run.results).pairs
+    with pytest.raises(RunError, match="no trial of a task 'nowhere'"):
+        run.why("nowhere")
 
 
 def test_a_model_of_statistics_takes_the_columns_as_they_are(folder):

@@ -213,6 +213,7 @@ RECORDS = st.lists(
         answer=st.none() | st.text() | st.lists(st.integers(), max_size=2),
         cost_usd=st.none() | st.floats(0, 1),
         trace_at=st.sampled_from([None, (0, 1), (0, 1)]),
+        unknown=st.sampled_from([(), ("steps", "tokens")]),
     ),
     max_size=40,
     unique_by=lambda record: record.key,
@@ -269,6 +270,7 @@ def test_the_table_has_one_row_per_trial(records):
     for row in rows:
         known = by_key[row["task"], row["repeat"]]
         assert row["accuracy"] == (known.accuracy if known.status == "scored" else None)
+        assert (row["steps"], row["tokens"]) == ((None, None) if known.unknown else (known.steps, known.tokens))
         assert json.loads(row["errors"]) == known.errors
         assert [FaultRecord(**fault) for fault in json.loads(row["faults"])] == list(known.faults)
         assert row["faults_landed"] == sum(fault.landed for fault in known.faults)
@@ -507,6 +509,7 @@ def test_each_version_of_a_loop_is_a_model_of_all_its_arms(run, client, tracked)
         assert {trace.info.trace_id for trace in found} == ids
 
 
+@pytest.mark.thorough
 def test_a_later_run_finds_the_models_again(run, uri, client, tmp_path):
     logged = []
     for name in ("first", "second"):
@@ -518,6 +521,7 @@ def test_a_later_run_finds_the_models_again(run, uri, client, tmp_path):
         assert len(logged[1][model_id].metrics) == 2 * len(model.metrics)
 
 
+@pytest.mark.thorough
 def test_a_run_from_before_there_were_models_gets_them(run, uri, client, tmp_path):
     shutil.copytree(run.folder, tmp_path / "old")
     name = run.comparison.arms[0].info.arm

@@ -26,7 +26,7 @@ def test_the_vector():
     assert bca(lambda counts: counts @ values / counts.sum(1), 10) == pytest.approx((0.37, 0.73))
 
 
-@given(units=st.integers(2, 200), alpha=st.floats(0.001, 0.2))
+@given(units=st.integers(6, 200), alpha=st.floats(0.01, 0.2))
 def test_few_units_are_drawn_for_at_a_smaller_level(units, alpha):
     """So that the percentiles of a normal sample's draws are the ends of Student's interval."""
     z = -special.ndtri(expanded(alpha, units) / 2)
@@ -36,6 +36,7 @@ def test_few_units_are_drawn_for_at_a_smaller_level(units, alpha):
 
 def test_one_unit_is_drawn_for_at_the_level_asked_for():
     assert expanded(0.05, 1) == 0.05
+    assert 0 < expanded(0.01, 2) < 1e-9
 
 
 @settings(max_examples=20, deadline=None)

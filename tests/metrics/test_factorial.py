@@ -124,8 +124,8 @@ def test_a_full_design_gives_the_textbooks_effects():
     both = {"ab": 0.125, "ac": -18.125, "ad": 16.625, "bc": 2.375, "bd": -0.375, "cd": -1.125}
     for name, value in mains.items():
         assert terms[f"{name}: 0 → 1"].difference.value == pytest.approx(value)
-    for (f, g), value in both.items():  # an interaction is half the difference of differences there
-        assert terms[f"{f}: 0 → 1 × {g}: 0 → 1"].difference.value == pytest.approx(2 * value)
+    for names, value in both.items():  # an interaction is half the difference of differences there
+        assert terms[f"{names[0]}: 0 → 1 × {names[1]}: 0 → 1"].difference.value == pytest.approx(2 * value)
 
 
 def test_its_half_gives_the_textbooks_effects_and_aliases():
@@ -136,8 +136,8 @@ def test_its_half_gives_the_textbooks_effects_and_aliases():
     assert design.aliases == ("a × b = c × d", "a × c = b × d", "a × d = b × c")
     for name, value in {"a": 19.0, "b": 1.5, "c": 14.0, "d": 16.5}.items():
         assert terms[f"{name}: 0 → 1"].difference.value == pytest.approx(value)
-    for (f, g), value in {"ab": -1.0, "ac": -18.5, "ad": 19.0}.items():
-        effect = terms[f"{f}: 0 → 1 × {g}: 0 → 1"]
+    for names, value in {"ab": -1.0, "ac": -18.5, "ad": 19.0}.items():
+        effect = terms[f"{names[0]}: 0 → 1 × {names[1]}: 0 → 1"]
         assert effect.difference.value == pytest.approx(2 * value)
         assert effect.conditional == ()
     assert len(terms) == 7
@@ -270,14 +270,14 @@ def test_a_task_without_a_score_in_some_cell_counts_nowhere():
 
 
 def test_without_a_common_task_there_is_no_effect():
-    groups = {(0,): [record(0)], (1,): [record(1)]}
+    groups: dict[Cell, list[Record]] = {(0,): [record(0)], (1,): [record(1)]}
     made = effects({"clean": groups}, layout(factors((2,)), [(0,), (1,)]), metrics=(PRIMARY,))
     assert made.effects == ()
     assert made.notes == ("clean: 2 of 2 tasks were not scored in every cell and count in no effect.",)
 
 
 def test_all_effects_on_a_metric_under_all_profiles_are_one_family():
-    scores = {(0,): [[0.0]] * 8, (1,): [[1.0]] * 6 + [[0.0]] * 2}
+    scores: Scores = {(0,): [[0.0]] * 8, (1,): [[1.0]] * 6 + [[0.0]] * 2}
     design = layout(factors((2,)), [(0,), (1,)])
     both = effects({"one": records(scores), "two": records(scores)}, design, metrics=(PRIMARY, "steps"))
     first, second = (effect for effect in both.effects if effect.metric == PRIMARY)
@@ -288,13 +288,15 @@ def test_all_effects_on_a_metric_under_all_profiles_are_one_family():
 
 def test_a_price_that_is_not_known_has_no_effect():
     design = layout(factors((2,)), [(0,), (1,)])
-    groups = {(0,): [record(0, cost_usd=None)], (1,): [record(0, cost_usd=1.0)]}
+    groups: dict[Cell, list[Record]] = {(0,): [record(0, cost_usd=None)], (1,): [record(0, cost_usd=1.0)]}
     assert not effects({"clean": groups}, design, metrics=("cost_usd",)).effects
 
 
 def test_fewer_steps_are_better():
     design = layout(factors((2,)), [(0,), (1,)])
-    groups = {(level,): [record(task, steps=9 - 3 * level + task % 2) for task in range(12)] for level in (0, 1)}
+    groups: dict[Cell, list[Record]] = {
+        (level,): [record(task, steps=9 - 3 * level + task % 2) for task in range(12)] for level in (0, 1)
+    }
     (effect,) = effects({"clean": groups}, design, metrics=("steps",)).effects
     assert effect.difference.value == -3
     assert effect.verdict.word == "better"
@@ -372,7 +374,7 @@ def test_a_large_effect_is_seen(shift, tasks, seed):
     generator = np.random.default_rng(seed)
     base = generator.random((tasks, 2)) < 0.5 - shift / 2
     other = generator.random((tasks, 2)) < 0.5 + shift / 2
-    scores = {(0,): base.astype(float).tolist(), (1,): other.astype(float).tolist()}
+    scores: Scores = {(0,): base.astype(float).tolist(), (1,): other.astype(float).tolist()}
     (effect,) = found([2], scores).effects
     if abs(effect.difference.value) > 0.5:
         assert effect.verdict.word == ("better" if effect.difference.value > 0 else "worse")

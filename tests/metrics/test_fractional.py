@@ -133,9 +133,8 @@ def test_a_fraction_finds_what_there_is(sizes, data):
     }
 
     def value(cell: Cell) -> int:
-        return (
-            100 + sum(single[f][level] for f, level in enumerate(cell)) + sum(t[cell[f]][cell[g]] for (f, g), t in double.items())
-        )
+        mains = sum(single[f][level] for f, level in enumerate(cell))
+        return int(100 + mains + sum(both[cell[f]][cell[g]] for (f, g), both in double.items()))
 
     def estimated(cells: tuple[Cell, ...]) -> dict[str, float]:
         groups = {cell: [Record("", "s", "d", "t", 0, 0, "scored", steps=value(cell))] for cell in cells}

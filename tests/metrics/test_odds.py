@@ -23,7 +23,7 @@ SQUARE = np.array([[1.0, a, b] for a in (-1.0, 1.0) for b in (-1.0, 1.0)])
 def outcomes(tasks: int, seed: int, repeats: int = 1) -> np.ndarray:
     generator = np.random.default_rng(seed)
     chance = expit(generator.normal(0, 1, (tasks, 1)) + np.array([-0.5, 0.8]))
-    return generator.binomial(repeats, chance).astype(float)
+    return np.asarray(generator.binomial(repeats, chance), dtype=float)
 
 
 def by_hand(solved: np.ndarray, units: np.ndarray, alpha: float) -> tuple[float, float, float]:

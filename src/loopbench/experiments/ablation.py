@@ -84,7 +84,8 @@ def prepare(wanted: Wanted, config: CompareConfig, folder: Path | None = None) -
     texts = [str(_cell_spec(spec, cell)) for cell in values]
     made = prepare_comparison(config.model_copy(update={"loops": tuple(texts)}), folder)
     by_arm = {arm.name: values[texts.index(str(arm.spec))] for arm in made.arms}
-    default = next((by_arm[arm.name] for arm in made.arms if arm.loop == _typed(spec, made)), None)
+    typed = _typed(spec, made)
+    default = next((by_arm[arm.name] for arm in made.arms if arm.loop == typed), None)
     ablation = Ablation(str(spec), factors, design, by_arm, default, wanted.interactions, metrics, resolution, round(efficiency, 4))
     manifest = {**made.manifest, ABLATION: _plain(asdict(ablation))}
     write_manifest(made.folder, manifest)
@@ -265,7 +266,10 @@ def _groups(
     for arm in found.comparison.arms:
         values = cells[arm.info.arm]
         cell = tuple(factor.levels.index(value_text(values[factor.name])) for factor in factors)
-        groups.setdefault(setting(arm), {})[cell] = by_arm.get(arm.info.arm, [])
+        group = groups.setdefault(setting(arm), {})
+        if cell in group:
+            raise ValueError(f"{arm.info.arm} is a cell that another arm is too")
+        group[cell] = by_arm.get(arm.info.arm, [])
     return groups
 
 

@@ -20,13 +20,16 @@ import pandas as pd
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY, count_faults, task_values
+from loopbench.metrics.views import Views
 from loopbench.protocol import render_value
 
+from .ablation import ablated
 from .compare import Results, find_record, results
 from .folders import run_folder
 from .journal import RunError, read_trace
 from .optimization.files import trials_folder
 from .report import plain, tables, verdicts
+from .why import Why, why
 
 MOST_WARNINGS = 5
 """Shown of a run in a notebook; `comparison` has all."""
@@ -70,13 +73,21 @@ class Loaded:
     @cached_property
     def pairs(self) -> pd.DataFrame:
         """A row per pair of arms and metric: a minus b with its interval, p values, the verdict and what would decide it."""
-        return self._table([_flat(pair.to_json()) for pair in self.comparison.pairs], _PAIRS)
+        return self._table([_flat(_without_none(pair.to_json(), "needed")) for pair in self.comparison.pairs], _PAIRS)
 
     @cached_property
     def tasks(self) -> pd.DataFrame:
         """A row per task and arm: how often it was scored and solved (accuracy 1), and each metric's mean over scored repeats."""
         rows = [row for arm in self.comparison.arms for row in _tasks(arm.info.arm, self._of(arm.info.arm))]
         return self._table(sorted(rows, key=lambda row: row["task"]), _TASKS)
+
+    @cached_property
+    def effects(self) -> pd.DataFrame:
+        """Of an ablation, a row per effect, metric and profile: main effects and interactions; of all else, no row."""
+        made = ablated(self.results)
+        found = () if made is None else made.effects.effects
+        rows = [_flat({k: v for k, v in effect.to_json().items() if k not in _LISTS}) for effect in found]
+        return self._table(rows, _EFFECTS)
 
     @property
     def verdicts(self) -> list[str]:
@@ -87,6 +98,18 @@ class Loaded:
     def comparison(self) -> Comparison:
         """Arms, pairs, warnings: what the tables are made of."""
         return self.results.comparison
+
+    @property
+    def views(self) -> Views:
+        """Accuracy against cost, at equal budgets, cost per solved task, confidence, reliability."""
+        return self.results.views
+
+    def why(self, task: str | None = None) -> Why:
+        """Why trials were lost, from their traces: pair by pair and arm by arm. `task`: only its trials.
+
+        Raises RunError for an unknown task, and for traces that cannot be read.
+        """
+        return why(self.results, task=task)
 
     def trace(self, trial: str) -> dict[str, Any]:
         """All events of one trial. `trial`: ARM/TASK/REPEAT, as in the column of that name, or a unique part of it.
@@ -135,6 +158,13 @@ class Loaded:
 
 _REASONS = ("exclusions", "errored_reasons", "crashes")
 """Of an arm's JSON: free text as keys makes no columns."""
+_LISTS = ("factors", "aliases", "conditional")
+"""Of an effect's JSON."""
+
+
+def _without_none(row: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A part that is not there has no columns, where one that is there has several."""
+    return {key: value for key, value in row.items() if key != name or value is not None}
 
 
 def _trial(record: Record) -> dict[str, Any]:
@@ -171,7 +201,7 @@ def _tasks(arm: str, records: Sequence[Record]) -> Iterable[dict[str, Any]]:
             "arm": arm,
             "cluster": found[0].cluster,
             **{status: sum(record.status == status for record in found) for status in ("scored", "errored", "excluded")},
-            "solved": sum(record.status == "scored" and record.accuracy == 1 for record in found),
+            "solved": sum(record.status == "scored" and record.accuracy >= 1 for record in found),
             **{metric: values.get(task) for metric, values in means.items()},
         }
 
@@ -208,7 +238,8 @@ _TRIALS = {
     "repeat": "int64",
     **dict.fromkeys(("loop", "model", "profile", "suite", "cluster", "status", "reason", "stop", "answer"), "string"),
     PRIMARY: "float64",
-    **dict.fromkeys(("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens", "cached_tokens"), "int64"),
+    **dict.fromkeys(("steps", "lm_calls", "tool_calls", "repeated_calls"), "int64"),
+    **dict.fromkeys(("tokens", "input_tokens", "output_tokens", "cached_tokens"), "int64"),
     "tokens_estimated": "bool",
     **dict.fromkeys(("cost_usd", "nominal_usd", "seconds", "wall_s", "simulated_s"), "float64"),
     "started_at": _TIME,
@@ -232,6 +263,17 @@ _PAIRS = {
     **dict.fromkeys(("p", "p_holm", "margin"), "float64"),
     "verdict": "string",
     "within_margin": "bool",
+    **dict.fromkeys(("needed.tasks", "needed.repeats", "needed.trials"), "Int64"),
+    "needed.cost_usd": "float64",
+    "needed.to_show": "string",
+}
+_EFFECTS = {
+    **dict.fromkeys(("term", "kind", "metric", "profile"), "string"),
+    **_measured("difference"),
+    **dict.fromkeys(("p", "p_holm", "margin"), "float64"),
+    "verdict": "string",
+    "within_margin": "bool",
+    **_measured("odds_ratio"),
 }
 _TASKS = {
     **dict.fromkeys(("task", "arm", "cluster"), "string"),

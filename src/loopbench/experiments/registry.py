@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -51,7 +52,7 @@ class Option:
 def options_of(target: Callable[..., Any]) -> dict[str, Option]:
     """The options of a loop's class or a suite's loader, with the line of documentation under each field."""
     hints = _type_hints(target)
-    docs = _field_docs(target) if inspect.isclass(target) else _argument_docs(target)
+    docs = _field_docs(target) if inspect.isclass(target) else _argument_docs(target)  # type: ignore[arg-type]  # classes hash
     hidden = {name for name, item in getattr(target, "__dataclass_fields__", {}).items() if item.metadata.get("option") is False}
     return {
         name: Option(name, hints.get(name, Any), parameter.default, docs.get(name, ""))
@@ -67,8 +68,9 @@ def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def _field_docs(target: Callable[..., Any]) -> dict[str, str]:
-    """First line of the string under each field of a class."""
+@cache
+def _field_docs(target: type[Any]) -> Mapping[str, str]:
+    """First line of the string under each field of a class; read once, since an ablation asks for each of its cells."""
     try:
         body = ast.parse(textwrap.dedent(inspect.getsource(target))).body[0]
     except (OSError, TypeError, SyntaxError):

@@ -55,7 +55,8 @@ def expanded(alpha: float, units: int) -> float:
     """
     if units < 2:
         return alpha
-    return 2 * float(special.ndtr(math.sqrt(units / (units - 1)) * special.stdtrit(units - 1, alpha / 2)))
+    level = 2 * float(special.ndtr(math.sqrt(units / (units - 1)) * special.stdtrit(units - 1, alpha / 2)))
+    return max(level, _ROUNDING)
 
 
 _ROUNDING = 1e-12

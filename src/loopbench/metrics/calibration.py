@@ -1,8 +1,8 @@
 """Whether a loop knows when it is right: the confidence that it reports, against what it solved.
 
 A trial is right where its score is 1. Only scored trials that report a confidence in [0, 1] count, rounded to three digits;
-intervals draw whole tasks, or clusters of them (BCa at the expanded level). The calibration error has no interval: it is biased upwards, and drawing
-from the trials again biases it once more.
+intervals draw whole tasks, or clusters of them (BCa at the expanded level). The calibration error has no interval: it is biased
+upwards, and drawing from the trials again biases it once more.
 """
 
 from __future__ import annotations

@@ -336,7 +336,7 @@ def _attributed(happened: Sequence[Event]) -> list[_Found]:
     found: list[_Found] = []
     replies = Counter[str]()
     waiting: dict[str, list[_Found]] = {}
-    """Scope → the calls of its last choosing reply that no tool has run yet."""
+    """Scope → calls that were decided on and that no tool has run yet."""
     slots: dict[str, _Slot] = {}
     """Of the last run of each call: the loop may run it again by itself."""
     last_work = max((place for place, event in enumerate(happened) if _is_work(event)), default=-1)
@@ -346,15 +346,17 @@ def _attributed(happened: Sequence[Event]) -> list[_Found]:
             replies[event.scope] += chooses
             slot = _Slot(_natural(event.scope), replies[event.scope])
             found.append(_of_ask(event, place, slot, goes_on=place < last_work))
+            if not event.scope:  # what was at once is over
+                waiting = {} if chooses else {"": waiting.get("", [])}
             if chooses:
-                calls = enumerate(event.calls, 1)
-                waiting[event.scope] = [_of_call(call, None, place, replace(slot, place=number)) for number, call in calls]
-                found.extend(waiting[event.scope])
+                decided = [_of_call(call, None, place, replace(slot, place=number)) for number, call in enumerate(event.calls, 1)]
+                waiting.setdefault(event.scope, []).extend(decided)
+                found.extend(decided)
         elif isinstance(event, Ran):
-            decided = _take(event.call, waiting)
-            if decided is not None:
-                found.remove(decided)
-            slot = decided.slot if decided is not None else slots.get(event.call.key, _UNDECIDED)
+            taken = _take(event.call, waiting)
+            if taken is not None:
+                found.remove(taken)
+            slot = taken.slot if taken is not None else slots.get(event.call.key, _UNDECIDED)
             slots[event.call.key] = slot
             found.append(_of_call(event.call, event, place, slot))
     return found

@@ -354,12 +354,13 @@ def _ended(trial: Trial) -> _Found | None:
     last = reply(trial.replies)
     if not trial.is_finished:
         stop = trial.ended.stop or ""
-        how = _STOPS.get(stop, f"the run ended with stop {stop}")
-        return _Found(_STOP_CAUSES.get(stop, "termination"), f"{how} at {last}{_used_up(trial)}")
+        how = _STOPS.get(stop, f"the run ended with stop {stop}" if stop else "the run has no end")
+        at = f" at {last}" if trial.replies else ""
+        return _Found(_STOP_CAUSES.get(stop, "termination"), f"{how}{at}{_used_up(trial)}")
     left, fewer = _left(trial), len(trial.other) - len(trial.course)
     if left:
         return _Found("termination", f"answered at {last} and never called {left[0].text}")
-    if fewer > 0:
+    if fewer > 0 and not trial.other_course:
         return _Found("termination", f"answered at {last}, {counted(fewer, 'step', 'steps')} before the other course")
     return None
 

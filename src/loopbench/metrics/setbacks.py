@@ -73,10 +73,10 @@ class Trial:
 
     @cached_property
     def repeated(self) -> frozenset[int]:
-        """Events of runs of a call that had given a result before."""
-        runs = [(place, event.call.key) for place, event in enumerate(self.happened) if isinstance(event, Ran) and event.gave]
-        first = {key: place for place, key in reversed(runs)}
-        return frozenset(place for place, key in runs if first[key] < place)
+        """Events of runs of a call that had given a result before, whatever they gave: a second booking may be refused."""
+        runs = [(place, event) for place, event in enumerate(self.happened) if isinstance(event, Ran)]
+        first = {event.call.key: place for place, event in reversed(runs) if event.gave}
+        return frozenset(place for place, event in runs if first.get(event.call.key, place) < place)
 
     @cached_property
     def last_new(self) -> int:
@@ -201,10 +201,10 @@ def _of_calls(trial: Trial, since: int) -> Iterator[Setback]:
         decider = trial.decider(step.event)
         mark = decider.fault if decider is not None else ""
         run = trial.happened[step.event]
-        if step.gave:
-            if step.event in trial.repeated and (mark in OVERLOOKED or number in trial.unmatched):
+        if step.event in trial.repeated:
+            if mark in OVERLOOKED or number in trial.unmatched:
                 yield Setback("repeated", step.event, step.text, step.observed, mark)
-        elif step.call.key not in put_right and not _is_as_it_should_be(trial, number):
+        elif not step.gave and step.call.key not in put_right and not _is_as_it_should_be(trial, number):
             kind: Kind = "failed run" if isinstance(run, Ran) and not run.never_ran else "not run"
             yield Setback(kind, step.event, step.text, step.observed, run.fault or mark if isinstance(run, Ran) else mark)
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.html import charts
+from loopbench.experiments.html.histograms import MOST_BINS
 from loopbench.experiments.html.svg import Axis, Box, Group, Row, interval_rows, middle_cut, place, scale, standalone
 from loopbench.experiments.report import plain
 from loopbench.metrics.comparison import ArmInfo, compare
@@ -178,7 +179,7 @@ def test_steps_of_any_size_fit(record, taken):
     records = [record(arm="a", task=f"t{n}", steps=steps) for n, steps in enumerate(taken)]
     drawn = parsed(charts.steps(records, [ArmInfo("a", "a", {}, "scripted", "p", "s")]))
     bars = [bar for bar in drawn.iter(f"{SVG}rect") if bar.attrib["x"].endswith("%")]
-    assert 1 <= len(bars) <= min(charts.MOST_BINS + 1, len(taken))
+    assert 1 <= len(bars) <= min(MOST_BINS + 1, len(taken))
     assert all(share(bar.attrib["x"]) >= 0 and share(bar.attrib["x"]) + share(bar.attrib["width"]) <= 100.01 for bar in bars)
 
 

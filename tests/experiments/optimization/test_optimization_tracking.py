@@ -29,6 +29,7 @@ from mlflow.entities import Run
 from mlflow.entities.model_registry import PromptVersion
 from sqlalchemy.engine import Engine
 
+from loopbench.datasets import arithmetic
 from loopbench.experiments import compare, tracking
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import MANIFEST, read_manifest, write_manifest
@@ -36,7 +37,7 @@ from loopbench.experiments.optimization.candidates import Candidate, Ended, Spen
 from loopbench.experiments.optimization.files import CANDIDATES, ENDED, PROGRAM, TEST
 from loopbench.experiments.optimization.log import log_digest
 from loopbench.experiments.optimization.result import optimization_result
-from loopbench.experiments.registry import make_loop, parse_spec
+from loopbench.experiments.registry import code_digest, make_loop, parse_spec
 from loopbench.experiments.tracking import OptimizationTracker, board
 from loopbench.experiments.tracking.board import Board
 from loopbench.experiments.tracking.prompts import as_template, prompt_name, prompt_text
@@ -165,8 +166,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
             "folder": f"designs/{place}-{spec.name}",
             "loop": spec.name,
             "options": dict(spec.options),
-            "configuration": compare.configuration(make_loop(spec)),
-            "code": "c0de",
+            "configuration": compare.configuration(make_loop(spec, arithmetic.load().max_tool_steps)),
+            "code": code_digest(make_loop(spec)),
             "program": program_digest(own_program(design)),
         }
         abouts.append(about)
@@ -433,7 +434,7 @@ def test_prompts_are_versions_the_kept_one_the_latest(made: Made, tracked: track
 
 def models_of(client: MlflowClient, run: Run) -> dict[str, Any]:
     found = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run.info.run_id}'")
-    return {model.tags["loopbench.role"]: model for model in found}
+    return {model.tags.get("loopbench.role", model.name): model for model in found}
 
 
 def test_each_version_of_a_loop_is_a_model_with_its_scores(made: Made, tracked: tracking.Tracked) -> None:
@@ -452,6 +453,52 @@ def test_each_version_of_a_loop_is_a_model_with_its_scores(made: Made, tracked: 
             assert metrics[test] == results[design]["test"][test.removeprefix("test_")]["value"]
             stored = {file.path for file in client.list_logged_model_artifacts(model.model_id)}
             assert stored == {"program.json", "MLmodel"}
+
+
+def all_models(client: MlflowClient, experiment: str) -> dict[str, Any]:
+    """By version, each there once."""
+    found = client.search_logged_models([client.get_experiment_by_name(experiment).experiment_id])
+    assert len({model.tags["loopbench.version"] for model in found}) == len(found)
+    return {model.tags["loopbench.version"]: model for model in found}
+
+
+def test_the_test_tries_the_models_that_the_optimization_made(made: Made, tracked: tracking.Tracked) -> None:
+    client = client_of(made)
+    models = all_models(client, "whole")
+    assert len(models) == 2 * len(DESIGNS)
+    (test,) = [run for run in below(client, tracked.parent_run_id) if run.data.tags["loopbench.kind"] == "run"]
+    tried = set()
+    for arm in below(client, test.info.run_id):
+        (given,) = client.get_run(arm.info.run_id).inputs.model_inputs
+        tried.add(given.model_id)
+        (model,) = [model for model in models.values() if model.model_id == given.model_id]
+        assert model.tags["loopbench.role"] == ("optimized" if "program" in arm.data.params else "own")
+        accuracy = [metric.value for metric in model.metrics if metric.key == "accuracy"]
+        assert accuracy == [arm.data.metrics["accuracy"]]
+    assert tried == {model.model_id for model in models.values()}
+
+
+def test_a_model_that_a_comparison_has_made_is_found_again(made: Made) -> None:
+    client = client_of(made)
+    tracking.log_run(compare.results(made.folder / TEST), made.uri, "compared first")
+    before = all_models(client, "compared first")
+    with tracker_of(made, "compared first") as tracker:
+        tell(tracker, EVENTS)
+        found = tracker.finish(made.result)
+    assert found is not None
+    after = all_models(client, "compared first")
+    assert {version: model.model_id for version, model in after.items()} == {
+        version: model.model_id for version, model in before.items()
+    }
+    results = {item["design"]: item["test"] for item in made.result["designs"]}
+    for design, run in designs(client, found).items():
+        used = {output.model_id for output in run.outputs.model_outputs}
+        assert len(used) == 2
+        assert used <= {model.model_id for model in after.values()}
+        told = {m.key: m.value for model in after.values() for m in model.metrics if m.run_id == run.info.run_id}
+        assert told["test_before"] == results[design]["before"]["value"]
+        assert told["test_after"] == results[design]["after"]["value"]
+        assert all(model.tags.get("mlflow.linkedPrompts") for model in after.values() if model.model_id in used)
 
 
 def test_the_comparison_of_the_test_stands_below_the_optimization(made: Made, tracked: tracking.Tracked) -> None:

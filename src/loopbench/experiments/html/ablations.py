@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopbench.experiments.ablation import Ablated, ablated
-from loopbench.experiments.ablation_report import conclusions, notes, tables
-from loopbench.experiments.compare import Results
+from loopbench.experiments.ablation import Ablated
+from loopbench.experiments.ablation_report import notes, tables
 from loopbench.metrics.factorial import Effect
 from loopbench.metrics.summary import PRIMARY
 
@@ -15,13 +14,10 @@ from .document import Block, Figure, Folded, Grid, Items, Section
 from .verdict import BROKEN, WARNING
 
 
-def effects_section(found: Results) -> Section | None:
-    """None where the run is no ablation. Raises RunError for a manifest that makes no sense."""
-    made = ablated(found)
-    if made is None:
-        return None
+def effects_section(made: Ablated) -> Section:
+    """What each change does to each metric."""
     kept = tuple(note for note in notes(made) if not note.startswith((WARNING, *BROKEN)))
-    blocks: list[Block] = [Items(tuple(f"{line}." for line in conclusions(made)), "verdicts")]
+    blocks: list[Block] = []
     by_metric = dict(_charts(made))
     if PRIMARY in by_metric:
         blocks.append(by_metric.pop(PRIMARY))

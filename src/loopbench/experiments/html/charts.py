@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -14,12 +13,12 @@ from loopbench.experiments.collection import short_name
 from loopbench.experiments.report import interval
 from loopbench.metrics.comparison import Arm, ArmInfo, Comparison, Pair
 from loopbench.metrics.factorial import Effect
-from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Front, Point
 
-from .names import chart_names
+from .histograms import steps as steps
+from .names import chart_names, group_name
 from .svg import (
     CHAR,
     LABEL_CHARS,
@@ -53,11 +52,6 @@ NAMES = {"lm_calls": "LM calls", "cost_usd": "USD", "nominal_usd": "USD uncached
 
 
 # --- names ---
-
-
-def group_name(info: ArmInfo) -> str:
-    """Of the arms that an arm is compared with."""
-    return f"{info.suite}, {info.profile}"
 
 
 def grouped(arms: Sequence[Arm]) -> dict[str, list[Arm]]:
@@ -124,91 +118,6 @@ def _differences(title: str, groups: Sequence[Group], axis: Axis) -> Markup:
     said = "; ".join(f"{row.label} {row.text}, {row.mark}" for row in rows)
     shaded = f"The shaded band is the margin of {axis.band:g} around no difference."
     return interval_rows(title, f"{shaded} {said}.", groups, axis)
-
-
-# --- steps ---
-
-MOST_BINS = 40
-_BARS, _ROOM = 34.0, 22.0
-
-
-def steps(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Markup:
-    """How many steps the scored trials of each arm took: filled what was solved, in outline what was not."""
-    names = {info.arm: f"{name}, {info.profile}" for info, name in zip(arms, chart_names(arms).values(), strict=True)}
-    taken = {name: _histogram([record for record in records if record.arm == name and record.status == "scored"]) for name in names}
-    known = {name: bars for name, bars in taken.items() if bars}
-    longest = max((bar for bars in known.values() for bar in bars), default=1)
-    tallest = max((sum(counts) for bars in known.values() for counts in _binned(bars, longest).values()), default=1)
-    drawn: list[Markup] = []
-    y = 4.0
-    for name, bars in known.items():
-        drawn.append(_bars(names[name], bars, y, longest, tallest))
-        y += 18 + _BARS + _ROOM
-    described = "; ".join(f"{name}: {_steps_in_words(bars)}" for name, bars in known.items())
-    low = [element("text", "steps of a trial", x="50%", y=y + 12, text_anchor="middle", class_="axis")]
-    key = [
-        element("rect", x=0, y=y + 24, width=12, height=10, class_="solved"),
-        element("text", "solved", x=18, y=y + 33, class_="tick"),
-        element("rect", x=80, y=y + 24, width=12, height=10, class_="unsolved"),
-        element("text", "not solved", x=98, y=y + 33, class_="tick"),
-    ]
-    return chart("Steps of the trials of each arm", f"Histograms. {described}.", y + 42, *drawn, *low, *key)
-
-
-Bars = Mapping[int, tuple[int, int]]
-"""Steps → trials solved, and not solved."""
-
-
-def _histogram(records: Sequence[Record]) -> Bars:
-    counted = Counter((record.steps, record.accuracy >= 1) for record in records)
-    return {taken: (counted[taken, True], counted[taken, False]) for taken in sorted({taken for taken, _ in counted})}
-
-
-def _width(longest: int) -> int:
-    """Of a bin, in steps."""
-    return max(1, math.ceil((longest + 1) / MOST_BINS))
-
-
-def _binned(bars: Bars, longest: int) -> dict[int, tuple[int, int]]:
-    made: dict[int, tuple[int, int]] = {}
-    for taken, (solved, missed) in bars.items():
-        slot = taken // _width(longest)
-        old = made.get(slot, (0, 0))
-        made[slot] = (old[0] + solved, old[1] + missed)
-    return made
-
-
-def _steps_in_words(bars: Bars) -> str:
-    """`median 6, most 14`."""
-    return f"median {middle_step(bars):g}, most {max(bars)}"
-
-
-def middle_step(bars: Bars) -> float:
-    """The median of a histogram."""
-    values = [taken for taken, counts in bars.items() for _ in range(sum(counts))]
-    half = len(values) // 2
-    return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
-
-
-def _bars(name: str, bars: Bars, y: float, longest: int, tallest: int) -> Markup:
-    bins = longest // _width(longest) + 1
-    wide = 100 / bins
-    floor = y + 18 + _BARS
-    made = [
-        element("text", middle_cut(name, 34), x=0, y=y + 12, class_="label"),
-        element("text", _steps_in_words(bars), x="100%", y=y + 12, text_anchor="end", class_="numbers"),
-        element("line", x1="0%", x2="100%", y1=floor, y2=floor, class_="floor"),
-    ]
-    for slot, (solved, missed) in _binned(bars, longest).items():
-        for count, below, kind in ((solved, 0, "solved"), (missed, solved, "unsolved")):
-            if count:
-                high, base = _BARS * count / tallest, floor - _BARS * below / tallest
-                left, width = percent(slot * wide + 0.15 * wide), percent(0.7 * wide)
-                made.append(element("rect", x=left, width=width, y=base - high, height=high, class_=kind))
-    for slot in range(0, bins, max(1, math.ceil(bins / 10))):
-        x = (slot + 0.5) * wide
-        made.append(element("text", str(slot * _width(longest)), x=percent(x), y=floor + 13, text_anchor="middle", class_="tick"))
-    return element("g", *made)
 
 
 # --- accuracy against cost ---

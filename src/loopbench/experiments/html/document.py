@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from .svg import element, percent
 
-_NUMBER = re.compile(r"[<>~≥≤]?[+\-−]?\$?\d")
+_NUMBER = re.compile(r"[<>~≥≤]?[+\-−]?\$?\d[\d.,]*(?![\w-])")
 UNKNOWN = "–"
 
 
@@ -43,8 +43,8 @@ class Amount:
 
     @property
     def bar(self) -> Markup:
-        drawn = element("rect", width=percent(100 * min(max(self.share, 0.0), 1.0)), height="100%")
-        return element("svg", drawn, class_="bar", aria_hidden="true", focusable="false")
+        drawn = element("rect", width=percent(100 * min(max(self.share, 0.0), 1.0)))
+        return element("svg", drawn, class_="bar", aria_hidden="true")
 
 
 Cell = str | Link | Code | Amount

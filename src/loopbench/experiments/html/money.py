@@ -17,16 +17,25 @@ from .names import chart_names
 
 def cost_section(views: Views, arms: Sequence[ArmInfo]) -> Section | None:
     """Accuracy against cost: the front, equal budgets, what a solved task costs. None where no cost is known of two arms."""
+    blocks = [*_fronts(views, arms), *_budgets(views.budgets)]
+    return Section("cost", "Accuracy against cost", tuple(blocks)) if blocks else None
+
+
+def fronts_section(views: Views, arms: Sequence[ArmInfo]) -> Section | None:
+    """The fronts alone."""
+    blocks = _fronts(views, arms)
+    return Section("cost", "Accuracy against cost", tuple(blocks)) if blocks else None
+
+
+def _fronts(views: Views, arms: Sequence[ArmInfo]) -> list[Block]:
     names = chart_names(arms)
     solved = {(found.arm, found.unit): found for found in views.per_solved}
-    blocks: list[Block] = []
     read = "Up and to the left is better. Lines are intervals; the dashed stair is the Pareto front."
+    blocks: list[Block] = []
     for front in views.fronts:
-        figure = Figure(pareto(front, names), read)
-        own: tuple[Block, ...] = (figure, _front(front, solved))
+        own: tuple[Block, ...] = (Figure(pareto(front, names), read), _front(front, solved))
         blocks += [Part(f"{front.suite}, {front.profile}", own)] if len(views.fronts) > 1 else own
-    blocks += _budgets(views.budgets)
-    return Section("cost", "Accuracy against cost", tuple(blocks)) if blocks else None
+    return blocks
 
 
 def _front(front: Front, solved: Mapping[tuple[str, Unit], PerSolved]) -> Grid:

@@ -12,6 +12,11 @@ MOST_CHARS = 24
 """Longer names leave out the options that all arms of the same loop share."""
 
 
+def group_name(info: ArmInfo) -> str:
+    """Of the arms that an arm is compared with."""
+    return f"{info.suite}, {info.profile}"
+
+
 def chart_names(arms: Sequence[ArmInfo]) -> dict[str, str]:
     """Arm → its name on a chart: without the profile, and where that is long, with the options only in which it differs."""
     names = {info.arm: _name(info, arms) for info in arms}

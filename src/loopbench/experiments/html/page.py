@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import shlex
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -13,6 +15,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from loopbench.experiments.ablation import ablated
+from loopbench.experiments.ablation_report import conclusions
 from loopbench.experiments.collection import Collection
 from loopbench.experiments.compare import Results
 from loopbench.experiments.journal import RunError
@@ -20,18 +24,19 @@ from loopbench.experiments.optimization.result import OptimizationResult
 from loopbench.experiments.report import plain
 
 from .ablations import effects_section
-from .arms import arms_section, pairs_section
+from .arms import arms_section, forest_section, pairs_section
 from .document import Banner, Chapter, Document, Section, kind_of
-from .money import confidence_section, cost_section, reliability_section
+from .money import confidence_section, cost_section, fronts_section, reliability_section
 from .optimized import optimization_sections
 from .origin import manifest_section
 from .overview import overview_section
 from .overview import pairs_section as all_pairs_section
-from .reasons import MOST_TRACES, tasks_section, told, traces_section, why_section
+from .reasons import tasks_section, told, traces_section, why_section
 from .trouble import errors_section, recovery_section, steps_section
 from .verdict import verdict_section
 
 _BREAKS = re.compile(r"([/(=_])(?=\w)")
+MOST_UNBROKEN = 12
 TEMPLATES = files("loopbench.experiments.html").joinpath("templates")
 
 
@@ -44,28 +49,42 @@ def collection_html(found: Collection) -> str:
     """Several runs on one page: an overview, then each run, folded."""
     title = f"{len(found.runs)} runs, {len(found.loops)} loops"
     overview = (overview_section(found), all_pairs_section(found))
-    chapters = tuple(_chapter(run, f"run-{place}", MOST_TRACES // len(found.runs)) for place, run in enumerate(found.runs, 1))
+    chapters = tuple(_chapter(run, f"run-{place}") for place, run in enumerate(found.runs, 1))
     subtitle = "; ".join(dict.fromkeys(run.title for run in found.runs))
     return render(Document(title, subtitle, tuple(section for section in overview if section is not None), chapters))
 
 
-def _chapter(run: Results, name: str, traces: int) -> Chapter:
-    return Chapter(name, run.folder.name, run.title, sections(run, f"{name}-", traces))
+def _chapter(run: Results, name: str) -> Chapter:
+    """The heart of a run: its own page has the rest, and the overview the numbers of its pairs."""
+    made = (
+        verdict_section(run),
+        arms_section(run.comparison),
+        forest_section(run.comparison),
+        fronts_section(run.views, [arm.info for arm in run.comparison.arms]),
+        errors_section(run.comparison.arms),
+    )
+    whole = f"{run.title}. All of it: loopbench report {shlex.quote(run.folder.name)}"
+    return Chapter(name, run.folder.name, whole, tuple(_under(name, made)))
+
+
+def _under(name: str, made: Iterable[Section | None]) -> Iterator[Section]:
+    return (replace(section, id=f"{name}-{section.id}") for section in made if section is not None)
 
 
 def optimization_html(found: OptimizationResult) -> str:
     """The page of an optimization: what it gained, then the comparison on the test tasks."""
-    test = () if found.test is None else sections(found.test, "test-")
+    test = () if found.test is None else sections(found.test, "test")
     tested = tuple(replace(section, title=f"Test: {section.title}") for section in test)
     return render(Document(found.folder.name, found.title, (*optimization_sections(found), *tested)))
 
 
-def sections(found: Results, prefix: str = "", traces: int = MOST_TRACES) -> tuple[Section, ...]:
-    """The verdict first; those that have nothing to say are left out. `prefix`: of all ids; `traces`: most pairs side by side."""
+def sections(found: Results, prefix: str = "") -> tuple[Section, ...]:
+    """The verdict first; those that have nothing to say are left out. `prefix`: what all ids begin with."""
     comparison, records, seen = found.comparison, found.records, found.views
+    ablation = ablated(found)
     made = (
-        verdict_section(found),
-        effects_section(found),
+        verdict_section(found, None if ablation is None else conclusions(ablation)),
+        None if ablation is None else effects_section(ablation),
         arms_section(comparison),
         pairs_section(comparison),
         cost_section(seen, [arm.info for arm in comparison.arms]),
@@ -74,16 +93,16 @@ def sections(found: Results, prefix: str = "", traces: int = MOST_TRACES) -> tup
         errors_section(comparison.arms),
         recovery_section(records, comparison.arms),
         steps_section(records, comparison.arms),
-        *_reasons(found, prefix, traces),
+        *_reasons(found, prefix),
         manifest_section(found),
     )
-    return tuple(replace(section, id=f"{prefix}{section.id}") for section in made if section is not None)
+    return tuple(_under(prefix, made) if prefix else (section for section in made if section is not None))
 
 
-def _reasons(found: Results, prefix: str, traces: int) -> tuple[Section | None, ...]:
+def _reasons(found: Results, prefix: str) -> tuple[Section | None, ...]:
     """What traces say; where they cannot be read, that."""
     try:
-        known = told(found, prefix, traces)
+        known = told(found, prefix)
         return why_section(known), tasks_section(known.why), traces_section(known)
     except RunError as error:
         said = str(error).replace(str(found.folder), found.folder.name)  # where the run lies is no part of the page
@@ -137,7 +156,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.globals |= {"kind_of": kind_of, "breakable": breakable}
+    made.globals |= {"kind_of": kind_of, "breakable": breakable, "unbroken": unbroken}
     return made
 
 
@@ -149,3 +168,8 @@ def shown(value: Any) -> Any:
 def breakable(text: str) -> Markup:
     """Text that may be broken within the name of an arm, or of an option."""
     return ours(_BREAKS.sub(r"\1<wbr>", str(escape(plain(text)))))
+
+
+def unbroken(text: str) -> str:
+    """A short heading of a column, on one line."""
+    return text.replace(" ", "\u00a0") if len(text) <= MOST_UNBROKEN else text

@@ -14,8 +14,9 @@ from loopbench.experiments.why import ArmLosses, Parted, Why, comparable, why
 from loopbench.metrics.divergence import Cause, Divergence
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 
-from .charts import group_name, grouped
+from .charts import grouped
 from .document import UNKNOWN, Amount, Block, Cell, Code, Folded, Grid, Items, Link, Paragraph, Part, Section
+from .names import group_name
 from .side_by_side import show_command, side_by_side
 
 MOST_TRACES = 8
@@ -37,11 +38,14 @@ class Told:
     """Lost trial → id on the page, and where it parts from another."""
 
 
-def told(found: Results, prefix: str, most: int = MOST_TRACES) -> Told:
-    """At most so many trials are shown side by side. Raises RunError for a trace that is missing, or none."""
+def told(found: Results, prefix: str) -> Told:
+    """`prefix`: of the ids that links lead to. Raises RunError for a trace that is missing, or none."""
     explained = why(found, arms=() if comparable(found) else None, most=1)
-    picked = pick(explained.pairs, most)
-    ids = {(one.loser, one.task, one.repeat): (f"{prefix}trace-{number}", one) for number, one in enumerate(picked, 1)}
+    picked = pick(explained.pairs, MOST_TRACES)
+    ids = {
+        (one.loser, one.task, one.repeat): (f"{prefix}-trace-{number}" if prefix else f"trace-{number}", one)
+        for number, one in enumerate(picked, 1)
+    }
     return Told(found, explained, ids)
 
 
@@ -180,7 +184,7 @@ _KINDS = ("unsolved", "solved by one arm", "flaky", "false success")
 
 def _unsolved(group: GroupFindings) -> str:
     ids = group.of_kind("unsolved")
-    return f"No arm solved {_ids(ids)}: what they expect may be wrong." if ids else ""
+    return f"No arm solved {_ids(ids)}: too hard for all under this profile, or what they expect is wrong." if ids else ""
 
 
 def _flaky(group: GroupFindings) -> str:

@@ -29,7 +29,8 @@ def element(name: str, *children: str, **attributes: str | float) -> Markup:
     """One element; `class_` and `stroke_width` are written class and stroke-width. Text is escaped unless it is Markup."""
     said = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"' for key, value in attributes.items())
     inner = "".join(child if isinstance(child, Markup) else escape(_plain(child)) for child in children)
-    return Markup(f"<{name}{said}>{inner}</{name}>")  # noqa: S704  all parts are escaped
+    made = f"<{name}{said}>{inner}</{name}>" if inner else f"<{name}{said}/>"
+    return Markup(made)  # noqa: S704  all parts are escaped
 
 
 def _plain(text: str) -> str:

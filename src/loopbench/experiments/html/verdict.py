@@ -31,11 +31,13 @@ class Against:
     needed: Needed | None
 
 
-def verdict_section(found: Results) -> Section:
-    """Comes first: what holds, in words, and what to keep in mind."""
+def verdict_section(found: Results, conclusions: Sequence[str] | None = None) -> Section:
+    """Comes first: what holds, in words, and what to keep in mind. `conclusions`: in place of who is the most accurate."""
     comparison = found.comparison
     blocks: list[Block] = [*_banners(found)]
-    groups = {} if comparison.invalid else grouped(comparison.arms)
+    if conclusions:
+        blocks.append(Items(tuple(f"{line}." for line in conclusions), "verdicts"))
+    groups = {} if comparison.invalid or conclusions is not None else grouped(comparison.arms)
     for name, arms in groups.items():
         said = tuple(_group(arms, comparison))
         blocks += [Part(name, said)] if len(groups) > 1 else said
@@ -89,12 +91,13 @@ def against(best: Arm, arms: Sequence[Arm], pairs: Sequence[Pair]) -> list[Again
 
 def _lines(best: Arm, others: Sequence[Against]) -> Iterator[str]:
     for stands, said in RELATIONS.items():
-        names = [_named(other) for other in others if other.stands == stands and other.needed is None]
-        if names:
-            yield f"{said.capitalize()} {', '.join(names)}."
+        names: dict[str, list[str]] = {}
         for other in others:
-            if other.stands == stands and other.needed is not None:
-                yield f"{said.capitalize()} {short_name(other.arm.info)}: {needed_in_words(other.needed)}."
+            if other.stands == stands:
+                plan = "" if other.needed is None else f": {needed_in_words(other.needed)}"
+                names.setdefault(plan, []).append(_named(other))
+        for plan, same in names.items():
+            yield f"{said.capitalize()} {', '.join(same)}{plan}."
     yield from _cheapest(best, others)
 
 

@@ -1,0 +1,118 @@
+"""How many steps trials took, as a histogram per arm."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from markupsafe import Markup
+
+from loopbench.metrics.comparison import ArmInfo
+from loopbench.metrics.record import Record
+
+from .names import chart_names, group_name
+from .svg import LABEL_CHARS, chart, element, middle_cut, percent
+
+MOST_BINS = 40
+MOST_TICKS = 10
+_BARS, _LINE, _AXIS, _HEADING = 34.0, 18.0, 18.0, 26.0
+"""Heights: of the tallest bar, of an arm's name, of the ticks' labels, of a group's heading."""
+_GAP = 6.0
+
+Bars = Mapping[int, tuple[int, int]]
+"""Steps → trials solved, and not solved."""
+
+
+def steps(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Markup:
+    """How many steps the scored trials of each arm took: filled what was solved, in outline what was not."""
+    scored: dict[str, list[Record]] = {info.arm: [] for info in arms}
+    for record in records:
+        if record.status == "scored":
+            scored[record.arm].append(record)
+    known = {arm: histogram(found) for arm, found in scored.items() if found}
+    frame = _Frame.around(list(known.values()))
+    names = chart_names(arms)
+    groups = [(name, [info for info in members if info.arm in known]) for name, members in groupby(arms, key=group_name)]
+    shown = [(name, members) for name, members in groups if members]
+    drawn: list[Markup] = []
+    y = 4.0
+    for name, members in shown:
+        if len(shown) > 1:
+            y += _HEADING
+            drawn.append(element("text", middle_cut(name, LABEL_CHARS), x=0, y=y - 9, class_="heading"))
+        for info in members:
+            drawn.append(element("g", *frame.histogram(names[info.arm], known[info.arm], y)))
+            y += _LINE + _BARS + _GAP
+        drawn.extend(frame.axis(y - _GAP))
+        y += _AXIS
+    described = "; ".join(f"{arm}: {in_words(bars)}" for arm, bars in known.items())
+    return chart("Steps of the trials of each arm", f"Histograms. {described}.", y + 42, *drawn, *_legend(y))
+
+
+def histogram(records: Sequence[Record]) -> Bars:
+    """Of scored trials, by steps."""
+    counted = Counter((record.steps, record.accuracy >= 1) for record in records)
+    return {taken: (counted[taken, True], counted[taken, False]) for taken in sorted({taken for taken, _ in counted})}
+
+
+def in_words(bars: Bars) -> str:
+    """`median 6, most 14`."""
+    values = [taken for taken, counts in sorted(bars.items()) for _ in range(sum(counts))]
+    half = len(values) // 2
+    middle = values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
+    return f"median {middle:g}, most {values[-1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What all histograms of a chart have in common."""
+
+    width: int
+    """Of a bin, in steps."""
+    bins: int
+    tallest: int
+    """Trials in the fullest bin of any arm."""
+
+    @classmethod
+    def around(cls, known: Sequence[Bars]) -> _Frame:
+        longest = max((taken for bars in known for taken in bars), default=0)
+        width = math.ceil((longest + 1) / MOST_BINS)
+        empty = cls(width, longest // width + 1, 1)
+        return cls(width, empty.bins, max((sum(counts) for bars in known for counts in empty.binned(bars).values()), default=1))
+
+    def binned(self, bars: Bars) -> dict[int, tuple[int, int]]:
+        """Number of the bin → trials solved, and not solved."""
+        made: dict[int, tuple[int, int]] = {}
+        for taken, (solved, missed) in bars.items():
+            before = made.get(taken // self.width, (0, 0))
+            made[taken // self.width] = (before[0] + solved, before[1] + missed)
+        return made
+
+    def histogram(self, name: str, bars: Bars, y: float) -> Iterator[Markup]:
+        """From y on: the name, and a bar for each bin that holds a trial."""
+        floor = y + _LINE + _BARS
+        yield element("text", middle_cut(name, LABEL_CHARS - 12), x=0, y=y + 12, class_="label")
+        yield element("text", in_words(bars), x="100%", y=y + 12, text_anchor="end", class_="numbers")
+        yield element("line", x1="0%", x2="100%", y1=floor, y2=floor, class_="floor")
+        for slot, (solved, missed) in self.binned(bars).items():
+            for count, below, kind in ((solved, 0, "solved"), (missed, solved, "unsolved")):
+                if count:
+                    high, base = _BARS * count / self.tallest, floor - _BARS * below / self.tallest
+                    left, wide = percent((slot + 0.15) * 100 / self.bins), percent(70 / self.bins)
+                    yield element("rect", x=left, width=wide, y=base - high, height=high, class_=kind)
+
+    def axis(self, floor: float) -> Iterator[Markup]:
+        """Labels of the bins under the last histogram of a group."""
+        for slot in range(0, self.bins, math.ceil(self.bins / MOST_TICKS)):
+            x = percent((slot + 0.5) * 100 / self.bins)
+            yield element("text", str(slot * self.width), x=x, y=floor + 13, text_anchor="middle", class_="tick")
+
+
+def _legend(y: float) -> Iterator[Markup]:
+    yield element("text", "steps of a trial", x="50%", y=y + 12, text_anchor="middle", class_="axis")
+    for x, kind, meaning in ((0, "solved", "solved"), (80, "unsolved", "not solved")):
+        yield element("rect", x=x + 1, y=y + 24, width=12, height=10, class_=kind)
+        yield element("text", meaning, x=x + 18, y=y + 33, class_="tick")

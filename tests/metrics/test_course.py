@@ -1,0 +1,333 @@
+"""The course of a trial: what was decided and what came of it, whatever the wire format, the bookkeeping, the order of arrival."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.metrics.course import Call, Kind, course, end, events, shortened, signatures, unmatched, without_receipts
+from loopbench.metrics.divergence import first_difference
+from loopbench.models.receipts import Ledger, strip_receipts
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=True) | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def ask(*calls: tuple[str, dict[str, Any]], role: str = "decide", scope: str = "", **more: Any) -> dict[str, Any]:
+    move = {"move": "act", "thought": "", "calls": [{"name": name, "arguments": arguments} for name, arguments in calls]}
+    scoped = {"scope": scope} if scope else {}
+    return {"event": "ask", "role": role, "same": 0, "messages": [], "reply": "", "move": move} | scoped | more
+
+
+def unreadable(role: str = "decide", why: str = "no JSON", **more: Any) -> dict[str, Any]:
+    event = ask(role=role, reply="{", wire_error=why, **more)
+    del event["move"]
+    return event
+
+
+def ran(tool: str, arguments: Any, data: str = "4", status: str = "success", **more: Any) -> dict[str, Any]:
+    return {"event": "tool", "tool": tool, "arguments": arguments, "status": status, "data": data} | more
+
+
+def trace(*happened: dict[str, Any], answer: Any = 4, stop: str = "finished") -> dict[str, Any]:
+    return {"events": list(happened), "answer": answer, "stop": stop}
+
+
+def marks(found: dict[str, Any]) -> list[str]:
+    return [step.signature for step in course(found)]
+
+
+ADD = ("add", {"a": 1, "b": 2})
+SOLVED = trace(ask(ADD), ran(*ADD, "3"), ask(("double", {"n": 3})), ran("double", {"n": 3}, "6"), answer=6)
+
+
+# --- laws ---
+
+VALUE = st.integers(0, 3)
+STEP = st.one_of(
+    st.builds(lambda n: [ask(("f", {"n": n})), ran("f", {"n": n}, str(n))], VALUE),
+    st.builds(lambda n: [ask(("g", {"n": n})), ran("g", {"n": n}, "no", "error", error_type="KeyError")], VALUE),
+    st.builds(lambda n: [ask(("missing", {"n": n}))], VALUE),
+    st.builds(lambda role: [unreadable(role)], st.sampled_from(["decide", "plan"])),
+    st.builds(lambda kind: [ask(error={"kind": kind, "message": "m"})], st.sampled_from(["provider.server", "context_overflow"])),
+)
+TRACE = st.builds(
+    lambda parts, answer, stop: trace(*(event for part in parts for event in part), answer=answer, stop=stop),
+    st.lists(STEP, max_size=6),
+    VALUE,
+    st.sampled_from(["finished", "max_steps"]),
+)
+
+
+@given(TRACE)
+def test_equal_traces_have_equal_courses(found):
+    assert course(found) == course(copy.deepcopy(found))
+    assert first_difference(marks(found), marks(found)) is None
+
+
+@given(TRACE, TRACE)
+def test_courses_are_equal_where_all_that_counts_is(one, other):
+    def content(found: dict[str, Any]) -> list[Any]:
+        """What the steps are made of, told in another way than by the code under test."""
+        kept: list[Any] = []
+        for place, event in enumerate(found["events"]):
+            if event["event"] == "tool":
+                kept.append((event["tool"], event["arguments"], event["status"], event["data"]))
+            elif "wire_error" in event:
+                kept.append(("unreadable", event["role"]))
+            elif "error" in event:
+                kept.append(("failed", event["error"]["kind"]))
+            elif event["move"]["calls"][0]["name"] == "missing":
+                kept.append(("missing", found["events"][place]["move"]["calls"][0]["arguments"]))
+        return [*kept, found["answer"], found["stop"]]
+
+    assert (marks(one) == marks(other)) == (content(one) == content(other))
+
+
+@given(st.lists(st.tuples(st.sampled_from("fgh"), VALUE), min_size=1, max_size=5), st.randoms())
+def test_the_order_in_which_parallel_calls_end_changes_nothing(calls, random_):
+    runs = [ran(name, {"n": n}, f"{name}{n}") for name, n in calls]
+    shuffled = random_.sample(runs, len(runs))
+    reply = ask(*((name, {"n": n}) for name, n in calls))
+    assert course(trace(reply, *runs)) == course(trace(reply, *shuffled))
+
+
+@given(st.integers(2, 4), st.randoms())
+def test_scopes_may_interleave_as_they_like(branches, random_):
+    """Each branch asks and runs in its own order; equal calls of two branches may give different results."""
+    queues = [
+        [
+            ask(("f", {"n": k % 2}), role="select", scope=f"c{k}"),
+            ran("f", {"n": k % 2}, f"r{k}"),
+            unreadable("select", scope=f"c{k}"),
+        ]
+        for k in range(branches)
+    ]
+
+    def interleaved(source: random.Random) -> list[dict[str, Any]]:
+        left, made = [list(queue) for queue in queues], []
+        while any(left):
+            made.append(source.choice([queue for queue in left if queue]).pop(0))
+        return made
+
+    plan = ask(role="plan")
+    assert marks(trace(plan, *interleaved(random_), plan)) == marks(trace(plan, *interleaved(random.Random(0)), plan))
+
+
+@given(TRACE, st.lists(st.sampled_from(["understand", "plan", "reflect", "summarize", "validate"]), max_size=4), st.randoms())
+def test_bookkeeping_and_wording_are_no_part_of_it(found, roles, random_):
+    other = copy.deepcopy(found)
+    for role in roles:
+        other["events"].insert(0, ask(role=role, move={"move": "verdict", "done": False}))
+    for event in other["events"]:
+        if event["event"] == "ask":
+            event["messages"] = [{"role": "user", "content": f"other words {random_.random()}"}]
+            event["reply"] = "said in another format"
+            if "wire_error" in event:
+                event["wire_error"] = "another codec's words"
+    other["events"].insert(0, {"event": "note", "kind": "phase", "round": 1})
+    assert marks(other) == marks(found)
+
+
+@given(TRACE)
+def test_receipts_are_no_part_of_it(found):
+    signed = copy.deepcopy(found)
+    for event in signed["events"]:
+        if event["event"] == "tool":
+            event["data"] += " [r:0123ab.4567]"
+    assert marks(signed) == marks(found)
+
+
+@given(st.text(max_size=30), st.integers(0, 99))
+def test_receipts_are_those_of_the_tunnel(text, n):
+    entry = Ledger().issue("f", {"n": n}, text, n, ok=True)
+    signed = f"{text} {entry.receipt}"
+    assert without_receipts(signed) == strip_receipts(signed)
+
+
+@given(TRACE)
+def test_signatures_are_short_and_fit_in_a_line(found):
+    line = " ".join(marks(found))
+    assert re.fullmatch(r"[0-9a-f]{6}( [0-9a-f]{6})*", line)
+    assert list(signatures(line)) == marks(found)
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=6), st.lists(st.sampled_from("abc"), max_size=6))
+def test_first_difference_is_none_only_for_equal_courses(a, b):
+    step = first_difference(a, b)
+    assert (step is None) == (a == b)
+    if step is not None:
+        assert 1 <= step <= len(b) + 1
+        assert sorted(a) != sorted(b) or a[step - 1] != b[step - 1]
+    assert len(unmatched(a, b)) == sum(max(0, b.count(one) - a.count(one)) for one in "abc")
+
+
+@given(st.lists(st.sampled_from("abcdef"), unique=True, min_size=1), st.randoms())
+def test_another_order_of_the_same_steps_parts_late_and_a_new_step_early(steps, random_):
+    shuffled = random_.sample(steps, len(steps))
+    place = random_.randrange(len(steps) + 1)
+    assert first_difference(steps, [*shuffled[:place], "new", *shuffled[place:]]) == place + 1
+
+
+# --- examples ---
+
+
+def kinds(found: dict[str, Any]) -> list[Kind]:
+    return [step.kind for step in course(found)]
+
+
+def test_calls_and_the_end_in_words():
+    first, second, last = course(SOLVED)
+    assert (first.text, first.observed, first.event) == ("add(a=1, b=2)", "3", 1)
+    assert (second.text, second.observed, second.event) == ("double(n=3)", "6", 3)
+    assert (last.kind, last.text, last.observed, last.event) == ("answer", "6", "finished", None)
+
+
+def test_designs_that_ask_once_for_several_calls_have_the_same_steps():
+    at_once = trace(ask(ADD, ("double", {"n": 3})), ran("double", {"n": 3}, "6"), ran(*ADD, "3"), answer=6)
+    assert marks(at_once) == marks(SOLVED)
+
+
+def test_calls_that_no_tool_ran_are_steps_whoever_noticed():
+    in_the_loop = trace(ask(("nope", {})))
+    in_the_toolbox = trace(ask(("nope", {})), ran("nope", {}, "no such tool", "error", error_type="UnknownTool"))
+    assert course(in_the_loop)[0].observed == "not run"
+    assert marks(in_the_loop) == marks(in_the_toolbox)
+
+
+def test_a_call_that_waits_for_a_later_turn_is_run_there():
+    """A design that recovers from one call's error before it runs the next."""
+    found = trace(ask(ADD, ("double", {"n": 3})), ran(*ADD, "no", "error"), ask(role="recover"), ran("double", {"n": 3}, "6"))
+    assert [step.text for step in course(found)] == ["add(a=1, b=2)", "double(n=3)", "4"]
+    assert all(step.observed != "not run" for step in course(found))
+
+
+def test_what_a_loop_runs_by_itself_stands_beside_the_call():
+    found = trace(ask(ADD, ("double", {"n": 3})), ran(*ADD, "no", "error"), ran("double", {"n": 3}), ran(*ADD, "3"))
+    assert [step.observed for step in course(found)] == ["error: no", "3", "4", "finished"]
+
+
+def test_an_answer_after_which_the_run_goes_on_is_none():
+    stated = ask(move={"move": "answer", "value": 5})
+    assert kinds(trace(stated, answer=5)) == ["answer"]
+    assert kinds(trace(stated, ask(ADD), ran(*ADD))) == ["other", "call", "answer"]
+
+
+def test_prose_in_place_of_a_call_is_a_step():
+    assert kinds(trace(ask(move={"move": "text", "text": "Well …"}))) == ["other", "answer"]
+
+
+def test_tasks_are_in_the_order_of_their_numbers():
+    found = trace(
+        ask(role="plan"),
+        *(ask(("f", {"n": n}), role="select", scope=f"c{n}") for n in (10, 9, 2)),
+        *(ran("f", {"n": n}) for n in (2, 9, 10)),
+    )
+    assert [step.text for step in course(found)][:3] == ["f(n=2)", "f(n=9)", "f(n=10)"]
+
+
+def test_equal_calls_have_equal_keys():
+    assert Call("f", {"a": 1, "b": [2]}).key == Call("f", {"b": [2], "a": 1}).key
+    assert Call("f", {"a": 1}).key != Call("f", {"a": "1"}).key
+    assert Call("f", {"a": float("nan")}).key == Call("f", {"a": float("nan")}).key
+
+
+@given(st.text(max_size=400))
+def test_shortened_is_one_line_that_fits(text):
+    short = shortened(text)
+    assert len(short) <= 122
+    assert "\n" not in short
+
+
+# --- hostile traces ---
+
+
+def damaged(found: Any, random_: random.Random, value: Any) -> Any:
+    """A copy with one value, at any depth, replaced or removed."""
+    other = copy.deepcopy(found)
+    places = []
+
+    def walk(item: Any) -> None:
+        keys = list(item) if isinstance(item, dict) else range(len(item)) if isinstance(item, list) else ()
+        for key in keys:
+            places.append((item, key))
+            walk(item[key])
+
+    walk(other)
+    item, key = random_.choice(places)
+    if isinstance(item, dict) and random_.random() < 0.3:
+        del item[key]
+    else:
+        item[key] = value
+    return other
+
+
+WHOLE = trace(
+    ask(ADD, messages=[{"role": "user", "content": "q", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}]),
+    ran(*ADD, "3", error_type="", fault="tool.slow"),
+    unreadable(fault="wire.empty", calls=[{"id": "1", "name": "f", "arguments": "{"}]),
+    ask(error={"kind": "provider.server", "message": "500"}, scope="c1"),
+    {"event": "note", "kind": "phase"},
+    ask(move={"move": "answer", "value": {"x": 1}}),
+)
+
+
+@given(st.randoms(), JSON)
+def test_a_damaged_trace_is_read_or_refused_in_one_line(random_, value):
+    found = damaged(WHOLE, random_, value)
+    try:
+        steps = course(found)
+    except ValueError as refused:
+        said = str(refused)
+    else:
+        said = "read"
+        assert all(re.fullmatch(r"[0-9a-f]{6}", step.signature) for step in steps)
+    assert said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        ({}, "the trace has no list of events"),
+        ({"events": {}}, "the trace has no list of events"),
+        (trace(7), "event 0 of the trace is no object"),  # type: ignore[arg-type]
+        (trace({"event": "ask", "same": 0, "messages": []}), "event 0 of the trace: role is missing"),
+        (trace(ask(same="3")), "event 0 of the trace: same is no int"),
+        (trace(ask(same=True)), "event 0 of the trace: same is no int"),
+        (trace(ask(messages=[3])), "event 0 of the trace: a message is no object"),
+        (trace(ask(), ran(4, {})), "event 1 of the trace: tool is no str"),  # type: ignore[arg-type]
+        (trace(ran("f", {}, data=4)), "event 0 of the trace: data is no str"),  # type: ignore[arg-type]
+        (trace(ask(error=[])), "event 0 of the trace: error is no object"),
+        (trace(ask(move={"move": "act", "calls": [1]})), "event 0 of the trace: a call is no object"),
+        (trace(stop=4), "the trace's stop is no text"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_trace_is_named(found, says):
+    with pytest.raises(ValueError, match=re.escape(says)):
+        course(found)
+
+
+def test_events_of_another_kind_keep_their_places():
+    found = trace({"event": "later version"}, ask(ADD), ran(*ADD))
+    assert events(found)[0] is None
+    assert course(found)[0].event == 2
+    assert end(found).stop == "finished"
+
+
+def test_a_deep_argument_does_no_harm():
+    deep: Any = 1
+    for _ in range(300):
+        deep = [deep]
+    assert json.dumps(deep)
+    assert len(course(trace(ran("f", {"x": deep})))[0].signature) == 6
