@@ -64,8 +64,8 @@ def test_the_numbers_on_the_page_keep_their_promises(name: str) -> None:
 def test_what_not_to_do_is_visibly_worse() -> None:
     """Else the page would not need to warn of it."""
     by_name = {cells[0]: [float(cell) for cell in cells[1:] if cell != "–"] for name in SECTIONS for cells in shown(name)[1:]}
-    assert min(by_name["*Wilson on all trials*"]) < 0.85 < min(by_name["accuracy"])
-    assert min(by_name["*the same by Student's t*"]) < 0.93 < min(by_name["difference of accuracy, 0.02"])
+    assert min(by_name["*Wilson on all trials*"]) < 0.85 < 0.92 < min(by_name["accuracy"])
+    assert min(by_name["*the same by Student's t*"]) < 0.90 < 0.94 < min(by_name["difference of accuracy, 0.02"])
 
 
 @pytest.mark.slow

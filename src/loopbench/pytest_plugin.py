@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pytest
 
 if TYPE_CHECKING:
-    from loopbench.experiments.compare import Results
+    from loopbench.experiments.compare import Experiment, Results
     from loopbench.experiments.gating import Judged
 
 OnUndecided = Literal["fail", "skip", "pass"]
 PROPERTY = "loop_gate"
 """What a test's report calls the line that the summary shows."""
+_BLESSED = pytest.StashKey[set[Path]]()
+"""Baselines that this session wrote."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_BLESSED] = set()
     config.addinivalue_line(
         "markers", "loop_gate(**settings): holds a loop to its baseline; keywords are defaults for the fixture's calls"
     )
@@ -111,37 +114,51 @@ class LoopGate:
             pytest.fail(f"loop_gate: {error}", pytrace=False)
 
     def _hold(self, loop: str | type, asked: _Asked) -> Judged | None:
-        from loopbench.experiments.gating import judge, read_baseline
+        from loopbench.experiments.gating import check_asked, judge, read_baseline
+        from loopbench.experiments.gating.judge import refuse_other
 
         path = self.default_baseline if asked.baseline is None else self.item.path.parent / asked.baseline
-        if not self.blesses and not path.is_file():
-            pytest.fail(f"no baseline {path}; write it with: pytest --loop-bless {self.item.nodeid}", pytrace=False)
-        found = self._run(loop, asked.settings)
         if self.blesses:
-            self._bless(found, path)
+            self._check_free(path)
+            self._bless(self._run(self._prepared(loop, asked.settings)), path)
             return None
-        judged = judge(found, read_baseline(path), metrics=asked.metrics, alpha=asked.alpha, path=path)
+        if not path.is_file():
+            pytest.fail(f"no baseline {path}; write it with: pytest --loop-bless {self.item.nodeid}", pytrace=False)
+        baseline = read_baseline(path)
+        check_asked(baseline, asked.metrics, asked.alpha)
+        experiment = self._prepared(loop, asked.settings)
+        refuse_other(experiment.folder, experiment.manifest, baseline)  # before a run that may cost money
+        judged = judge(self._run(experiment), baseline, metrics=asked.metrics, alpha=asked.alpha, path=path)
         self._end(judged, asked.on_undecided)
         return judged
 
-    def _run(self, loop: str | type, settings: Mapping[str, Any]) -> Results:
-        from loopbench.experiments.compare import prepare, results, run
+    def _prepared(self, loop: str | type, settings: Mapping[str, Any]) -> Experiment:
+        from loopbench.experiments.compare import prepare
         from loopbench.experiments.config import config_from
 
         _check_no_loop_runs(self.item)
         named = loop if isinstance(loop, str) else f"{loop.__module__}:{loop.__qualname__}"
         data = {"loops": (named,), "runs": self.runs, "mlflow": False} | _plural(settings)
-        experiment = prepare(config_from(data, self.item.nodeid))
+        return prepare(config_from(data, self.item.nodeid))
+
+    def _run(self, experiment: Experiment) -> Results:
+        from loopbench.experiments.compare import results, run
+
         stopped = run(experiment, _Silent())
         if stopped:
             pytest.fail(f"the run was not finished: {stopped}", pytrace=False)
         return results(experiment.folder)
 
+    def _check_free(self, path: Path) -> None:
+        """One baseline for two calls would hold the first against what the second gave."""
+        if path.resolve() in self.item.config.stash[_BLESSED]:
+            raise ValueError(f"{path} was written by another call just now; give each call a file of its own: baseline=…")
+
     def _bless(self, found: Results, path: Path) -> None:
         from loopbench.experiments.gating import bless, write_baseline
 
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_baseline(path, bless(found))
+        self.item.config.stash[_BLESSED].add(path.resolve())
         self._say(f"blessed {len(found.records)} trials: {path}")
 
     def _end(self, judged: Judged, on_undecided: OnUndecided) -> None:
@@ -210,6 +227,8 @@ def _plural(settings: Mapping[str, Any]) -> dict[str, Any]:
     made = dict(settings)
     for one, many in _PLURALS.items():
         if one in made:
+            if many in made:
+                raise ValueError(f"{one} and {many} are both given")
             made[many] = (made.pop(one),)
     return made
 

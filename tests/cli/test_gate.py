@@ -180,6 +180,24 @@ def test_bad_input_is_one_line_and_nothing_is_run(loopbench, blessed, here):
     assert len(list((here / "runs").iterdir())) == 1
 
 
+def test_a_new_run_that_would_be_no_measure_is_refused_before_it_runs(loopbench, blessed, here):
+    blessed("--loop", "bare")
+    text = (here / "b.json").read_text()
+    for old, new, why in (
+        ('"arithmetic(size=12)"', '"arithmetic(size=13)"', "another digest of suite arithmetic than in the baseline"),
+        ('"policy_and_profiles": ', '"policy_and_profiles": 9', "another version of policy_and_profiles than in the baseline"),
+    ):
+        (here / "b.json").write_text(text.replace(old, new))
+        ended = loopbench("gate", "--baseline", "b.json", "--quiet")
+        assert ended.code == 2
+        assert why in ended.err
+    (here / "b.json").write_text(text)
+    assert loopbench("gate", "--baseline", "b.json", "--alpha", "2").code == 2
+    lacking = loopbench("gate", "--baseline", "b.json", "--loop", "finish", "--loop", "stateless")
+    assert (lacking.code, lacking.err) == (2, "error: b.json: the run has no arm for bare/clean, which the baseline has\n")
+    assert len(list((here / "runs").iterdir())) == 1
+
+
 def edit(path: Path, **config: object) -> None:
     """Changes the configuration that a baseline runs again."""
     value = json.loads(path.read_text())

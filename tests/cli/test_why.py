@@ -1,0 +1,176 @@
+"""`loopbench why`, from the runs of real loops to the line that is printed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.journal import TRACES, TRIALS
+
+SIZE = ("--profile", "flaky-format", "--profile", "forgetful", "--tasks", "12", "--no-mlflow", "--quiet")
+LOOPS = ("--loop", "bare", "--loop", "react_extract")
+
+
+@pytest.fixture
+def compared(loopbench: Callable[..., Any]) -> Callable[..., Any]:
+    assert loopbench("compare", *LOOPS, *SIZE).code == 0
+    return loopbench
+
+
+def run_folder() -> Path:
+    (folder,) = (path for path in Path("runs").iterdir() if path.is_dir())
+    return folder
+
+
+def test_pairs_causes_examples_and_tasks(compared):
+    ended = compared("why", "latest")
+    assert ended.code == 0, ended.err
+    assert "bare/flaky-format against react_extract/flaky-format" in ended.out
+    assert re.search(r"react_extract/flaky-format lost \d+: parse \d+", ended.out)
+    assert "could not be read; the loop did not ask again" in ended.out
+    assert "Tasks of arithmetic under forgetful: 12, repeats: 1" in ended.out
+
+
+def test_the_command_below_an_example_shows_the_trial(compared):
+    out = compared("why", "latest", "react_extract", "bare", "--all").out
+    lines = [line.strip() for line in out.splitlines()]
+    commands = [line for line in lines if line.startswith("loopbench show ")]
+    assert len(commands) >= 3
+    for command in commands[:3]:
+        told = lines[lines.index(command) - 1]
+        task = told.partition(",")[0]
+        shown = compared(*shlex.split(command)[1:])
+        assert shown.code == 0
+        assert f"/{task}/" in shown.out
+        if found := re.search(r"reply (\d+) could not be read", told):
+            (prompted,) = re.findall(
+                rf"^── {found[1]}\. (?:decide|answer), user.*?^── unreadable", shown.out, re.MULTILINE | re.DOTALL
+            )
+            assert "── act" not in prompted  # the reply with that number is the unreadable one
+
+
+def test_one_object_for_scripts(compared):
+    told = compared("why", "latest", "--json").json
+    assert set(told) == {"run", "pairs", "arms", "untraced", "findings"}
+    assert [(pair["a"], pair["b"]) for pair in told["pairs"]] == [
+        ("bare/flaky-format", "react_extract/flaky-format"),
+        ("bare/forgetful", "react_extract/forgetful"),
+    ]
+    for pair in told["pairs"]:
+        assert len(pair["divergences"]) == pair["only_a"] + pair["only_b"]
+        assert all(
+            set(one) == {"winner", "loser", "task", "repeat", "step", "cause", "detail", "stop"} for one in pair["divergences"]
+        )
+    assert {group["profile"] for group in told["findings"]} == {"flaky-format", "forgetful"}
+
+
+def test_an_arm_a_loop_and_a_trial(compared):
+    arm = compared("why", "latest", "react_extract/flaky-format", "--json").json
+    assert (arm["pairs"], [one["arm"] for one in arm["arms"]]) == ([], ["react_extract/flaky-format"])
+    loop = compared("why", "latest", "react_extract").out
+    assert "react_extract/flaky-format\nlost" in loop
+    assert "react_extract/forgetful\nlost" in loop
+    example = arm["arms"][0]["examples"][0]
+    trial = f"react_extract/flaky-format/{example['task']}/{example['repeat']}"
+    assert compared("why", "latest", trial, "--json").json | {"run": ""} == example | {
+        "run": "",
+        "arm": "react_extract/flaky-format",
+    }
+    said = compared("why", "latest", trial).out
+    assert said.startswith(f"{trial}: {example['cause']}\n  step {example['step']}: {example['detail']}\n")
+
+
+def test_one_task(compared):
+    told = compared("why", "latest", "--task", "arithmetic-0008", "--json").json
+    assert {one["task"] for pair in told["pairs"] for one in pair["divergences"]} <= {"arithmetic-0008"}
+    assert all(group["tasks"] == 1 for group in told["findings"])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("nope",), "no trial 'nope'"),
+        (("nope", "bare"), "no arm 'nope'; there are bare/flaky-format, "),
+        (("bare/flaky-format", "react_extract/forgetful"), "did not meet the same tasks under the same profile"),
+        (("--task", "nope"), "no trial of a task 'nope'"),
+    ],
+)
+def test_what_is_not_there_is_said_in_a_line(compared, words, says):
+    ended = compared("why", "latest", *words)
+    assert ended.code == 2
+    assert says in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_trial_that_was_solved_has_no_loss_to_explain(compared):
+    solved = next(
+        record for record in map(json.loads, (run_folder() / TRIALS).read_text().splitlines()) if record["scores"]["accuracy"] == 1
+    )
+    ended = compared("why", "latest", f"{solved['arm']}/{solved['task']}/{solved['repeat']}")
+    assert (ended.code, ended.out) == (2, "")
+    assert "was solved; there is no loss to explain" in ended.err
+
+
+def test_a_run_without_traces_still_tells_about_its_tasks(compared):
+    lines = [json.loads(line) | {"trace_at": None} for line in (run_folder() / TRIALS).read_text().splitlines()]
+    (run_folder() / TRIALS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    out = compared("why", "latest").out
+    assert re.search(r"^\d+ lost trials have no trace: why they were lost is not known$", out, re.MULTILINE)
+    assert "Tasks of arithmetic under flaky-format: 12" in out
+
+
+def test_results_of_another_tool_are_told_too(loopbench):
+    rows = ["arm,task,repeat,score", "a,t1,0,1", "a,t2,0,0", "b,t1,0,0", "b,t2,0,0"]
+    Path("results.csv").write_text("\n".join(rows) + "\n")
+    assert loopbench("import", "results.csv", "-o", "imported").code == 0
+    ended = loopbench("why", "imported")
+    assert ended.code == 0, ended.err
+    assert "a against b\n2 trials: both solved 0, only a 1, only b 0, neither 1; they part on 1 task" in ended.out
+    assert "3 lost trials have no trace" in ended.out
+    assert "no arm solved (is the expected answer right?): 1: t2" in ended.out
+
+
+def test_a_damaged_trace_is_one_line(compared):
+    traces = run_folder() / TRACES
+    damaged = re.sub(rb'"role":"decide"', b'"role":["...."]', traces.read_bytes())
+    assert len(damaged) == len(traces.read_bytes())
+    traces.write_bytes(damaged)
+    ended = compared("why", "latest")
+    assert ended.code == 2
+    assert re.search(r"traces.jsonl: trial \S+: event \d+ of the trace: role is no str$", ended.err.strip())
+
+
+def test_control_characters_of_a_model_reach_no_terminal(compared):
+    """A tool that a model made up, or anything else in a trace, may hold them."""
+    traces, trials = run_folder() / TRACES, run_folder() / TRIALS
+    named = re.compile(rb'"(name|tool)":"(\w+)"')
+    told = [named.sub(rb'"\1":"\2\\u001b[2J\\u009b"', line) for line in traces.read_bytes().splitlines(keepends=True)]
+    at, offset = {}, 0
+    for line in told:
+        trace = json.loads(line)
+        at[trace["arm"], trace["task"], trace["repeat"]] = [offset, len(line)]
+        offset += len(line)
+    records = [json.loads(line) for line in trials.read_text().splitlines()]
+    moved = (record | {"trace_at": at[record["arm"], record["task"], record["repeat"]]} for record in records)
+    traces.write_bytes(b"".join(told))
+    trials.write_text("".join(json.dumps(record) + "\n" for record in moved))
+    ended = compared("why", "latest", "--all")
+    assert ended.code == 0, ended.err
+    assert "[2J" in ended.out  # it was told
+    assert "\x1b" not in ended.out
+    assert "\x9b" not in ended.out
+
+
+def test_many_pairs_are_told_in_short(loopbench):
+    loops = [word for name in ("bare", "finish", "react_extract", "stateless") for word in ("--loop", name)]
+    assert loopbench("compare", *loops, "--profile", "flaky-format", "--tasks", "12", "--no-mlflow", "--quiet").code == 0
+    short, full = loopbench("why", "latest").out, loopbench("why", "latest", "--all").out
+    assert short.count(" against ") == full.count(" against ") == 6
+    assert short.count("loopbench show") < full.count("loopbench show")
+    assert "Each cause with examples: loopbench why runs/" in short

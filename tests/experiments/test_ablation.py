@@ -267,7 +267,7 @@ def test_a_manifest_that_makes_no_sense_is_one_line(reacted: Ablated, broken: An
             "no fraction of the 4 cells tells main effects from two-factor interactions",
         ),
         (Wanted("finish", RETRIES, design="full", most_trials=47), "4 cells are too many: each takes 12 trials, of 47 in all"),
-        (Wanted("finish", RETRIES, most_trials=47), "the full design has 4 cells; each takes 12 trials, of 47 in all"),
+        (Wanted("finish", RETRIES, most_trials=47), "all would be 4, each takes 12 trials, of 47 in all (--budget-trials)"),
         (Wanted("finish", FOUR, most_trials=95), "a fraction needs at least 8 cells, and 7 are affordable"),
         (
             Wanted("finish", (f"parse_retries={','.join(map(str, range(201)))}",)),

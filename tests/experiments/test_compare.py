@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loopbench.datasets.task import Suite
-from loopbench.experiments.compare import Results, find_record, prepare, results, run
+from loopbench.experiments.compare import Results, find_record, new_folder, prepare, results, run
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.journal import RunError
+from loopbench.experiments.folders import run_folder
+from loopbench.experiments.journal import MANIFEST, RunError
 from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import is_abstention
 
@@ -287,3 +290,29 @@ def test_quarantined_tasks_leave_the_denominator_visibly(easy, tmp_path):
     listed.write_text('t99 = "no such task"\n')
     with pytest.raises(ValueError, match="has no task 't99'"):
         prepare(CompareConfig(**easy, quarantine=listed))
+
+
+# --- where a run is ---
+
+
+def test_a_run_never_takes_the_directory_of_another(tmp_path, monkeypatch):
+    """Two processes may begin in one second, and draw the same."""
+    drawn = iter(["aaaa", "aaaa", "aaaa", "bbbb"])
+    monkeypatch.setattr("secrets.token_hex", lambda size: next(drawn))
+    monkeypatch.setattr("loopbench.experiments.compare.datetime", Clock)
+    made = [new_folder(tmp_path / "runs", "a suite/../of mine").name for _ in range(2)]
+    assert made == ["20260101-000000-a-suite-..-of-mine-aaaa", "20260101-000000-a-suite-..-of-mine-bbbb"]
+
+
+class Clock:
+    @staticmethod
+    def now() -> datetime:
+        return datetime(2026, 1, 1)
+
+
+def test_the_latest_run_is_the_one_that_was_begun_last_whatever_its_name(tmp_path):
+    for age, name in enumerate(["monday", "20260101-000000-arithmetic-aaaa", "20260101-000000-arithmetic-0000"]):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / MANIFEST).touch()
+        os.utime(tmp_path / name / MANIFEST, (age, age))
+        assert run_folder("latest", tmp_path) == tmp_path / name

@@ -191,10 +191,10 @@ def test_a_second_run_that_differs_by_more_than_chance_is_told(pilot):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"tasks": 100, "repeats": 3}, "the repeats differ"),
-        ({"manifest": {"profiles": {"clean": "q"}}}, "the fault profiles differ"),
-        ({"draws": {"b": solves(0.5)}}, "the arms differ"),
-        ({"manifest": {"suite": {"name": "s", "version": "1", "digest": "e", "tasks": 100}}}, "the suite differ"),
+        ({"tasks": 100, "repeats": 3}, "another number of repeats"),
+        ({"manifest": {"profiles": {"clean": "q"}}}, "another set of fault profiles"),
+        ({"draws": {"b": solves(0.5)}}, "another set of arms"),
+        ({"manifest": {"suite": {"name": "s", "version": "1", "digest": "e", "tasks": 100}}}, "another suite"),
     ],
 )
 def test_a_second_run_of_something_else_is_refused(pilot, changes, says):
@@ -274,6 +274,12 @@ def test_logarithms_are_those_that_the_gate_takes(amounts, data):
     d = [first[task] - second[task] for task in first]
     expected = log_ratios([*a.means.values()], [*b.means.values()])
     assert d == pytest.approx([*expected], abs=1e-6)
+
+
+def test_a_metric_that_is_0_throughout_is_told(pilot):
+    """Two arms that are compared must not be taken for two that are alone."""
+    with pytest.raises(RunError, match="seconds is 0 in every trial"):
+        sized(pilot({"a": solves(0.5), "b": solves(0.5)}, change=lambda r: replace(r, seconds=0.0)), metric="seconds")
 
 
 def test_a_metric_that_is_not_known_is_told(pilot):

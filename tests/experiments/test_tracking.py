@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from mlflow import MlflowClient
 from mlflow.utils.validation import _validate_logged_model_name, _validate_metric_name, _validate_param_name
 
-from loopbench.experiments import compare, tracking
+from loopbench.experiments import ablation, compare, tracking
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.html.page import report_html
 from loopbench.experiments.journal import read_trace
@@ -37,7 +37,7 @@ from loopbench.experiments.outside import Wanted, import_files
 from loopbench.experiments.tracking import store
 from loopbench.experiments.tracking.addresses import reason
 from loopbench.experiments.tracking.comparison import MODEL_METRICS
-from loopbench.experiments.tracking.note import arm_note
+from loopbench.experiments.tracking.notes import arm_note, files
 from loopbench.experiments.tracking.versions import Version
 from loopbench.metrics.comparison import compare as metrics_of
 from loopbench.metrics.record import FaultRecord, Record
@@ -349,8 +349,8 @@ def test_the_parent_run_holds_the_comparison(run, client, tracked):
     assert parent.data.metrics["scored"] == len(run.records)
     assert not [key for key in parent.data.metrics if ".vs." in key]  # hundreds of charts in front of the arms'
     assert all(metric.step == 0 for metric in parent.data._metric_objs)
-    files = {file.path for file in client.list_artifacts(tracked.parent_run_id)}
-    assert files == {"manifest.json", "comparison.json", "charts", "report.html"}
+    shown = {file.path for file in client.list_artifacts(tracked.parent_run_id)}
+    assert shown == {"manifest.json", "comparison.json", "charts", "report.html"}
 
 
 def test_artifacts_are_the_run_s_own_files(run, client, tracked, tmp_path):
@@ -552,6 +552,15 @@ def test_what_others_produced_can_be_logged(uri, client, tmp_path):
     logged = children(client, tracked)
     assert {name: child.data.metrics["accuracy"] for name, child in logged.items()} == {"a": 0.5, "b": 1.0}
     assert len(models(client, tracked.experiment_id)) == 2
+
+
+def test_an_ablation_shows_its_effects(tmp_path):
+    config = CompareConfig(suite="arithmetic", tasks=6, runs=tmp_path, mlflow=False)
+    experiment = ablation.prepare(ablation.Wanted("bare", ("max_steps=2,12",)), config)
+    assert compare.run(experiment, Silent()) == ""
+    found = compare.results(experiment.folder)
+    assert "max_steps: 2 → 12" in dict(files(found))["charts/effects.svg"]
+    assert "max\\_steps 2 → 12" in tracking.note(found)
 
 
 # --- notes ---
@@ -793,6 +802,8 @@ def test_the_ui_command_opens_the_store_and_a_server_takes_a_run(run, uri, track
         assert "secret1" not in over_http.uri
         assert tracking.log_run(run, address, "served").parent_run_id == over_http.parent_run_id
         client = MlflowClient(tracking_uri=address)
+        assert b"<svg" in fetch(f"{address}/get-artifact?path=charts/accuracy.svg&run_uuid={over_http.parent_run_id}")
+        assert len(models(client, over_http.experiment_id)) == len(LOOPS)
         logged = children(client, over_http)
         for arm in run.comparison.arms:
             child = logged[arm.info.arm]

@@ -127,6 +127,7 @@ def test_a_class_is_a_loop_too(pytester):
         (", metrics={'grace': 0.1}", "*grace*"),
         (", on_undecided='maybe'", "*on_undecided is fail, skip, pass, got 'maybe'*"),
         (", alpha=2", "*alpha*"),
+        (", profiles=('clean',)", "profile and profiles are both given"),
     ],
 )
 def test_bad_settings_are_named(pytester, blessed, more, said):
@@ -139,9 +140,33 @@ def test_bad_settings_are_named(pytester, blessed, more, said):
 
 def test_another_suite_than_the_baselines_is_refused(pytester, blessed):
     pytester.makepyfile(test_mine=TEST.format(loop=LOOP, tasks=12, more="").replace("arithmetic", "events"))
-    ended = run(pytester)
+    ended = run(pytester, "--loop-runs", "kept")
     ended.assert_outcomes(failed=1)
     ended.stdout.fnmatch_lines(["loop_gate: *suite*"])
+    assert not list((pytester.path / "kept").glob("*/trials.jsonl"))  # before anything was spent
+
+
+@pytest.mark.parametrize("more", [", metrics={'cost_usd': 0.1}", ", margin=2"])
+def test_what_the_baseline_cannot_answer_is_refused_before_anything_runs(pytester, blessed, more):
+    write(pytester, more=more)
+    run(pytester, "--loop-runs", "kept").assert_outcomes(failed=1)
+    assert not (pytester.path / "kept").exists()
+
+
+@pytest.mark.parametrize(("second", "outcome"), [("", "failed"), (", baseline='other.json'", "passed")])
+def test_two_calls_never_share_a_baseline(pytester, second, outcome):
+    """The first would be held against what the second gave."""
+    pytester.makepyfile(
+        f"""
+        def test_agents(loop_gate):
+            loop_gate("bare", suite="arithmetic", tasks=2)
+            loop_gate("finish", suite="arithmetic", tasks=2{second})
+        """
+    )
+    ended = run(pytester, "--loop-bless")
+    ended.assert_outcomes(**{outcome: 1})
+    if not second:
+        ended.stdout.fnmatch_lines(["loop_gate: *was written by another call just now*baseline=*"])
 
 
 def test_an_async_test_is_told_that_it_must_not_be_one(pytester, blessed):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import random
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.metrics.course import course
-from loopbench.metrics.divergence import cause_of, divergence, read_trial
+from loopbench.metrics.divergence import cause_of, divergence, explain, read_trial
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.shown import says_more, shows
+from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS
 from loopbench.protocol import StopReason
 
 QUESTION = "What do three rows of four and two more make in all?"
@@ -466,10 +466,21 @@ def test_a_damaged_trace_has_a_cause_or_is_refused_in_one_line(name, random_: ra
     assert "\n" not in said
 
 
-@given(st.lists(st.tuples(st.sampled_from(["wire.empty", "tool.lies", "x"]), st.text(max_size=8), st.booleans()), max_size=3))
-def test_faults_of_any_kind_do_no_harm(faults):
-    of = record(*(FaultRecord(kind, point, landed=on, recovered=not on) for kind, point, on in faults))
-    for trace, _, _, _ in LOST.values():
-        loss = cause_of(trace, replace(of, reason="two\nlines"))
+KINDS = [*FAULT_KINDS, *WEAKNESS_KINDS, "of a later version"]
+FAULT = st.builds(
+    FaultRecord, st.sampled_from(KINDS), st.text(max_size=8) | st.just("decide:c1"), st.booleans(), st.booleans(), st.booleans()
+)
+
+
+@given(st.sampled_from(sorted(LOST)), st.sampled_from(sorted(LOST)), st.lists(FAULT, max_size=3).map(tuple), st.randoms())
+def test_marks_and_faults_of_any_kind_do_no_harm(name, other, faults, random_: random.Random):
+    trace = copy.deepcopy(LOST[name][0])
+    for event in trace["events"]:
+        if random_.random() < 0.7:
+            event["fault"] = random_.choice(KINDS)
+    trial = read_trial(trace, record(*faults, reason="two\nlines"))
+    for held in (trial, trial.against(course(LOST[other][0])), trial.against(course(solved()))):
+        loss = explain(held)
         assert loss.cause in CAUSES
+        assert 1 <= loss.step <= len(trial.course)
         assert not re.search(r"[\n\r]", loss.detail)

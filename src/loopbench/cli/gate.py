@@ -74,7 +74,7 @@ def gate(
 ) -> None:
     """Say whether a run is worse than a baseline: exit code 0 if not, 1 if so, 3 if that is open, 4 if the run is no measure."""
     from loopbench.experiments.compare import Allowed
-    from loopbench.experiments.gating import Again, judge, read_baseline, read_run
+    from loopbench.experiments.gating import Again, check_asked, judge, read_baseline, read_run
     from loopbench.metrics.statistics import ALPHA
 
     from . import render
@@ -83,7 +83,8 @@ def gate(
     given = [name for name, value in typed.items() if value is not None]
     if run is not None and given:
         raise ValueError(f"--{given[0]} is for a new run; leave it out, or the run {str(run)!r}")
-    known, margins = read_baseline(baseline), _margins(margin, metric or [])
+    known, margins, level = read_baseline(baseline), _margins(margin, metric or []), ALPHA if alpha is None else alpha
+    check_asked(known, margins, level)
     if run is None:
         load_env()  # keys may stand in a .env of the current directory
         allowed = Allowed(allow or (), base_url, cassette)
@@ -91,7 +92,7 @@ def gate(
     else:
         folder = run_folder(run, runs)
     found = read_run(folder)
-    judged = judge(found, known, metrics=margins, alpha=ALPHA if alpha is None else alpha, path=baseline)
+    judged = judge(found, known, metrics=margins, alpha=level, path=baseline)
     wanted = _Wanted(on_undecided, junit, summary or _step_summary(), _in_actions() if annotations is None else annotations)
     _print(judged, as_json=as_json)
     wanted.write(judged)

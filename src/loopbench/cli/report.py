@@ -80,7 +80,7 @@ def _markdown(found: Results) -> str:
     from loopbench.experiments.report import to_markdown
 
     made = ablated(found)
-    return to_markdown(found.folder.name, found.comparison) if made is None else ablation_report.to_markdown(made)
+    return to_markdown(found.folder.name, found.comparison, found.views) if made is None else ablation_report.to_markdown(made)
 
 
 def _several(folders: Sequence[Path], form: Form, html: Path | None, *, no_html: bool, all_metrics: bool) -> int:

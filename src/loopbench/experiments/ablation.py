@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from loopbench.metrics.comparison import Arm
 from loopbench.metrics.factorial import EFFECT_METRICS, Cell, Effects, Factor, Layout, effects, layout
-from loopbench.metrics.fractional import fraction, full_factorial
+from loopbench.metrics.fractional import Fraction, fraction, full_factorial
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.protocol import Loop
@@ -78,15 +78,26 @@ def prepare(wanted: Wanted, config: CompareConfig, folder: Path | None = None) -
         raise ValueError(f"--budget-trials: {wanted.most_trials} is no number of trials")
     spec = parse_spec(wanted.loop)
     factors = _factors(spec, wanted.factors)
-    design, cells, resolution, efficiency = _cells(wanted, config, [len(values) for values in factors.values()])
-    values = [_values(factors, cell) for cell in cells]
+    sizes = [len(values) for values in factors.values()]
+    chosen = _cells(wanted, config, sizes)
+    values = [_values(factors, cell) for cell in chosen.cells]
     _check_loops(spec, values)
     texts = [str(_cell_spec(spec, cell)) for cell in values]
     made = prepare_comparison(config.model_copy(update={"loops": tuple(texts)}), folder)
     by_arm = {arm.name: values[texts.index(str(arm.spec))] for arm in made.arms}
     typed = _typed(spec, made)
     default = next((by_arm[arm.name] for arm in made.arms if arm.loop == typed), None)
-    ablation = Ablation(str(spec), factors, design, by_arm, default, wanted.interactions, metrics, resolution, round(efficiency, 4))
+    ablation = Ablation(
+        str(spec),
+        factors,
+        "full" if len(values) == math.prod(sizes) else "fractional",
+        by_arm,
+        default,
+        wanted.interactions,
+        metrics,
+        chosen.resolution,
+        round(chosen.efficiency, 4),
+    )
     manifest = {**made.manifest, ABLATION: _plain(asdict(ablation))}
     write_manifest(made.folder, manifest)
     return replace(made, manifest=manifest)
@@ -122,33 +133,43 @@ def _factors(spec: Spec, texts: Sequence[str]) -> dict[str, list[Any]]:
     return factors
 
 
-def _cells(wanted: Wanted, config: CompareConfig, sizes: Sequence[int]) -> tuple[Kind, Sequence[Cell], int | None, float]:
-    """Which cells run, with resolution and efficiency. Raises ValueError for too many, and where there is no such fraction."""
+def _cells(wanted: Wanted, config: CompareConfig, sizes: Sequence[int]) -> Fraction:
+    """Which cells run. Raises ValueError for too many, and where there is no such fraction."""
     if wanted.design not in (None, *get_args(Kind)):
         raise ValueError(f"--design: {nearest(str(wanted.design), get_args(Kind))}")
-    total, per_cell = math.prod(sizes), len(config.profiles) * len(config.models)
-    affordable, trials = MOST_ARMS // per_cell, 0
-    if wanted.most_trials is not None:
-        trials = per_cell * config.repeats * len(tasks_of_split(suite_of(config), config.split)[: config.tasks])
-        affordable = min(affordable, wanted.most_trials // trials)
-    if wanted.design == "full" or (wanted.design is None and (wanted.most_trials is None or total <= affordable)):
-        if total > affordable:
-            raise ValueError(f"{total} cells are too many: {_limit(per_cell, trials, wanted)}; --design fractional takes fewer")
-        return "full", full_factorial(sizes), None, 1.0
+    total, limit = math.prod(sizes), _limit(wanted, config)
+    if wanted.design == "full" or (wanted.design is None and (wanted.most_trials is None or total <= limit.cells)):
+        if total > limit.cells:
+            raise ValueError(f"{total} cells are too many: {limit.reason}; --design fractional takes fewer")
+        return Fraction(full_factorial(sizes), None, 1.0)
     try:
-        found = fraction(sizes, affordable if wanted.most_trials is not None else None)
+        found = fraction(sizes, None if wanted.most_trials is None else limit.cells)
     except ValueError as error:
-        fits = "" if wanted.design else f"the full design has {total} cells; {_limit(per_cell, trials, wanted)}; "
-        raise ValueError(f"{fits}{error}") from None
-    if len(found.cells) > affordable:
-        raise ValueError(f"a fraction of {len(found.cells)} cells is too large: {_limit(per_cell, trials, wanted)}")
-    return "fractional", found.cells, found.resolution, found.efficiency
+        raise ValueError(f"{error}; all would be {total}, {limit.reason}") from None
+    if len(found.cells) > limit.cells:
+        raise ValueError(f"a fraction of {len(found.cells)} cells is too large: {limit.reason}")
+    return found
 
 
-def _limit(per_cell: int, trials: int, wanted: Wanted) -> str:
-    if wanted.most_trials is not None and trials and wanted.most_trials // trials < MOST_ARMS // per_cell:
-        return f"each takes {trials} trials, of {wanted.most_trials} in all (--budget-trials)"
-    return f"each takes {per_cell} arms, of {MOST_ARMS} in all" if per_cell > 1 else f"{MOST_ARMS} arms are the most"
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """How many cells there may be, and why."""
+
+    cells: int
+    reason: str
+
+
+def _limit(wanted: Wanted, config: CompareConfig) -> _Limit:
+    arms = len(config.profiles) * len(config.models)
+    reason = f"each takes {arms} arms, of {MOST_ARMS} in all" if arms > 1 else f"{MOST_ARMS} arms are the most"
+    most = _Limit(MOST_ARMS // arms, reason)
+    if wanted.most_trials is None:
+        return most
+    tasks = tasks_of_split(suite_of(config), config.split)[: config.tasks]
+    trials = arms * config.repeats * max(len(tasks), 1)
+    affordable = wanted.most_trials // trials
+    reason = f"each takes {trials} trials, of {wanted.most_trials} in all (--budget-trials)"
+    return most if affordable >= most.cells else _Limit(affordable, reason)
 
 
 def _values(factors: Mapping[str, Sequence[Any]], cell: Cell) -> dict[str, Any]:

@@ -313,12 +313,17 @@ def package_version(package: str) -> str | None:
 
 
 def new_folder(runs: Path, suite: str) -> Path:
-    """Makes a run directory whose name says when, and what of."""
+    """Makes a run directory whose name says when, and what of; never one that is there already."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", suite)[:60]
-    folder = runs / f"{stamp}-{label}-{secrets.token_hex(2)}"
-    folder.mkdir(parents=True)
-    return folder
+    runs.mkdir(parents=True, exist_ok=True)
+    while True:
+        folder = runs / f"{stamp}-{label}-{secrets.token_hex(2)}"
+        try:
+            folder.mkdir()
+        except FileExistsError:  # another process began in the same second, and drew the same
+            continue
+        return folder
 
 
 # --- running ---

@@ -310,8 +310,8 @@ def _dtype(name: str, values: Sequence[Any]) -> str:
 
 _BLOCK = "font-family: system-ui, sans-serif; font-size: 13px; line-height: 1.4; overflow-x: auto;"
 _LINE = "margin: 0 0 0.4em;"
-_TABLE = "border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 0.4em 0;"
-_CELL = "padding: 0.15em 0.7em 0.15em 0; text-align: left; border-bottom: 1px solid rgba(128, 128, 128, 0.4);"
+_TABLE = "border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 0.4em 0; color: inherit; font-size: inherit;"
+_CELL = "padding: 0.15em 0.7em 0.15em 0; text-align: left; white-space: nowrap; border-bottom: 1px solid rgba(128, 128, 128, 0.4);"
 
 
 def _text(text: str) -> str:

@@ -331,7 +331,7 @@ def _confidence(arms: Sequence[Calibration]) -> Table:
             interval(found.brier, 3),
             f"{found.ece:.3f}",
             interval(found.auroc, 3),
-            interval(found.aurc, 3),
+            f"{found.aurc:.3f}",
         )
         for found in arms
     )

@@ -30,12 +30,12 @@ SIGNATURE_CHARS = 6
 MOST_TEXT = 120
 """Characters of a call, or of what came of it, in a step's text."""
 
+RECEIPT = re.compile(r" ?(\[r:[0-9a-f]{6}\.[0-9a-f]{4}\])")
+"""What a scripted run's tools end their results with; no part of what the tool gave."""
 GARBAGE = "tool.garbage"
 """Kind of a fault after which a tool's status says success, and nothing came."""
 
 _NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
-_RECEIPT = re.compile(r" ?\[r:[0-9a-f]{6}\.[0-9a-f]{4}\]")
-"""What a scripted run's tools end their results with; no part of what the tool gave."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def unmatched(other: Sequence[str], own: Sequence[str]) -> frozenset[int]:
 
 def without_receipts(text: str) -> str:
     """The text as the tool gave it."""
-    return _RECEIPT.sub("", text)
+    return RECEIPT.sub("", text)
 
 
 def shortened(text: str, most: int = MOST_TEXT) -> str:

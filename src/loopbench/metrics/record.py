@@ -120,6 +120,7 @@ class Record:
         made = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         made["faults"] = [dataclasses.asdict(fault) for fault in self.faults]
         made["trace_at"] = None if self.trace_at is None else list(self.trace_at)
+        made["unknown"] = list(self.unknown)
         return made
 
     @classmethod

@@ -195,13 +195,18 @@ def _same_request(one: Ask, other: Ask) -> bool:
 
 def _of_calls(trial: Trial, since: int) -> Iterator[Setback]:
     put_right = {step.call.key for step in trial.course if step.call is not None and step.gave}
+    made: set[str] = set()
     for number, step in enumerate(trial.course):
-        if step.call is None or step.event is None or step.event <= since:
+        if step.call is None or step.event is None:
+            continue
+        was_made = step.call.key in made
+        made.add(step.call.key)
+        if step.event <= since:
             continue
         decider = trial.decider(step.event)
         mark = decider.fault if decider is not None else ""
         run = trial.happened[step.event]
-        if step.event in trial.repeated:
+        if step.event in trial.repeated or (was_made and mark in OVERLOOKED and isinstance(run, Ran)):
             if mark in OVERLOOKED or number in trial.unmatched:
                 yield Setback("repeated", step.event, step.text, step.observed, mark)
         elif not step.gave and step.call.key not in put_right and not _is_as_it_should_be(trial, number):

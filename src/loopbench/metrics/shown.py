@@ -7,14 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from .course import Ask, Event, without_receipts
+from .course import RECEIPT, Ask, Event
 
 Prompt = Sequence[str]
 """The texts of a request's messages, in order."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _TOKEN = re.compile(r"\w+")
-_RECEIPT = re.compile(r"\[r:[0-9a-f]{6}\.[0-9a-f]{4}\]")
 FEW_WORDS = 4
 """A text of fewer words is looked for as it is only: words of their own say little."""
 
@@ -38,10 +37,10 @@ def prompts(happened: Iterable[Event]) -> list[Prompt]:
 
 def shows(prompt: Prompt, text: str) -> bool:
     """Whether a prompt shows a text: by its receipt where it has one, else as it is, quoted, or nine in ten of its words."""
-    receipt = _RECEIPT.search(text)
+    receipt = RECEIPT.search(text)
     if receipt is not None:
-        return any(receipt[0] in message for message in prompt)
-    plain = without_receipts(text).strip()
+        return any(receipt[1] in message for message in prompt)
+    plain = text.strip()
     quoted = json.dumps(plain, ensure_ascii=False)[1:-1]
     twice = json.dumps(quoted, ensure_ascii=False)[1:-1]
     forms = {plain, quoted, twice, json.dumps(plain)[1:-1]}

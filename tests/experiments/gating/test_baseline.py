@@ -123,6 +123,11 @@ def test_an_incomplete_run_is_refused(altered):
     refused(altered(lambda record: None if record.task == "arithmetic-0001" else record), "8 of 96 trials are missing")
 
 
+def test_a_run_that_a_look_ended_is_refused_in_its_own_words(fresh):
+    found = fresh(profiles=("clean",), suite="arithmetic(size=40)", looks=2, margin=0.5)
+    refused(found, "--looks ended it after 20 of 40 tasks, and a gate needs all of them: run it without --looks")
+
+
 def test_a_run_whose_trials_failed_is_refused(altered):
     first = {"arm": "bare/clean", "task": "arithmetic-0001"}
     found = altered(lambda r: replace(r, status="errored") if (r.arm, r.task) == tuple(first.values()) else r)

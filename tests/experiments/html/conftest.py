@@ -69,6 +69,12 @@ def compared(folder: Path, **config: Any) -> Results:
 
 
 @pytest.fixture(scope="session")
+def comparing() -> Callable[..., Results]:
+    """Runs a comparison below a folder."""
+    return compared
+
+
+@pytest.fixture(scope="session")
 def breeze(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Three designs over a few tasks under two profiles, twice each."""
     loops, profiles = ("bare", "phased", "react_extract"), ("flaky-format", "flaky-tools")

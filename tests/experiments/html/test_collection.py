@@ -93,8 +93,8 @@ def test_every_run_has_its_own_place_on_the_page(both, safe):
         "run-1",
         "run-2",
     ]
-    assert {"run-1-verdict", "run-2-verdict", "run-1-pairs"} <= set(ids)
-    assert not {"run-1-why", "run-1-manifest"} & set(ids)  # those stand on the run's own page
+    assert {"run-1-verdict", "run-2-verdict", "run-1-cost"} <= set(ids)
+    assert not {"run-1-why", "run-1-pairs"} & set(ids)  # those stand on the run's own page
     targets = {link.attributes["href"] for link in found.named("a")}
     assert {str(target)[1:] for target in targets} <= set(ids)
 

@@ -155,6 +155,14 @@ def test_a_page_is_no_larger_than_a_mail_may_be(breeze):
     assert len(report_html(breeze).encode()) < 1.5 * MEGABYTE
 
 
+@pytest.mark.thorough
+def test_the_page_of_a_whole_comparison_is_no_larger_either(comparing, tmp_path, safe):
+    loops, profiles = ("bare", "finish", "phased", "react_extract", "stateless"), ("flaky-format", "flaky-tools")
+    text = report_html(comparing(tmp_path, loops=loops, profiles=profiles))
+    assert len(text.encode()) < 0.6 * MEGABYTE
+    safe(text)
+
+
 def test_long_texts_do_not_make_a_long_page(calm, spoiled):
     before, after = len(report_html(calm)), len(report_html(spoiled(calm, "x" * 5_000)))
     assert after < before + 1.5 * MEGABYTE

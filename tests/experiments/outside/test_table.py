@@ -149,6 +149,13 @@ def test_the_score_and_the_cluster_may_be_any_column(kit):
     assert (record.accuracy, record.cluster) == (0.5, "k")
 
 
+def test_which_of_two_scores_is_the_accuracy_is_not_guessed(kit):
+    path = kit.put("task,reward,Success\nx,0.3,1\n", ".csv")
+    with pytest.raises(ValueError, match="columns Success, reward; say which is the accuracy: --scorer Success$"):
+        kit.imported(path)
+    assert only(kit.imported(path, scorer="reward")).accuracy == 0.3
+
+
 def test_errored_rows_say_why(kit):
     rows = "arm,task,status,score,reason\na,v,,1,\na,w,,,\na,x,error,1,timed out\na,y,excluded,,bad task\na,z,,,no key\n"
     path = kit.put(rows, ".csv")

@@ -2,7 +2,7 @@
 
 from .baseline import Baseline, bless, read_baseline, read_run, write_baseline
 from .gate import Again, gate, prepare_again
-from .judge import DEFAULT_METRICS, Refused, judge
+from .judge import DEFAULT_METRICS, Refused, check_asked, judge
 from .judged import Judged, JudgedArm, Side, TaskChange
 from .outputs import github_annotations, headline, text, to_junit, to_markdown
 
@@ -16,6 +16,7 @@ __all__ = [
     "Side",
     "TaskChange",
     "bless",
+    "check_asked",
     "gate",
     "github_annotations",
     "headline",

@@ -190,7 +190,10 @@ def bless(found: Results) -> Baseline:
 def troubles(found: Results) -> list[str]:
     """Why a run is no measure, each in a sentence; empty where it is one."""
     said = []
-    if not has_all(found):
+    if found.looked is not None and found.looked.stopped:
+        seen = f"{found.looked.tasks} of {found.manifest['suite']['tasks']} tasks"
+        said.append(f"--looks ended it after {seen}, and a gate needs all of them: run it without --looks")
+    elif not has_all(found):
         said.append(f"{found.scheduled - len(found.records)} of {found.scheduled} trials are missing")
     if found.comparison.invalid:
         said += [warning.removesuffix(".") for warning in found.comparison.warnings if "invalid" in warning]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import ALPHA
 
 from .baseline import Baseline, read_baseline, read_run
-from .judge import DEFAULT_METRICS, judge
+from .judge import DEFAULT_METRICS, Refused, check_asked, judge, match_arms, missing_arms, refuse_other
 from .judged import Judged
 
 
@@ -36,10 +37,20 @@ class Again:
 
 
 def prepare_again(baseline: Baseline, path: Path, again: Again) -> Experiment:
-    """The run directory of a new run. Raises RunError for code, a server or a recording that the baseline names and nobody typed,
-    ValueError for bad input, and OSError.
+    """The run directory of a new run.
+
+    Raises RunError for code, a server or a recording that the baseline names and nobody typed, Refused where suite or profiles are
+    others by now or an arm would be lacking, ValueError for bad input, and OSError; then there is no directory.
     """
-    return prepare(config_again(baseline, path, again))
+    experiment = prepare(config_again(baseline, path, again))
+    try:
+        refuse_other(experiment.folder, experiment.manifest, baseline)
+        for lacking in missing_arms(match_arms(experiment.manifest, baseline)):
+            raise Refused(f"{path}: {lacking}")
+    except Refused:
+        shutil.rmtree(experiment.folder)
+        raise
+    return experiment
 
 
 def config_again(baseline: Baseline, path: Path, again: Again) -> CompareConfig:
@@ -89,6 +100,7 @@ def gate(
     """
     baseline = read_baseline(path)
     if folder is None:
+        check_asked(baseline, metrics, alpha)
         experiment = prepare_again(baseline, path, again)
         run(experiment, progress or _Unwatched())
         folder = experiment.folder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +40,15 @@ def judge(
     tasks, or a metric that either side does not know; ValueError for a bad margin or level.
     """
     margins = {**DEFAULT_METRICS, **metrics}
-    for metric, margin in margins.items():
-        check_margin(metric, margin)
-    check_level(alpha)
-    _refuse_other(found, baseline)
+    check_asked(baseline, margins, alpha)
+    refuse_other(found.folder, found.manifest, baseline)
     _refuse_other_tasks(found, baseline)
-    matched = match_arms(found, baseline)
+    matched = match_arms(found.manifest, baseline)
     sides = [Sides.of(found, arm, baseline, old) for old, arm in matched.items() if arm is not None]
-    reasons = (*troubles(found), *_missing_arms(matched), *(why for side in sides for why in side.troubles()))
+    reasons = (*troubles(found), *missing_arms(matched), *(why for side in sides for why in side.troubles()))
     paired = (found.manifest["seed"], found.manifest["config"]["repeats"]) == (baseline.seed, baseline.repeats)
     if not reasons:
-        _refuse_unknown(sides, baseline, margins)
+        _refuse_unknown(sides, margins)
     arms = () if reasons else _judged_arms(sides, margins, alpha, paired=paired)
     return Judged(
         outcome="invalid" if reasons else overall([line for arm in arms for line in arm.lines]),
@@ -66,12 +64,12 @@ def judge(
     )
 
 
-def match_arms(found: Results, baseline: Baseline) -> dict[str, str | None]:
+def match_arms(manifest: Mapping[str, Any], baseline: Baseline) -> dict[str, str | None]:
     """Arm of the baseline → arm of the run, None where there is none.
 
     By name; else where both sides have a single loop under the same model and profile, these two.
     """
-    there = {arm.info.arm: (arm.info.model, arm.info.profile) for arm in found.comparison.arms}
+    there = {arm["arm"]: (arm["model"], arm["profile"]) for arm in manifest["arms"]}
     wanted = {name: (arm.model, arm.profile) for name, arm in baseline.arms.items()}
 
     def alone(conditions: tuple[str, str]) -> str | None:
@@ -84,9 +82,18 @@ def match_arms(found: Results, baseline: Baseline) -> dict[str, str | None]:
 # --- are they a measure of each other? ---
 
 
-def _refuse_other(found: Results, baseline: Baseline) -> None:
-    """Raises Refused that names the first difference in what was asked."""
-    suite, old, manifest = found.manifest["suite"], baseline.suite, found.manifest
+def check_asked(baseline: Baseline, metrics: Mapping[str, float], alpha: float) -> None:
+    """What is known before a run. Raises Refused for a metric that the baseline lacks, ValueError for a bad margin or level."""
+    check_level(alpha)
+    for metric, margin in metrics.items():
+        check_margin(metric, margin)
+        if metric not in baseline.metrics:
+            raise Refused(f"metric {metric}: not in the baseline, which knows {', '.join(baseline.metrics)}")
+
+
+def refuse_other(folder: Path, manifest: Mapping[str, Any], baseline: Baseline) -> None:
+    """Raises Refused that names the first difference in what was asked; a manifest says it before the run."""
+    suite, old = manifest["suite"], baseline.suite
     asked: list[tuple[str, Any, Any]] = [
         ("suite", old.name, suite["name"]),
         (f"version of suite {old.name}", old.version, suite["version"]),
@@ -99,7 +106,7 @@ def _refuse_other(found: Results, baseline: Baseline) -> None:
             asked.append((f"digest of profile {name}", baseline.profiles[name], now))
     for what, was, now in asked:
         if was != now:
-            raise Refused(f"{found.folder}: another {what} than in the baseline: {_brief(now)}, not {_brief(was)}; {_AGAIN}")
+            raise Refused(f"{folder}: another {what} than in the baseline: {_brief(now)}, not {_brief(was)}; {_AGAIN}")
 
 
 def _refuse_other_tasks(found: Results, baseline: Baseline) -> None:
@@ -110,11 +117,9 @@ def _refuse_other_tasks(found: Results, baseline: Baseline) -> None:
             raise Refused(f"{found.folder}: other tasks: {len(more)} {what}, such as {min(more)}; {_AGAIN}")
 
 
-def _refuse_unknown(sides: Sequence[Sides], baseline: Baseline, metrics: Mapping[str, float]) -> None:
+def _refuse_unknown(sides: Sequence[Sides], metrics: Iterable[str]) -> None:
     """Raises Refused for a metric that more than 2 % of an arm's scored trials do not know, on either side."""
     for metric in metrics:
-        if metric not in baseline.metrics:
-            raise Refused(f"metric {metric}: not in the baseline, which knows {', '.join(baseline.metrics)}")
         for side in sides:
             for where, values in (("the baseline", side.old_values), ("the run", side.new_values)):
                 known, scored = _count(values(metric)), _count(values(PRIMARY))
@@ -132,7 +137,8 @@ def _brief(value: Any) -> str:
     return f"{text[:_SHORT]}…" if len(text) == _DIGEST_CHARS else text
 
 
-def _missing_arms(matched: Mapping[str, str | None]) -> Iterator[str]:
+def missing_arms(matched: Mapping[str, str | None]) -> Iterator[str]:
+    """Of the baseline, each in a sentence."""
     yield from (f"the run has no arm for {old}, which the baseline has" for old, arm in matched.items() if arm is None)
 
 

@@ -37,29 +37,16 @@ def arms_grid(arms: Sequence[Arm]) -> Grid:
     return Grid("Per trial, means over tasks with intervals; counts of trials", tuple(columns[index] for index in known), cut)
 
 
-def forest_section(comparison: Comparison) -> Section | None:
-    """Every pair on accuracy as a chart. None for a single arm."""
-    found = _forest(comparison)
-    return None if found is None else Section("pairs", "Pair by pair", (found,))
-
-
-def _forest(comparison: Comparison) -> Figure | None:
-    if not any(pair.metric == PRIMARY for pair in comparison.pairs):
+def pairs_section(comparison: Comparison) -> Section | None:
+    """Every pair on accuracy, as a chart and as numbers; the other metrics are folded away. None for a single arm."""
+    primary = [pair for pair in comparison.pairs if pair.metric == PRIMARY]
+    if not primary:
         return None
     read = (
         f"Right of the line the first arm is more accurate; the shaded band is the margin of {comparison.margin:g}. "
         "Filled triangles are decided, rings are not."
     )
-    return Figure(forest(comparison), read)
-
-
-def pairs_section(comparison: Comparison) -> Section | None:
-    """Every pair on accuracy, as a chart and as numbers; the other metrics are folded away. None for a single arm."""
-    drawn = _forest(comparison)
-    if drawn is None:
-        return None
-    primary = [pair for pair in comparison.pairs if pair.metric == PRIMARY]
-    blocks: list[Block] = [drawn]
+    blocks: list[Block] = [Figure(forest(comparison), read)]
     groups = grouped(comparison.arms)
     for name, arms in groups.items():
         own = {arm.info.arm for arm in arms}

@@ -17,25 +17,31 @@ from .names import chart_names
 
 def cost_section(views: Views, arms: Sequence[ArmInfo]) -> Section | None:
     """Accuracy against cost: the front, equal budgets, what a solved task costs. None where no cost is known of two arms."""
-    blocks = [*_fronts(views, arms), *_budgets(views.budgets)]
-    return Section("cost", "Accuracy against cost", tuple(blocks)) if blocks else None
+    solved = {(found.arm, found.unit): found for found in views.per_solved}
+    fronts = [(front, (figure, _front(front, solved))) for front, figure in _figures(views, arms)]
+    return _section([*_by_group(fronts), *_budgets(views.budgets)])
 
 
 def fronts_section(views: Views, arms: Sequence[ArmInfo]) -> Section | None:
-    """The fronts alone."""
-    blocks = _fronts(views, arms)
+    """The charts alone; their numbers are those of the arms."""
+    return _section(_by_group([(front, (figure,)) for front, figure in _figures(views, arms)]))
+
+
+def _section(blocks: Sequence[Block]) -> Section | None:
     return Section("cost", "Accuracy against cost", tuple(blocks)) if blocks else None
 
 
-def _fronts(views: Views, arms: Sequence[ArmInfo]) -> list[Block]:
+def _figures(views: Views, arms: Sequence[ArmInfo]) -> list[tuple[Front, Figure]]:
     names = chart_names(arms)
-    solved = {(found.arm, found.unit): found for found in views.per_solved}
     read = "Up and to the left is better. Lines are intervals; the dashed stair is the Pareto front."
-    blocks: list[Block] = []
-    for front in views.fronts:
-        own: tuple[Block, ...] = (Figure(pareto(front, names), read), _front(front, solved))
-        blocks += [Part(f"{front.suite}, {front.profile}", own)] if len(views.fronts) > 1 else own
-    return blocks
+    return [(front, Figure(pareto(front, names), read)) for front in views.fronts]
+
+
+def _by_group(fronts: Sequence[tuple[Front, tuple[Block, ...]]]) -> list[Block]:
+    """Under a heading each, where there are several."""
+    if len(fronts) == 1:
+        return list(fronts[0][1])
+    return [Part(f"{front.suite}, {front.profile}", blocks) for front, blocks in fronts]
 
 
 def _front(front: Front, solved: Mapping[tuple[str, Unit], PerSolved]) -> Grid:
@@ -115,7 +121,7 @@ def confidence_section(found: Sequence[Calibration]) -> Section | None:
             interval(arm.brier, 3),
             f"{arm.ece:.3f}",
             interval(arm.auroc, 3),
-            interval(arm.aurc, 3),
+            f"{arm.aurc:.3f}",
         )
         for arm in found
     )

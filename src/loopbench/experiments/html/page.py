@@ -24,7 +24,7 @@ from loopbench.experiments.optimization.result import OptimizationResult
 from loopbench.experiments.report import plain
 
 from .ablations import effects_section
-from .arms import arms_section, forest_section, pairs_section
+from .arms import arms_section, pairs_section
 from .document import Banner, Chapter, Document, Section, kind_of
 from .money import confidence_section, cost_section, fronts_section, reliability_section
 from .optimized import optimization_sections
@@ -55,14 +55,9 @@ def collection_html(found: Collection) -> str:
 
 
 def _chapter(run: Results, name: str) -> Chapter:
-    """The heart of a run: its own page has the rest, and the overview the numbers of its pairs."""
-    made = (
-        verdict_section(run),
-        arms_section(run.comparison),
-        forest_section(run.comparison),
-        fronts_section(run.views, [arm.info for arm in run.comparison.arms]),
-        errors_section(run.comparison.arms),
-    )
+    """The heart of a run: its pairs stand in the overview, and all else on its own page."""
+    infos = [arm.info for arm in run.comparison.arms]
+    made = (verdict_section(run), arms_section(run.comparison), fronts_section(run.views, infos))
     whole = f"{run.title}. All of it: loopbench report {shlex.quote(run.folder.name)}"
     return Chapter(name, run.folder.name, whole, tuple(_under(name, made)))
 

@@ -42,10 +42,8 @@ def told(found: Results, prefix: str) -> Told:
     """`prefix`: of the ids that links lead to. Raises RunError for a trace that is missing, or none."""
     explained = why(found, arms=() if comparable(found) else None, most=1)
     picked = pick(explained.pairs, MOST_TRACES)
-    ids = {
-        (one.loser, one.task, one.repeat): (f"{prefix}-trace-{number}" if prefix else f"trace-{number}", one)
-        for number, one in enumerate(picked, 1)
-    }
+    before = f"{prefix}-" if prefix else ""
+    ids = {(one.loser, one.task, one.repeat): (f"{before}trace-{number}", one) for number, one in enumerate(picked, 1)}
     return Told(found, explained, ids)
 
 

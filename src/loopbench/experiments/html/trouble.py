@@ -69,7 +69,9 @@ def _recovery(records: Sequence[Record], arms: Sequence[ArmInfo], name: str) -> 
 def _all(records: Sequence[Record]) -> Cell:
     counts = count_faults(records)
     rate = event_rate(counts.recovered, counts.landed - counts.absorbed)
-    return UNKNOWN if rate is None else Amount(interval(rate, 2), rate.value, _of(counts.recovered, rate.n, counts.absorbed))
+    if rate is None:
+        return Amount(UNKNOWN, 0.0, f"{counts.absorbed} absorbed") if counts.absorbed else UNKNOWN
+    return Amount(interval(rate, 2), rate.value, _of(counts.recovered, rate.n, counts.absorbed))
 
 
 def _of_kind(records: Sequence[Record], kind: str) -> Cell:
@@ -77,7 +79,7 @@ def _of_kind(records: Sequence[Record], kind: str) -> Cell:
     hurt = [fault for fault in faults if not fault.absorbed]
     absorbed = len(faults) - len(hurt)
     if not hurt:
-        return f"{UNKNOWN} (all {absorbed} absorbed)" if absorbed else UNKNOWN
+        return Amount(UNKNOWN, 0.0, f"{absorbed} absorbed") if absorbed else UNKNOWN
     recovered = sum(fault.recovered for fault in hurt)
     return Amount(f"{recovered / len(hurt):.2f}", recovered / len(hurt), _of(recovered, len(hurt), absorbed))
 

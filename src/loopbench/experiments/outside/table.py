@@ -205,6 +205,9 @@ def _columns(names: Sequence[str], reading: Reading) -> dict[str, str]:
             if _word(wanted) not in by_word:
                 raise ValueError(f"{option}: no column {shown(wanted)}; there are {names_in_a_line(names)}")
             found[meaning] = by_word[_word(wanted)]
+    scores = [by_word[word] for word in COLUMNS["score"] if word in by_word]
+    if reading.scorer is None and len(scores) > 1:
+        raise ValueError(f"columns {names_in_a_line(scores)}; say which is the accuracy: --scorer {scores[0]}")
     for meaning in NEEDED:
         if meaning not in found:
             raise ValueError(f"no column of the {meaning}: {_or(COLUMNS[meaning])}; there are {names_in_a_line(names)}")

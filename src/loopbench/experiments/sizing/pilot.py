@@ -127,6 +127,8 @@ def read_pilot(found: Results, wanted: Wanted, again: Results | None) -> Pilot:
     values = {arm: known for arm, known in values.items() if known.values}
     if not values:
         raise RunError(f"{found.folder}: {wanted.metric} is not known of any trial")
+    if not scores and not any(any(known.means.values()) for known in values.values()):
+        raise RunError(f"{found.folder}: {wanted.metric} is 0 in every trial, and ratios of 0 say nothing")
     loops = {arm: same_loop(known if scores else logged(known), scores=scores) for arm, known in values.items()}
     known_loops = {arm: varies for arm, varies in loops.items() if varies is not None}
     if not known_loops:
@@ -265,13 +267,13 @@ def check_again(found: Results, again: Results) -> None:
     if found.folder.resolve() == again.folder.resolve():
         raise ValueError(f"--again: {again.folder} is the same run")
     for what, here, there in (
-        ("the suite", one["suite"].get("digest"), other["suite"].get("digest")),
-        ("the fault profiles", one.get("profiles"), other.get("profiles")),
-        ("the arms", _built(one), _built(other)),
-        ("the repeats", one["config"]["repeats"], other["config"]["repeats"]),
+        ("suite", one["suite"].get("digest"), other["suite"].get("digest")),
+        ("set of fault profiles", one.get("profiles"), other.get("profiles")),
+        ("set of arms", _built(one), _built(other)),
+        ("number of repeats", one["config"]["repeats"], other["config"]["repeats"]),
     ):
         if here != there:
-            raise ValueError(f"--again: {again.folder} is no second run of {found.folder}: {what} differ")
+            raise ValueError(f"--again: {again.folder} is no second run of {found.folder}: it has another {what}")
     if one["seed"] == other["seed"] and any(arm["model"] == "scripted" for arm in one["arms"]):
         raise ValueError(f"--again: both runs have seed {one['seed']}, with which the scripted model does the same in both")
 

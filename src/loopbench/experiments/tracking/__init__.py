@@ -5,7 +5,7 @@ The one package that imports MLflow.
 
 from .addresses import DATABASES, SERVERS, default_uri, ui_command  # first: it sets what MLflow reads when it is imported
 from .comparison import arm_metrics, log_run, track
-from .note import note
+from .notes import note
 from .optimization import OptimizationTracker
 from .store import Tracked, metric_key
 from .traces import MOST_TRACES, USUAL_TRACES, sample, shows, trace_spans

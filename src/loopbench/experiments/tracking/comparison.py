@@ -25,7 +25,7 @@ from loopbench.metrics.summary import METRICS, ArmSummary
 from loopbench.protocol.digest import digest
 
 from .addresses import reason
-from .note import arm_note, files, note
+from .notes import arm_note, files, note
 from .store import (
     MOST_DATASET_DIGEST,
     MOST_NAME,

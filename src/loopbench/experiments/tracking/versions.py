@@ -6,7 +6,6 @@ A model holds no code and nothing to unpickle: what it is made of stands in its 
 from __future__ import annotations
 
 import ast
-import json
 import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from loopbench.protocol.names import Spec
 from loopbench.protocol.redact import redact
 
 from .prompts import plain_name
+from .shown import as_json
 from .store import MOST_TAG, Store, clean, params
 
 VERSION = "loopbench.version"
@@ -105,7 +105,7 @@ def log_version(store: Store, version: Version, known: LoggedModel | None, run_i
         model = new_model(store, version.name, run_id, tags, values)
     if model.status != "READY":
         parts = {"loop": version.loop, "options": dict(version.options), **version.fields}
-        finish_model(store, model, {"loop.json": json.dumps(parts | {"code": version.code, "program": version.program}, indent=2)})
+        finish_model(store, model, {"loop.json": as_json(parts | {"code": version.code, "program": version.program})})
     model_id: str = model.model_id
     return model_id
 
