@@ -89,6 +89,8 @@ def test_two_logs_are_compared_blessed_and_gated(loopbench, here):
         2,
         "error: runs/monday: imported from another tool's files, so there is nothing to run\n",
     )
+    learned = loopbench("suite", "learn", "monday", "-o", "learned.jsonl")
+    assert (learned.code, "imported from another tool's files" in learned.err) == (2, True)
 
 
 def test_another_list_of_tasks_is_not_gated(loopbench, here):
@@ -111,6 +113,8 @@ def test_what_is_not_told_is_shown_as_a_dash(loopbench, here):
     assert "seconds" not in head
     (unknown,) = [line for line in lines if line[:3] == ["b", "2", "0"]]
     assert unknown[-1] == "–"
+    assert ["b", *("–" * 7)] in lines  # of what happened: stops, errors, faults
+    assert "a/y/0  not solved; no fault" in loopbench("show", "latest").out
     markdown = loopbench("report", "latest", "--markdown").out
     assert "| b | 2 | 0 | 0 | 1.000" in markdown
     sized = loopbench("size", "latest").out

@@ -199,7 +199,7 @@ def test_a_second_run_that_differs_by_more_than_chance_is_told(pilot):
 )
 def test_a_second_run_of_something_else_is_refused(pilot, changes, says):
     other = pilot(**({"draws": {"a": solves(0.5)}, "seed": 1} | changes))
-    with pytest.raises(ValueError, match=f"--again: .* is no second run of .*: {says}"):
+    with pytest.raises(ValueError, match=f"--again: .* is no second run of .*: it has {says}"):
         size(pilot({"a": solves(0.5)}), Wanted(), other)
 
 
@@ -279,7 +279,7 @@ def test_logarithms_are_those_that_the_gate_takes(amounts, data):
 def test_a_metric_that_is_0_throughout_is_told(pilot):
     """Two arms that are compared must not be taken for two that are alone."""
     with pytest.raises(RunError, match="seconds is 0 in every trial"):
-        sized(pilot({"a": solves(0.5), "b": solves(0.5)}, change=lambda r: replace(r, seconds=0.0)), metric="seconds")
+        sized(pilot({"a": solves(0.5), "b": solves(0.5)}, change=lambda r: replaced(r, seconds=0.0)), metric="seconds")
 
 
 def test_a_metric_that_is_not_known_is_told(pilot):

@@ -106,7 +106,7 @@ def failures(records: Sequence[Record]) -> None:
     console = out()
     for record in records:
         struck = ", ".join(sorted({fault.kind for fault in record.faults if fault.landed})) or "no fault"
-        ended = record.stop if record.status == "scored" else f"{record.status}: {record.reason}"
+        ended = (record.stop or "not solved") if record.status == "scored" else f"{record.status}: {record.reason}"
         console.print(Text(plain(f"{record.arm}/{record.task}/{record.repeat}  {ended}; {struck}")), soft_wrap=True)
     console.print(Text(f"{len(records)} trials were not solved", style="dim"))
 

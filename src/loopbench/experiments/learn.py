@@ -106,6 +106,8 @@ def learn_run(folder: Path, allow: Collection[str] = (), *, check: bool = False,
 def open_suite(folder: Path, allow: Collection[str] = ()) -> tuple[CompareConfig, Suite, bool]:
     """A run's configuration and suite, and whether code of the user's own is in the suite. Raises as `learn_run` does."""
     manifest = read_manifest(folder)
+    if "imported" in manifest:
+        raise RunError(f"{folder}: imported from another tool's files, so there is no trace to learn from")
     config = config_from(manifest["config"], f"{folder}/manifest.json")
     names = own_code(config.model_copy(update={"loops": ()}))
     for name in names:

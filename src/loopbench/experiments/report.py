@@ -212,9 +212,11 @@ def _troubles(arms: Sequence[Arm]) -> Table:
                 arm.info.arm,
                 counts(found.stops),
                 counts(found.errors),
-                f"{faults.landed} of {faults.scheduled}",
-                str(faults.absorbed),
-                str(faults.recovered),
+                *(
+                    (f"{faults.landed} of {faults.scheduled}", str(faults.absorbed), str(faults.recovered))
+                    if faults.scheduled  # none are in clean air, and of an imported run that is not known
+                    else ("–", "–", "–")
+                ),
                 interval(found.recovery, 2),
                 "–" if found.false_success_rate is None else str(found.false_success),
             )

@@ -151,9 +151,18 @@ def test_the_score_and_the_cluster_may_be_any_column(kit):
 
 def test_which_of_two_scores_is_the_accuracy_is_not_guessed(kit):
     path = kit.put("task,reward,Success\nx,0.3,1\n", ".csv")
-    with pytest.raises(ValueError, match="columns Success, reward; say which is the accuracy: --scorer Success$"):
+    with pytest.raises(ValueError, match=r"columns Success, reward; say which is the accuracy: --scorer Success$"):
         kit.imported(path)
     assert only(kit.imported(path, scorer="reward")).accuracy == 0.3
+
+
+def test_a_row_that_does_not_repeat_the_question_asks_the_same(kit):
+    rows = "arm,task,score,question\na,x,1,\na,y,1,who?\nb,x,1,why?\nb,y,1,\n"
+    told = rows.replace("x,1,\n", "x,1,why?\n")
+    found, whole, other = (
+        kit.imported(kit.put(text, ".csv")).manifest["suite"]["digest"] for text in (rows, told, rows.replace("why?", "how?"))
+    )
+    assert found == whole != other
 
 
 def test_errored_rows_say_why(kit):
@@ -217,6 +226,7 @@ def test_what_is_wrong_is_said_with_its_line(kit, text, said):
         ('{"task": "x", "score": 1}\n[1]', "line 2: no JSON object"),
         ('{"task": "x", "score": 1}\n{', "line 2: Expecting property name"),
         ('{"task": ["x"], "score": 1}', "line 1: the task is no name"),
+        (r'{"task": "x\ud83d", "score": 1}', r"line 1: the task holds half a character: 'x\\ud83d'"),
         ('{"task": "x", "score": {"a": 1}}', "line 1: the score is no number: {'a': 1}"),
         ('{"task": "x", "score": 1, "steps": true}', "line 1: steps is no number: True"),
         ('{"task": "x", "score": Infinity}', "line 1: the score is no number that can be meant: inf"),

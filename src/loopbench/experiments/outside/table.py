@@ -110,8 +110,10 @@ def read_table(raw: bytes, path: Path, sha256: str, reading: Reading) -> Log:
             key = (_arm(cells, path.stem), name_of(cells["task"], "the task"), repeat)
             trials.append(_told(cells, key, columns, reading))
             digested = "" if is_nothing(cells.get("asked")) else digest(str(cells["asked"]))
-            if asked.setdefault(trials[-1].task, digested) != digested:
+            known = asked.get(trials[-1].task) or digested
+            if digested and known != digested:
                 raise ValueError(f"task {shown(trials[-1].task)} asks something else than in an earlier line")
+            asked[trials[-1].task] = known
     left = [name for name in table.names if name not in columns.values()]
     return Log(
         path=path,

@@ -27,6 +27,8 @@ ROUNDING = 1e-9
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+", re.ASCII)
+_HALF = re.compile("[\ud800-\udfff]")
+"""Of a pair that stands for one character (UTF-16): JSON can spell one alone, and no file in UTF-8 can hold it."""
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Correct, partial, incorrect, no answer: Inspect's `value_to_float`."""
 _WORDS = {
@@ -83,6 +85,8 @@ def name_of(value: Any, what: str) -> str:
     text = shown(value) if isinstance(value, int) and abs(value) > MOST_COUNT else " ".join(str(value).split())
     if not text:
         raise ValueError(f"{what} is empty")
+    if _HALF.search(text):
+        raise ValueError(f"{what} holds half a character: {shown(text)}")
     if len(text) > MOST_NAME_CHARS:
         raise ValueError(f"{what} has {len(text)} characters, more than {MOST_NAME_CHARS}: {shown(text)}")
     return text
