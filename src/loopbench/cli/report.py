@@ -77,10 +77,13 @@ def _one(folder: Path, form: Form, html: Path | None, *, no_html: bool, all_metr
 def _markdown(found: Results) -> str:
     from loopbench.experiments import ablation_report
     from loopbench.experiments.ablation import ablated
+    from loopbench.experiments.folders import run_name
     from loopbench.experiments.report import to_markdown
 
     made = ablated(found)
-    return to_markdown(found.folder.name, found.comparison, found.views) if made is None else ablation_report.to_markdown(made)
+    if made is not None:
+        return ablation_report.to_markdown(made)
+    return to_markdown(run_name(found.folder), found.comparison, found.views)
 
 
 def _several(folders: Sequence[Path], form: Form, html: Path | None, *, no_html: bool, all_metrics: bool) -> int:

@@ -14,6 +14,7 @@ from loopbench.protocol.names import value_text
 
 from .ablation import Ablated, ablated, setting
 from .compare import MOST_PAIRED, Results
+from .folders import run_name
 from .report import Table, interval, markdown_page, p_value
 
 SHOWN = {"lm_calls": "LM calls", "cost_usd": "USD", "nominal_usd": "USD uncached"}
@@ -40,7 +41,7 @@ def tables(made: Ablated) -> tuple[Table, ...]:
 
 def to_markdown(made: Ablated) -> str:
     """All of it, for a pull request."""
-    return markdown_page(made.found.folder.name, tables(made), (*conclusions(made), *notes(made)))
+    return markdown_page(run_name(made.found.folder), tables(made), (*conclusions(made), *notes(made)))
 
 
 def conclusions(made: Ablated) -> list[str]:

@@ -12,6 +12,7 @@ from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, task_values
 
 from .compare import Results
+from .folders import run_name
 from .journal import RunError
 from .report import Table, interval, markdown_page, p_value, verdict
 
@@ -23,8 +24,9 @@ class Standing:
     """How a loop fared in one column."""
 
     accuracy: Interval
-    place: Place
-    """highest: of the highest mean; not told apart: from (one of) those, beyond chance; lower: worse."""
+    place: Place | None
+    """highest: of the highest mean; not told apart: from (one of) those, beyond chance; lower: worse. None
+    where nothing can be said: in an invalid run, or beside no other loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,10 @@ class Collection:
         return any(run.comparison.invalid for run in self.runs)
 
     def title_of(self, column: Column) -> str:
-        """`suite, profile`; with the run where several have the same."""
+        """`suite, profile`; with the run where several have the same, and that it is invalid."""
         same = Counter((other.suite, other.profile) for other in self.columns)[column.suite, column.profile]
-        return f"{column.suite}, {column.profile}" + (f" ({column.run})" if same > 1 else "")
+        run, state = f" ({column.run})" if same > 1 else "", ", invalid" if column.invalid else ""
+        return f"{column.suite}, {column.profile}{run}{state}"
 
     def to_json(self) -> dict[str, Any]:
         """The object of `report RUN RUN … --json`."""
@@ -92,7 +95,7 @@ def collect(runs: Sequence[Results]) -> Collection:
         raise RunError(f"{next(name for name in names if names.count(name) > 1)}: stands twice")
     settings = {(run.comparison.alpha, run.comparison.margin) for run in runs}
     if len(settings) != 1:
-        said = "; ".join(f"{run.folder.name}: {run.comparison.alpha:g}, {run.comparison.margin:g}" for run in runs)
+        said = "; ".join(f"{run_name(run.folder)}: {run.comparison.alpha:g}, {run.comparison.margin:g}" for run in runs)
         raise RunError(f"runs of different levels or margins cannot be read together: {said}")
     ((alpha, margin),) = settings
     tests = [(key, test) for place, run in enumerate(runs) for key, test in _tests(place, run, alpha, margin)]
@@ -126,8 +129,9 @@ def _columns(run: Results, pairs: Sequence[Pair]) -> Iterator[Column]:
             members[arm.info.arm] = (short_name(arm.info), arm.summary.accuracy)
     for (suite, profile), members in groups.items():
         own = tuple(pair for pair in pairs if pair.a in members and pair.b in members)
-        places = {name: Standing(found, _place(arm, members, own)) for arm, (name, found) in members.items()}
-        yield Column(run.folder.name, suite, profile, run.comparison.invalid, places, own)
+        is_judged = len(members) > 1 and not run.comparison.invalid
+        places = {name: Standing(found, _place(arm, members, own) if is_judged else None) for arm, (name, found) in members.items()}
+        yield Column(run_name(run.folder), suite, profile, run.comparison.invalid, places, own)
 
 
 def _place(arm: str, members: Mapping[str, tuple[str, Interval]], pairs: Sequence[Pair]) -> Place:
@@ -166,13 +170,15 @@ _SIGNS: Mapping[Place, str] = {"highest": " *", "not told apart": " =", "lower":
 
 def cell_text(place: Standing | None) -> str:
     """`0.908 [0.843, 0.948] *`"""
-    return interval(None, 3) if place is None else f"{interval(place.accuracy, 3)}{_SIGNS[place.place]}"
+    return (
+        interval(None, 3) if place is None else f"{interval(place.accuracy, 3)}{'' if place.place is None else _SIGNS[place.place]}"
+    )
 
 
 def verdicts(found: Collection) -> list[str]:
-    """A line per loop: in how many columns it is the highest, or not told apart from it; the most first."""
-    valid = [column for column in found.columns if not column.invalid]
-    counted = [(loop, [column.places[loop].place for column in valid if loop in column.places]) for loop in found.loops]
+    """A line per loop: of the columns that tell it from others, in how many it is the highest, or not told apart from it."""
+    standings = [(loop, [column.places[loop].place for column in found.columns if loop in column.places]) for loop in found.loops]
+    counted = [(loop, [place for place in places if place is not None]) for loop, places in standings]
     ordered = sorted(counted, key=lambda item: (-sum(place != "lower" for place in item[1]), -item[1].count("highest")))
     return [
         f"{loop}: the highest in {places.count('highest')} of {len(places)}, not told apart from it in "
@@ -184,13 +190,13 @@ def verdicts(found: Collection) -> list[str]:
 
 def notes(found: Collection) -> list[str]:
     """What to keep in mind: warnings first."""
-    said = [f"Warning: {run.folder.name}: {warning}" for run in found.runs for warning in run.comparison.warnings]
-    said += [f"{run.folder.name} is invalid: no verdict of it holds." for run in found.runs if run.comparison.invalid]
-    said += [f"{run.folder.name} is incomplete." for run in found.runs if not run.is_complete]
+    said = [f"Warning: {run_name(run.folder)}: {warning}" for run in found.runs for warning in run.comparison.warnings]
+    said += [f"{run_name(run.folder)} is invalid: no verdict of it holds." for run in found.runs if run.comparison.invalid]
+    said += [f"{run_name(run.folder)} is incomplete." for run in found.runs if not run.is_complete]
     pairs = sum(len(column.pairs) for column in found.columns)
     said.append(
         f"p is a paired sign-flip test on task means, adjusted over all {pairs} pairs of all {len(found.runs)} runs (Holm); "
-        f"brackets are {100 * (1 - found.alpha):g} % intervals, not adjusted; equivalent means within {found.margin:g}."
+        f"brackets are {100 * (1 - found.alpha):.4g} % intervals, not adjusted; equivalent means within {found.margin:g}."
     )
     return said
 

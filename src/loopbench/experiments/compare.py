@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -380,7 +381,7 @@ def budget_of(config: BudgetConfig) -> Budget:
 # --- results ---
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what takes long is computed once
 class Results:
     """A run and what it says."""
 
@@ -391,7 +392,7 @@ class Results:
     looked: Looked | None = None
     """Of a run that is looked at on its way, how far it has come."""
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Of the records: equal for equal input, at any concurrency."""
         return records_digest(self.records)
@@ -424,9 +425,9 @@ class Results:
         seed = "" if "imported" in self.manifest else f", seed {self.manifest['seed']}"
         return f"{suite['name']} {suite['version']}: {suite['tasks']} tasks × {repeats}{seed}{state}"
 
-    @property
+    @cached_property
     def views(self) -> Views:
-        """Accuracy against cost, equal budgets, repeats, confidence; computed at each call."""
+        """Accuracy against cost, equal budgets, repeats, confidence; computed when first asked for."""
         compared = self.comparison
         return views(self.records, [arm.info for arm in compared.arms], alpha=compared.alpha, margin=compared.margin)
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from .journal import MANIFEST, RunError
+from .optimization.files import TEST, is_optimization
 
 RUNS = Path("runs")
+
+
+def run_name(folder: Path) -> str:
+    """What a run is called in the folder of runs, however it was typed; `RUN/test` is the test of an optimization."""
+    whole = folder.resolve()
+    is_test = whole.name == TEST and (whole.parent / MANIFEST).is_file() and is_optimization(whole.parent)
+    return f"{whole.parent.name}/{whole.name}" if is_test else whole.name
 
 
 def run_folder(run: str | Path, runs: Path | None = None) -> Path:

@@ -145,7 +145,8 @@ def equivalence_power(
 ) -> float:
     """Chance that both one-sided tests against the margin pass (Schuirmann 1987)."""
     center, deviation, half = _interval(units, difference, variance, alpha, scores)
-    return max(0.0, _below(margin - half, center, deviation) - _below(half - margin, center, deviation))
+    limit = _passing(units, half, margin, alpha, scores)
+    return max(0.0, _below(-limit, center, deviation) - _below(limit, center, deviation))
 
 
 def pass_power(
@@ -153,7 +154,7 @@ def pass_power(
 ) -> float:
     """Chance that the gate passes a true advantage: its one-sided lower bound lies above -margin."""
     center, deviation, half = _interval(units, difference, variance, alpha, scores)
-    return 1.0 - _below(half - margin, center, deviation)
+    return 1.0 - _below(_passing(units, half, margin, alpha, scores), center, deviation)
 
 
 def regression_power(
@@ -171,8 +172,9 @@ def regression_power(
     sign-flip test agrees, and it does not pass, at `pass_alpha` where that is another level.
     """
     center, deviation, half = _interval(units, difference, variance, alpha, scores)
-    passing = half if pass_alpha is None else _interval(units, difference, variance, pass_alpha, scores)[2]
-    bound = _below(min(-half, passing - margin), center, deviation)
+    level = alpha if pass_alpha is None else pass_alpha
+    passing = _passing(units, _interval(units, difference, variance, level, scores)[2], margin, level, scores)
+    bound = _below(min(-half, passing), center, deviation)
     return min(bound, difference_power(units, difference, variance, 2 * alpha, step=step))
 
 
@@ -401,6 +403,14 @@ def _interval(units: int, difference: float, variance: float, alpha: float, scor
     error = math.sqrt(variance / units)
     t = -float(special.stdtrit(units - 1, alpha))
     return difference, error * math.sqrt(1 + t**2 / (2 * units)), t * error  # the error varies too: Johnson & Welch 1940
+
+
+def _passing(units: int, half: float, margin: float, alpha: float, scores: bool) -> float:
+    """How high the middle has to lie for the lower bound to lie above -margin; of scores for Wilson too, see `score_exceeds`."""
+    if not scores or margin >= 1:
+        return half - margin
+    lost = _z(alpha) * math.sqrt(margin * (1 - margin) / units) - margin
+    return max(half - margin, lost * units / (units + PSEUDO_UNITS))
 
 
 def _below(limit: float, center: float, deviation: float) -> float:

@@ -268,6 +268,6 @@ def test_without_scripts_all_is_there_but_the_sort_buttons(browser, shown):
         shown("report")
         assert len(browser.find_elements(By.CSS_SELECTOR, "th button")) == 0
         assert len(browser.find_elements(By.CSS_SELECTOR, "svg.chart")) >= 4
-        assert "is the most accurate" in browser.find_element(By.ID, "verdict").text
+        assert "Highest accuracy: " in browser.find_element(By.ID, "verdict").text
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

@@ -82,6 +82,12 @@ def test_ticks_are_round():
 # --- rows of intervals ---
 
 
+def test_a_screen_reader_hears_under_which_profile_a_row_stands(breeze):
+    for drawn in (charts.accuracy(breeze.comparison.arms), charts.forest(breeze.comparison)):
+        described = parsed(drawn).findtext(f"{SVG}desc") or ""
+        assert re.findall(r"arithmetic, [a-z-]+: ", described) == ["arithmetic, flaky-format: ", "arithmetic, flaky-tools: "]
+
+
 @given(st.lists(st.tuples(ANY, intervals()), min_size=1, max_size=4), ANY)
 def test_every_interval_is_drawn_where_its_ends_are(rows, title):
     drawn = interval_rows(title, "d", [Group("g", tuple(Row(name, value, "n", "better") for name, value in rows))], AXIS)

@@ -10,6 +10,8 @@ import pytest
 
 from loopbench.experiments.collection import Collection, collect, tables, to_markdown, verdicts
 from loopbench.experiments.compare import Results, results
+from loopbench.experiments.html.document import Grid
+from loopbench.experiments.html.overview import overview_section
 from loopbench.experiments.html.page import collection_html
 from loopbench.experiments.journal import RunError
 from loopbench.metrics.statistics import holm
@@ -56,9 +58,10 @@ def test_a_loop_is_lower_only_where_it_is_shown_to_be(both):
         top = max(standing.accuracy.value for standing in column.places.values())
         words = {frozenset((pair.a, pair.b)): pair.verdict.word for pair in column.pairs}
         highest = [name for name, standing in column.places.items() if standing.place == "highest"]
-        assert highest == [name for name, standing in column.places.items() if standing.accuracy.value == top]
+        tops = [name for name, standing in column.places.items() if standing.accuracy.value == top]
+        assert highest == (tops if len(column.places) > 1 else [])
         for name, standing in column.places.items():
-            if name not in highest:
+            if len(column.places) > 1 and name not in highest:
                 apart = [words[frozenset((f"{name}/{column.profile}", f"{best}/{column.profile}"))] for best in highest]
                 assert (standing.place == "lower") == any(word in ("better", "worse") for word in apart)
 
@@ -68,13 +71,28 @@ def test_verdicts_count_what_the_matrix_shows(both):
     for place, loop in enumerate(both.loops, 1):
         cells = [row[place] for row in matrix.rows]
         (line,) = [line for line in verdicts(both) if line.startswith(f"{loop}: ")]
-        assert f"the highest in {sum(cell.endswith('*') for cell in cells)} of {sum(cell != '–' for cell in cells)}" in line
+        assert f"the highest in {sum(cell.endswith('*') for cell in cells)} of {sum(row[-1] != '–' for row in matrix.rows)}" in line
         assert f"not told apart from it in {sum(cell.endswith('=') for cell in cells)}" in line
 
 
 def test_an_invalid_run_counts_in_no_verdict(breeze, calm):
     broken = replace(breeze, comparison=replace(breeze.comparison, invalid=True))
-    assert verdicts(collect([broken, calm])) == ["bare: the highest in 1 of 1, not told apart from it in 0, lower in 0"]
+    found = collect([broken, calm])
+    assert verdicts(found) == []  # in the other there is one loop, which is told from none
+    matrix = tables(found)[0]
+    assert [row[0] for row in matrix.rows[:2]] == ["arithmetic, flaky-format, invalid", "arithmetic, flaky-tools, invalid"]
+    assert all(cell == "–" or cell.endswith("]") for row in matrix.rows for cell in row[1:])
+    (shown,) = (block for block in overview_section(found).blocks if isinstance(block, Grid))
+    assert "not told apart" not in str(shown.rows)
+
+
+def test_to_be_alone_is_not_to_be_the_highest(both):
+    assert {column.profile: column.places["bare"].place is None for column in both.columns} == {
+        "flaky-format": False,
+        "flaky-tools": False,
+        "clean": True,
+    }
+    assert all(" of 2, " in line for line in verdicts(both))
 
 
 def test_runs_of_other_levels_are_refused(breeze, calm):

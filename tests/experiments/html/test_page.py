@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare import results
 from loopbench.experiments.html.document import Grid
+from loopbench.experiments.html.origin import manifest_section
 from loopbench.experiments.html.page import report_html, sections
+from loopbench.experiments.journal import RunError
 from loopbench.experiments.report import plain
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import FaultRecord
@@ -87,7 +89,7 @@ def test_numbers_are_those_of_the_comparison(breeze, page):
         found = arm.summary.accuracy
         assert f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]" in text
     best = max(breeze.comparison.arms[:3], key=lambda arm: arm.summary.accuracy.value)
-    assert f"{best.info.loop} is the most accurate" in text
+    assert f"Highest accuracy: {best.info.loop}, " in text
 
 
 # --- what there is nothing to say about ---
@@ -100,7 +102,7 @@ def test_one_arm_in_clean_air_has_no_pairs_no_front_no_repeats_and_no_recovery(c
         {"Pair by pair", "Accuracy against cost", "Trying again", "Recovery by fault", "What each factor does"}
     )
     assert {"Verdict", "Arms", "Steps", "Manifest"} <= headings
-    assert "is the most accurate" not in found.named("main")[0].text
+    assert "Highest accuracy: " not in found.named("main")[0].text
 
 
 def test_a_run_without_a_result_has_a_page(calm, tmp_path, page):
@@ -116,8 +118,24 @@ def test_an_invalid_run_says_so_first_and_gives_no_verdict(breeze, page):
     infos = [arm.info for arm in breeze.comparison.arms]
     text = page(report_html(replace(breeze, records=records, comparison=compare(records, infos)))).named("main")[0].text
     assert text.split()[:8] == ["Verdict", "This", "run", "is", "invalid:", "no", "verdict", "of"]
-    assert "is the most accurate" not in text
+    assert "Highest accuracy: " not in text
     assert "only 0 of 20 scheduled faults landed" in text
+
+
+def test_a_run_is_called_by_its_folder_wherever_the_command_runs(calm, page, monkeypatch):
+    monkeypatch.chdir(calm.folder)
+    text = report_html(results(Path()))
+    assert [element.text for element in page(text).named("h1")] == [calm.folder.name]
+    assert text == report_html(calm)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("profiles", [1]), ("packages", "x"), ("imported", "x"), ("imported", {"from": [{}]}), ("arms", None)]
+)
+def test_a_damaged_manifest_is_bad_input(calm, name, value):
+    broken = replace(calm, manifest={**calm.manifest, name: value})
+    with pytest.raises(RunError, match=r"manifest\.json: "):
+        manifest_section(broken)
 
 
 # --- text that is not ours ---

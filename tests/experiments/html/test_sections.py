@@ -20,13 +20,14 @@ from loopbench.experiments.html.document import Amount, Banner, Folded, Grid, Li
 from loopbench.experiments.html.page import optimization_html, report_html, sections
 from loopbench.experiments.html.reasons import MOST_TRACES, pick, told
 from loopbench.experiments.html.side_by_side import MOST_PIECES, cut, side_by_side
+from loopbench.experiments.html.verdict import together, verdict_section
 from loopbench.experiments.journal import TRACES, read_trace
 from loopbench.experiments.optimization.config import OptimizeConfig, SearchConfig
 from loopbench.experiments.optimization.result import OptimizationResult, optimization_result
 from loopbench.experiments.optimization.run import prepare as prepare_optimization
 from loopbench.experiments.optimization.run import run as optimize
 from loopbench.experiments.optimization.watchers import SILENT
-from loopbench.experiments.report import needed_in_words
+from loopbench.experiments.report import interval, needed_in_words
 from loopbench.experiments.why import why
 from loopbench.metrics.course import course, unmatched
 
@@ -226,6 +227,17 @@ def test_what_deciding_takes_stands_in_the_verdict(breeze):
             assert needed_in_words(pair.needed) in said
 
 
+def test_arms_without_a_common_task_are_not_set_against_each_other(breeze):
+    arms, (a, b, c) = breeze.comparison.arms[:3], (arm.info.arm for arm in breeze.comparison.arms[:3])
+    pairs = tuple(pair for pair in breeze.comparison.pairs if {pair.a, pair.b} == {a, c})
+    found = replace(breeze, comparison=replace(breeze.comparison, arms=arms, pairs=pairs))
+    assert [[arm.info.arm for arm in members] for members in together(arms, pairs)] == [[a, c], [b]]
+    first, second = (block.text for block in verdict_section(found).blocks if isinstance(block, Paragraph))
+    best = max((arms[0], arms[2]), key=lambda arm: arm.summary.accuracy.value)
+    assert first == f"Highest accuracy: {best.info.loop}, {interval(best.summary.accuracy, 3)}."
+    assert second == f"{arms[1].info.loop}: {interval(arms[1].summary.accuracy, 3)}."
+
+
 # --- ablations ---
 
 
@@ -248,7 +260,7 @@ def test_an_ablation_says_what_each_factor_does_right_after_the_verdict(ablation
     made = ablated(ablation)
     assert made is not None
     assert all(line in text for line in conclusions(made))
-    assert "is the most accurate" not in text
+    assert "Highest accuracy: " not in text
     assert "Effects on accuracy" in [element.text for element in found.named("title")]
 
 
@@ -277,6 +289,7 @@ def test_an_optimization_has_its_gains_before_its_test(optimized, safe):
     headings = [element.text.strip() for element in found.named("h2")]
     assert headings[:3] == ["Verdict", "Gains, ranking and cost", "Optimized programs"]
     assert {"Test: Verdict", "Test: Arms", "Test: Pair by pair"} <= set(headings)
+    assert {"run", f"{optimized.folder.name}/test"} <= {element.text for element in found.named("th", "td")}
     assert "What each design gained" in [element.text for element in found.named("title")]
     assert optimization_html(optimization_result(optimized.folder)) == optimization_html(optimized)
 

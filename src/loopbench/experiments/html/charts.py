@@ -78,8 +78,18 @@ def accuracy(arms: Sequence[Arm]) -> Markup:
         Group(name if len(grouped(arms)) > 1 else "", tuple(_accuracy(arm, names) for arm in members))
         for name, members in grouped(arms).items()
     ]
-    said = "; ".join(f"{row.label} {row.text}" for group in groups for row in group.rows)
-    return interval_rows("Accuracy of each arm", f"Share of tasks solved, with its interval: {said}.", groups, Axis("accuracy"))
+    said = f"Share of tasks solved, with its interval: {_in_words(groups)}."
+    return interval_rows("Accuracy of each arm", said, groups, Axis("accuracy"))
+
+
+def _in_words(groups: Sequence[Group]) -> str:
+    """All rows for a screen reader: under which heading, the numbers, and what the mark means."""
+    said = []
+    for group in groups:
+        under = f"{group.heading}: " if group.heading else ""
+        rows = (f"{row.label} {row.text}" + ("" if row.mark == "dot" else f", {row.mark}") for row in group.rows)
+        said.append(f"{under}{'; '.join(rows)}")
+    return ". ".join(said)
 
 
 def _accuracy(arm: Arm, names: Mapping[str, str]) -> Row:
@@ -114,10 +124,8 @@ def gains(tests: Mapping[str, Pair], margin: float) -> Markup:
 
 
 def _differences(title: str, groups: Sequence[Group], axis: Axis) -> Markup:
-    rows = [row for group in groups for row in group.rows]
-    said = "; ".join(f"{row.label} {row.text}, {row.mark}" for row in rows)
     shaded = f"The shaded band is the margin of {axis.band:g} around no difference."
-    return interval_rows(title, f"{shaded} {said}.", groups, axis)
+    return interval_rows(title, f"{shaded} {_in_words(groups)}.", groups, axis)
 
 
 # --- accuracy against cost ---
@@ -249,6 +257,5 @@ def effects(found: Sequence[Effect]) -> Markup:
         for profile in profiles
     ]
     margin = max(effect.margin for effect in found)
-    said = "; ".join(f"{row.label} {row.text}, {row.mark}" for group in groups for row in group.rows)
     axis = Axis(f"change of {NAMES.get(metric, metric)}", margin, PLAIN_LEGEND)
-    return interval_rows(f"Effects on {NAMES.get(metric, metric)}", f"{said}.", groups, axis)
+    return interval_rows(f"Effects on {NAMES.get(metric, metric)}", f"{_in_words(groups)}.", groups, axis)

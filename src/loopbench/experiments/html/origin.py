@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from loopbench.experiments.compare import Results
+from loopbench.experiments.folders import run_name
+from loopbench.experiments.journal import MANIFEST, RunError
 from loopbench.protocol import render_value
 
 from .document import Cell, Code, Folded, Grid, Section
@@ -15,16 +17,20 @@ DIGEST_CHARS = 12
 
 
 def manifest_section(found: Results) -> Section:
-    """What ran: suite, profiles, arms, versions, digests; the whole manifest is folded away."""
-    facts = Grid("The run", ("what", "value"), tuple(_facts(found)), is_sortable=False)
+    """What ran: suite, profiles, arms, versions, digests; the whole manifest is folded away. Raises RunError for a damaged one."""
+    try:
+        facts = Grid("The run", ("what", "value"), tuple(_facts(found)), is_sortable=False)
+        arms = _arms(found)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{found.folder / MANIFEST}: {error!r}") from None
     whole = json.dumps(found.manifest, indent=2, ensure_ascii=False)
-    return Section("manifest", "Manifest", (facts, _arms(found), Folded("manifest.json", (Code(whole),))))
+    return Section("manifest", "Manifest", (facts, arms, Folded(MANIFEST, (Code(whole),))))
 
 
 def _facts(found: Results) -> Iterator[tuple[Cell, ...]]:
     manifest = found.manifest
     suite, config = manifest["suite"], manifest["config"]
-    yield "run", found.folder.name
+    yield "run", run_name(found.folder)
     yield "created", _text(manifest.get("created"))
     yield "suite", f"{suite['name']} {suite['version']}, {suite['tasks']} tasks, digest {_short(suite.get('digest'))}"
     for source in (manifest.get("imported") or {}).get("from", ()):

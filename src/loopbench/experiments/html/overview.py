@@ -7,7 +7,7 @@ from loopbench.experiments.collection import Collection, Standing, notes, tables
 from .document import UNKNOWN, Amount, Banner, Block, Cell, Grid, Items, Section
 from .verdict import WARNING
 
-_NOTES = {"highest": "highest", "not told apart": "not told apart", "lower": ""}
+_NOTES = {"highest": "highest", "not told apart": "not told apart", "lower": "", None: ""}
 
 
 def overview_section(found: Collection) -> Section:

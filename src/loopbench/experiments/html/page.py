@@ -19,6 +19,7 @@ from loopbench.experiments.ablation import ablated
 from loopbench.experiments.ablation_report import conclusions
 from loopbench.experiments.collection import Collection
 from loopbench.experiments.compare import Results
+from loopbench.experiments.folders import run_name
 from loopbench.experiments.journal import RunError
 from loopbench.experiments.optimization.result import OptimizationResult
 from loopbench.experiments.report import plain
@@ -42,7 +43,7 @@ TEMPLATES = files("loopbench.experiments.html").joinpath("templates")
 
 def report_html(found: Results) -> str:
     """The page of one run."""
-    return render(Document(found.folder.name, found.title, sections(found)))
+    return render(Document(run_name(found.folder), found.title, sections(found)))
 
 
 def collection_html(found: Collection) -> str:
@@ -58,8 +59,9 @@ def _chapter(run: Results, name: str) -> Chapter:
     """The heart of a run: its pairs stand in the overview, and all else on its own page."""
     infos = [arm.info for arm in run.comparison.arms]
     made = (verdict_section(run), arms_section(run.comparison), fronts_section(run.views, infos))
-    whole = f"{run.title}. All of it: loopbench report {shlex.quote(run.folder.name)}"
-    return Chapter(name, run.folder.name, whole, tuple(_under(name, made)))
+    called = run_name(run.folder)
+    whole = f"{run.title}. All of it: loopbench report {shlex.quote(called)}"
+    return Chapter(name, called, whole, tuple(_under(name, made)))
 
 
 def _under(name: str, made: Iterable[Section | None]) -> Iterator[Section]:
@@ -70,7 +72,7 @@ def optimization_html(found: OptimizationResult) -> str:
     """The page of an optimization: what it gained, then the comparison on the test tasks."""
     test = () if found.test is None else sections(found.test, "test")
     tested = tuple(replace(section, title=f"Test: {section.title}") for section in test)
-    return render(Document(found.folder.name, found.title, (*optimization_sections(found), *tested)))
+    return render(Document(run_name(found.folder), found.title, (*optimization_sections(found), *tested)))
 
 
 def sections(found: Results, prefix: str = "") -> tuple[Section, ...]:
@@ -96,11 +98,12 @@ def sections(found: Results, prefix: str = "") -> tuple[Section, ...]:
 
 def _reasons(found: Results, prefix: str) -> tuple[Section | None, ...]:
     """What traces say; where they cannot be read, that."""
+    found = replace(found, folder=found.folder.resolve())
     try:
         known = told(found, prefix)
         return why_section(known), tasks_section(known.why), traces_section(known)
     except RunError as error:
-        said = str(error).replace(str(found.folder), found.folder.name)  # where the run lies is no part of the page
+        said = str(error).replace(str(found.folder), run_name(found.folder))  # where the run lies is no part of the page
         return (Section("why", "Why trials were lost", (Banner("The traces of this run cannot be read", (said,)),)),)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from loopbench.experiments.collection import short_name
 from loopbench.experiments.compare import Results
+from loopbench.experiments.folders import run_name
 from loopbench.experiments.journal import RunError, read_trace
 from loopbench.experiments.report import interval
 from loopbench.experiments.why import ArmLosses, Parted, Why, comparable, why
@@ -128,7 +129,7 @@ def _examples(told: Told) -> Grid | None:
     for arm in told.why.arms:
         for lost in arm.examples:
             found.setdefault((arm.arm, lost.task, lost.repeat), (UNKNOWN, lost.loss.cause, lost.loss.detail))
-    run = told.found.folder.name
+    run = run_name(told.found.folder)
     rows = tuple(
         (
             f"{loser}/{task}/{repeat}",
@@ -214,11 +215,11 @@ def traces_section(told: Told) -> Section | None:
     """The chosen trials, each beside one that solved the task. None where there is none. Raises RunError for a missing trace."""
     infos = {arm.info.arm: arm.info for arm in told.found.comparison.arms}
     records = {record.key: record for record in told.found.records}
-    parts = []
+    parts, called = [], run_name(told.found.folder)
     for anchor, one in told.chosen.values():
         winner, loser = (read_trace(told.found.folder, records[arm, one.task, one.repeat]) for arm in (one.winner, one.loser))
         try:
-            both = side_by_side((winner, loser), told.found.folder.name)
+            both = side_by_side((winner, loser), called)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(f"{told.found.folder}: trace of task {one.task!r}: {error}") from None
         names = f"{short_name(infos[one.winner])} and {short_name(infos[one.loser])}, {infos[one.loser].profile}"

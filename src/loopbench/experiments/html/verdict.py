@@ -1,4 +1,4 @@
-"""The verdict in words: which arm is the most accurate, how sure that is, and what deciding the rest would take."""
+"""The verdict in words: which arm has the highest accuracy, how sure that is, and what deciding the rest would take."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BROKEN = ("This run is invalid", "The test is invalid")
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """Another arm, seen from the most accurate one."""
+    """Another arm, seen from the one of the highest accuracy."""
 
     arm: Arm
     stands: Relation
@@ -32,14 +32,14 @@ class Against:
 
 
 def verdict_section(found: Results, conclusions: Sequence[str] | None = None) -> Section:
-    """Comes first: what holds, in words, and what to keep in mind. `conclusions`: in place of who is the most accurate."""
+    """Comes first: what holds, in words, and what to keep in mind. `conclusions`: in place of who has the highest accuracy."""
     comparison = found.comparison
     blocks: list[Block] = [*_banners(found)]
     if conclusions:
         blocks.append(Items(tuple(f"{line}." for line in conclusions), "verdicts"))
     groups = {} if comparison.invalid or conclusions is not None else grouped(comparison.arms)
     for name, arms in groups.items():
-        said = tuple(_group(arms, comparison))
+        said = tuple(_said(arms, comparison))
         blocks += [Part(name, said)] if len(groups) > 1 else said
     blocks.append(Items(tuple(_reading(comparison)), "quiet"))
     return Section("verdict", "Verdict", tuple(blocks))
@@ -61,17 +61,38 @@ def _reading(comparison: Comparison) -> list[str]:
     return [note for note in notes(comparison) if not note.startswith((WARNING, *BROKEN))]
 
 
-def _group(arms: Sequence[Arm], comparison: Comparison) -> Iterator[Block]:
+def _said(arms: Sequence[Arm], comparison: Comparison) -> Iterator[Block]:
+    """Of the arms of one suite and profile."""
     known = [arm for arm in arms if arm.summary.accuracy is not None]
     if not known:
         yield Paragraph("No trial was scored.")
+    for members in together(known, comparison.pairs):
+        yield from _group(members, comparison.pairs)
+
+
+def together(arms: Sequence[Arm], pairs: Sequence[Pair]) -> list[list[Arm]]:
+    """Arms that pairs on accuracy join, directly or through others: those without a common task are not compared."""
+    group = {arm.info.arm: place for place, arm in enumerate(arms)}
+    for pair in pairs:
+        if pair.metric == PRIMARY and pair.a in group and pair.b in group:
+            one, other = sorted((group[pair.a], group[pair.b]))
+            group = {arm: one if place == other else place for arm, place in group.items()}
+    found: dict[int, list[Arm]] = {}
+    for arm in arms:
+        found.setdefault(group[arm.info.arm], []).append(arm)
+    return list(found.values())
+
+
+def _group(arms: Sequence[Arm], pairs: Sequence[Pair]) -> Iterator[Block]:
+    """Of scored arms that are compared."""
+    best = max(arms, key=_accuracy)
+    others = against(best, arms, pairs)
+    name, value = short_name(best.info), interval(best.summary.accuracy, 3)
+    if not others:
+        yield Paragraph(f"{name}: {value}.", "strong")
         return
-    best = max(known, key=_accuracy)
-    others = against(best, known, comparison.pairs)
-    said = "is the most accurate" if others else "has an accuracy of"
-    yield Paragraph(f"{short_name(best.info)} {said}{':' if others else ''} {interval(best.summary.accuracy, 3)}.", "strong")
-    if others:
-        yield Items(tuple(_lines(best, others)), "verdicts")
+    yield Paragraph(f"Highest accuracy: {name}, {value}.", "strong")
+    yield Items(tuple(_lines(best, others)), "verdicts")
 
 
 def _accuracy(arm: Arm) -> float:

@@ -18,7 +18,8 @@ def doubts(pilot: Pilot, found: Results) -> Iterator[str]:
     if pilot.there.tasks is None:
         yield "How many tasks the suite has is not known; the pilot ran the first of them."
     if found.manifest["config"].get("models") != ["scripted"] and pilot.price.cost_usd is None:
-        yield "No price is known, so dollars cannot be said: --prices, docs/models.md."
+        how = "" if "imported" in found.manifest else ": --prices, docs/models.md"
+        yield f"No price is known, so dollars cannot be said{how}."
     yield from _of_variances(pilot, any(arm.info.model == "scripted" for arm in found.comparison.arms))
     for arm, (_, p) in pilot.second.items():
         if p < pilot.alpha / len(pilot.second):

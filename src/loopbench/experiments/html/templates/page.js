@@ -1,5 +1,5 @@
 "use strict";
-const known = (text) => text !== "" && text !== "–";
+const known = (text) => text !== "" && !text.startsWith("–");
 const number = (text) => Number.parseFloat(text.replace(/−/g, "-").replace(/,/g, "").replace(/^[<>~≥≤$+]+/, ""));
 const order = (numeric) => (a, b) => {
   if (!known(a) || !known(b)) return known(b) - known(a);
