@@ -1,8 +1,9 @@
 """The five designs on all suites under all fault profiles: the page of that comparison, and what README concludes from it.
 
-python benchmarks/example_report.py [--tasks N] [--write]
+python benchmarks/example_report.py [--tasks N] [--runs DIR] [--write]
 
---write renews docs/example-report.html and the lines in README.md; without it the matrix goes to stdout, as Markdown.
+--write renews docs/example-report.html and the sentences in README.md; without it the matrix goes to stdout, as Markdown.
+--runs keeps the run directories, and goes on from those that are there.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import argparse
 import re
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
-from loopbench.experiments.collection import Collection, collect, to_markdown, verdicts
-from loopbench.experiments.compare import Results, prepare, results, run
+from loopbench.cli.own_prints import quiet_loops
+from loopbench.experiments.collection import Collection, collect, to_markdown
+from loopbench.experiments.compare import Results, prepare, reopen, results, run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.html.page import collection_html
 from loopbench.experiments.registry import generated_suites
@@ -37,8 +40,10 @@ class Quiet:
 def compared(suite: str, tasks: int, runs: Path) -> Results:
     """The five designs under each profile on one suite, in a directory named after it: equal runs give an equal page."""
     config = CompareConfig(loops=LOOPS, profiles=PROFILES, suite=suite, tasks=tasks, runs=runs, mlflow=False)
-    experiment = prepare(config, runs / suite)
-    run(experiment, Quiet())
+    folder = runs / suite
+    experiment = reopen(folder) if folder.exists() else prepare(config, folder)
+    with quiet_loops():
+        run(experiment, Quiet())
     return results(experiment.folder)
 
 
@@ -51,19 +56,38 @@ def everything(tasks: int, runs: Path) -> Collection:
     return collect(found)
 
 
+def conclusions(found: Collection) -> str:
+    """Three sentences: the best design, those behind it, and where designs part."""
+    places = {loop: Counter(column.places[loop].place for column in found.columns) for loop in found.loops}
+    lower = {loop: count["lower"] for loop, count in places.items()}
+    best, *others = sorted(found.loops, key=lambda loop: (lower[loop], -places[loop]["highest"]))
+    total, pairs = len(found.columns), sum(len(column.pairs) for column in found.columns)
+    where = Counter(column.profile for column in found.columns for place in column.places.values() if place.place == "lower")
+    profiles = dict.fromkeys(column.profile for column in found.columns)
+    most, least = max(profiles, key=where.__getitem__), min(profiles, key=where.__getitem__)
+    behind = ", ".join(f"`{loop}` in {lower[loop]}" for loop in others)
+    return (
+        f"`{best}` is the most accurate, alone or tied, in {places[best]['highest']} of {total} comparisons of a suite under a "
+        f"profile, and shown to be worse than the most accurate in {lower[best]}. "
+        f"The others are shown to be worse than it: {behind}; elsewhere they are it, or too close to tell with "
+        f"{found.runs[0].manifest['suite']['tasks']} tasks each and p adjusted over {pairs} pairs. "
+        f"Most of these losses are under {most} ({where[most]} of {sum(where.values())}), fewest under {least} ({where[least]})."
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=TASKS, help="of each suite")
+    parser.add_argument("--runs", type=Path, help="keep the run directories there")
     parser.add_argument("--write", action="store_true", help="renew the page and README")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = everything(asked.tasks, Path(folder))
+        found = everything(asked.tasks, asked.runs or Path(folder))
         if not asked.write:
             print(to_markdown(found))
             return
         PAGE.write_text(collection_html(found), encoding="utf-8")
-    lines = "\n".join(f"- {line}" for line in verdicts(found))
-    said = BLOCK.sub(lambda block: f"{block[1]}\n{lines}\n\n{block[2]}", README.read_text(encoding="utf-8"))
+    said = BLOCK.sub(lambda block: f"{block[1]}\n{conclusions(found)}\n\n{block[2]}", README.read_text(encoding="utf-8"))
     README.write_text(said, encoding="utf-8")
 
 

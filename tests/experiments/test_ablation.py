@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from loopbench.experiments.compare import MOST_PAIRED, Experiment, Results, reop
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import MANIFEST, TRIALS, RunError, read_manifest
 from loopbench.metrics.record import Record
+from loopbench.metrics.statistics import Verdict, VerdictWord
 
 RETRIES = ("parse_retries=0,2", "forced_finish=both,off")
 FOUR = ("parse_retries=0,2", "forced_finish=both,off", "parallel_tools=false,true", "list_tools_in_error=false,true")
@@ -209,6 +210,16 @@ def test_the_cell_that_is_the_loop_itself_is_marked(reacted):
     assert cells.columns[:4] == ("cell", "on_parse_error", "extract", "scored")
 
 
+def test_verdicts_are_in_the_words_of_a_comparison(reacted):
+    words = get_args(VerdictWord)
+    effects = [replace(effect, verdict=Verdict(word, False)) for effect in reacted.effects.effects[:3] for word in words]
+    made = replace(reacted, effects=replace(reacted.effects, effects=tuple(effects)))
+    mains, interactions = ([row[3] for row in table.rows] for table in tables(made)[:2])
+    assert mains == [*words, *words]
+    assert interactions == ["more than the sum", "less than the sum", "equivalent", "undecided"]
+    assert "], undecided; with extract true" in conclusions(made)[0]
+
+
 def test_markdown_holds_tables_and_conclusions(reacted):
     page = to_markdown(reacted)
     assert "### Main effects on accuracy" in page
@@ -227,7 +238,18 @@ def test_json_has_what_the_page_promises(reacted):
 
 @pytest.mark.parametrize(
     "broken",
-    [None, [], {}, {"factors": 3}, {"cells": {}}, {"factors": {}}, {"metrics": ["speed"]}, {"factors": {"extract": [1]}}],
+    [
+        None,
+        [],
+        {},
+        {"factors": 3},
+        {"cells": {}},
+        {"factors": {}},
+        {"metrics": ["speed"]},
+        {"factors": {"extract": [1]}},
+        {"efficiency": None},
+        {"resolution": []},
+    ],
 )
 def test_a_manifest_that_makes_no_sense_is_one_line(reacted: Ablated, broken: Any):
     kept = reacted.found.manifest["ablation"]

@@ -657,7 +657,8 @@ def test_a_resumed_run_is_brought_up_to_date(run, uri, client, tmp_path):
     lines = (folder / "trials.jsonl").read_text().splitlines(keepends=True)
     half = []
     for line in lines[: len(lines) // 2]:
-        half.append(json.dumps(json.loads(line) | {"errors": {"provider.gone": 1}, "attempt": 0, "trace_digest": "old"}) + "\n")
+        gone = {"errors": {"provider.gone": 1}, "retries": {"provider.gone": 2}}
+        half.append(json.dumps(json.loads(line) | gone | {"attempt": 0, "trace_digest": "old"}) + "\n")
     (folder / "trials.jsonl").write_text("".join(half))
     part = tracking.log_run(compare.results(folder), uri, "resumed")
     first = {trace.info.trace_id for trace in client.search_traces(locations=[part.experiment_id])}
@@ -678,7 +679,7 @@ def test_a_resumed_run_is_brought_up_to_date(run, uri, client, tmp_path):
         metrics = client.get_run(ids[arm.info.arm]).data.metrics
         assert metrics["accuracy"] == arm.summary.accuracy.value
         assert metrics["trials"] == 12
-        assert metrics["errors.provider.gone"] == 0
+        assert metrics["errors.provider.gone"] == metrics["retries.provider.gone"] == 0
         assert client.get_run(ids[arm.info.arm]).data.params["python"] == run.manifest["python"]  # a parameter is for ever
         records = [record for record in run.records if record.arm == arm.info.arm]
         logged = traces(client, whole, ids[arm.info.arm])

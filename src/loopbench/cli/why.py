@@ -64,7 +64,7 @@ def _pairs(found: Results, a: str | None, b: str | None) -> Sequence[tuple[str, 
     every = set(comparable(found))
     pairs = [(one, other) for one in ones for other in others if (one, other) in every or (other, one) in every]
     if not pairs:
-        raise RunError(f"{found.folder}: {a} and {b} did not meet the same tasks under the same profile")
+        raise RunError(f"{found.folder}: {a} and {b} are no two arms that met the same tasks under the same profile")
     return pairs
 
 

@@ -264,6 +264,8 @@ def ablated(found: Results) -> Ablated | None:
     try:
         kept = dict(found.manifest[ABLATION])
         ablation = Ablation(**kept)
+        if not (isinstance(ablation.efficiency, float | int) and isinstance(ablation.resolution, int | None)):
+            raise TypeError("efficiency or resolution is no number")
         factors = tuple(Factor(name, tuple(map(value_text, values))) for name, values in ablation.factors.items())
         groups = _groups(found, ablation.cells, factors)
         cells = sorted({cell for group in groups.values() for cell in group})

@@ -69,7 +69,7 @@ def notes(made: Ablated) -> list[str]:
     said += _design(made)
     said.append(
         f"Brackets are {100 * (1 - compared.alpha):g} % intervals, paired by task; p is a sign-flip test on the tasks' contrasts, "
-        f"adjusted over all effects on a metric (Holm); no difference means within {compared.margin:g}, and is shown."
+        f"adjusted over all effects on a metric (Holm); equivalent means within {compared.margin:g}."
     )
     if any(is_shown(effect) and effect.difference.low < 0 < effect.difference.high for effect in made.effects.effects):
         said.append("p asks whether a change does anything at all; an interval over 0 beside a small p allows for tasks not seen.")
@@ -116,10 +116,7 @@ def _steps(made: Ablated, profile: str, name: str) -> list[Effect]:
 
 def _found(effect: Effect) -> str:
     """`+0.310 [0.220, 0.400], better`."""
-    return f"{signed(effect.difference, 3)}, {_WORDS.get(effect.verdict.word, effect.verdict.word)}{_within(effect)}"
-
-
-_WORDS = {"equivalent": "no difference", "undecided": "no difference shown"}
+    return f"{signed(effect.difference, 3)}, {effect.verdict.word}{_within(effect)}"
 
 
 def _within(effect: Effect) -> str:
@@ -168,11 +165,11 @@ def _effects(made: Ablated, kind: str, title: str) -> Table:
 
 def _verdict(effect: Effect) -> str:
     word = effect.verdict.word
-    if effect.kind == "main":
-        return f"{_WORDS.get(word, word)}{_within(effect)}"
-    return {"better": "more than the sum", "worse": "less than the sum", "equivalent": "none", "undecided": "none shown"}[word] + (
-        _within(effect)
-    )
+    return f"{_OF_BOTH.get(word, word) if effect.kind == 'interaction' else word}{_within(effect)}"
+
+
+_OF_BOTH = {"better": "more than the sum", "worse": "less than the sum"}
+"""Verdicts on interactions."""
 
 
 def _others(made: Ablated) -> Table:

@@ -26,7 +26,7 @@ class Standing:
     accuracy: Interval
     place: Place | None
     """highest: of the highest mean; not told apart: from (one of) those, beyond chance; lower: worse. None
-    where nothing can be said: in an invalid run, or beside no other loop."""
+    where nothing can be said: in an invalid run, or of a loop that no other is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +129,16 @@ def _columns(run: Results, pairs: Sequence[Pair]) -> Iterator[Column]:
             members[arm.info.arm] = (short_name(arm.info), arm.summary.accuracy)
     for (suite, profile), members in groups.items():
         own = tuple(pair for pair in pairs if pair.a in members and pair.b in members)
-        is_judged = len(members) > 1 and not run.comparison.invalid
-        places = {name: Standing(found, _place(arm, members, own) if is_judged else None) for arm, (name, found) in members.items()}
+        judged_by = () if run.comparison.invalid else own
+        places = {name: Standing(found, _place(arm, members, judged_by)) for arm, (name, found) in members.items()}
         yield Column(run_name(run.folder), suite, profile, run.comparison.invalid, places, own)
 
 
-def _place(arm: str, members: Mapping[str, tuple[str, Interval]], pairs: Sequence[Pair]) -> Place:
-    means = {name: round(found.value, 9) for name, (_, found) in members.items()}  # sums of equal scores differ with their order
+def _place(arm: str, members: Mapping[str, tuple[str, Interval]], pairs: Sequence[Pair]) -> Place | None:
+    paired = {name for pair in pairs for name in (pair.a, pair.b)}
+    if arm not in paired:
+        return None
+    means = {name: round(members[name][1].value, 9) for name in paired}  # sums of equal scores differ with their order
     highest = {name for name, mean in means.items() if mean == max(means.values())}
     if arm in highest:
         return "highest"

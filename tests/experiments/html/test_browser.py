@@ -218,6 +218,18 @@ def test_a_table_is_sorted_by_its_head_and_says_so(shown):
         assert sum(head.get_attribute("aria-sort") is not None for head in heads) == 1
 
 
+def test_what_is_not_known_is_sorted_to_the_end_whatever_stands_beside_it(shown):
+    browser = shown("report")
+    table = browser.find_element(By.CSS_SELECTOR, "#recovery table")
+    heads = table.find_elements(By.CSS_SELECTOR, "thead th")
+    place = [head.text.split()[0] for head in heads].index("react_extract")
+    unknown = [text for text in column(browser, table, place) if text.startswith("–")]
+    assert any(text.endswith("absorbed") for text in unknown)
+    for _ in ("ascending", "descending"):
+        heads[place].find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+        assert sorted(column(browser, table, place)[-len(unknown) :]) == sorted(unknown)
+
+
 def test_a_link_opens_what_it_leads_to(shown):
     browser = shown("report")
     unfold(browser)

@@ -95,6 +95,13 @@ def test_to_be_alone_is_not_to_be_the_highest(both):
     assert all(" of 2, " in line for line in verdicts(both))
 
 
+def test_a_loop_without_a_common_task_is_neither_the_highest_nor_lower(breeze):
+    a, b, c = (arm.info.arm for arm in breeze.comparison.arms[:3])
+    pairs = tuple(pair for pair in breeze.comparison.pairs if c not in (pair.a, pair.b))
+    column = collect([replace(breeze, comparison=replace(breeze.comparison, pairs=pairs))]).columns[0]
+    assert [column.places[name.partition("/")[0]].place is None for name in (a, b, c)] == [False, False, True]
+
+
 def test_runs_of_other_levels_are_refused(breeze, calm):
     other = replace(calm, comparison=replace(calm.comparison, alpha=0.1))
     with pytest.raises(RunError, match="different levels or margins"):

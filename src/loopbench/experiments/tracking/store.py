@@ -148,7 +148,7 @@ class Store:
         return Tracked(public_address(self.uri), self.experiment_id, run_id, ui_command(self.uri) + place)
 
 
-_COUNTS = ("errors.", "stops.")
+_COUNTS = ("errors.", "retries.", "stops.")
 
 _MODEL = "loopbench.model_id"
 """Tag of a run that has been linked to its model: what a search gives of a run does not say so."""
