@@ -39,7 +39,7 @@ def record(arm: str, task: int, accuracy: float, repeat: int = 0, **changes: Any
     return Record(arm=arm, task=f"t{task}", repeat=repeat, scores={"accuracy": accuracy}, **(values | changes))
 
 
-def judged(records: list[Record], arms: list[Arms] = ARMS, **levels: float) -> Gains:
+def judged(records: list[Record], arms: list[Arms] = ARMS, **levels: Any) -> Gains:
     infos = [ArmInfo(name, name, {}, "scripted", "clean", "s") for arm in arms for name in (arm.before, arm.after)]
     return gains(compare(records, infos, **levels), records, arms)
 

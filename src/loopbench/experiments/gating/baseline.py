@@ -166,7 +166,7 @@ def bless(found: Results) -> Baseline:
                 **{name: manifest["suite"][name] for name in BaselineSuite.model_fields if name in manifest["suite"]}
             ),
             profiles=dict(manifest["profiles"]),
-            config=dict(config),
+            config=_repeatable(config),
             seed=manifest["seed"],
             repeats=config["repeats"],
             metrics=tuple(known),
@@ -185,6 +185,17 @@ def bless(found: Results) -> Baseline:
         )
     except (KeyError, TypeError, ValidationError) as error:
         raise RunError(f"{found.folder}: manifest and records do not fit together: {' '.join(str(error).split())}") from None
+
+
+_ELSEWHERE = ("runs", "mlflow", "tracking_uri", "experiment", "concurrency")
+"""Settings of where a run is kept and how fast it goes: of no meaning to whoever runs it again."""
+
+
+def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What it takes to run it again, without what was left open."""
+    kept = {name: value for name, value in config.items() if name not in _ELSEWHERE}
+    parts = {name: {k: v for k, v in value.items() if v is not None} for name, value in kept.items() if isinstance(value, Mapping)}
+    return {name: value for name, value in (kept | parts).items() if value is not None and value != {}}
 
 
 def troubles(found: Results) -> list[str]:
