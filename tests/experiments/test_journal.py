@@ -175,6 +175,8 @@ def test_any_bytes_behind_the_last_line_are_cut_off_or_named(tmp_path_factory, r
         b"",
         b"\xff",
         b'{"version":1,"faults":[3]}',
+        b'{"version":1,"faults":[],"arm":"a","task":5,"repeat":0}',
+        b'{"version":1,"faults":[],"arm":"a","task":"t","repeat":true}',
         b"[" * 9_999,
     ],
 )

@@ -306,7 +306,7 @@ def test_errored_trials_are_left_out_and_told(pilot):
 
     made = sized(pilot({"a": solves(0.5), "b": solves(0.5)}, change=fails))
     assert made.tasks == 98
-    assert any(doubt.startswith("8 of the pilot's 400 trials were errored") for doubt in made.doubts)
+    assert any(doubt.startswith("The pilot has 8 errored trials of 400") for doubt in made.doubts)
 
 
 def test_an_arm_that_was_never_scored_is_left_out(pilot):

@@ -21,7 +21,6 @@ from loopbench.metrics.power import (
     mcnemar_tasks,
     needed,
     needed_for_gate,
-    needed_repeats,
     pass_power,
     regression_power,
     same_loop,
@@ -225,7 +224,6 @@ def test_one_trial_per_task_tells_nothing_of_what_repeats_would_bring():
     assert found is not None
     assert not found.within_known
     assert found.variance(1) == found.variance(10)
-    assert needed_repeats(found, margin=0.02) is None
 
 
 def test_tasks_of_a_template_are_one_unit():
@@ -336,26 +334,6 @@ def test_needed_is_the_same_for_both_orders_of_a_pair(found, margin):
         scores=found.scores,
     )
     assert needed(turned, margin=margin) == needed(found, margin=margin)
-
-
-@given(found=PLANNED, margin=MARGIN, power=POWER)
-def test_repeats_instead_of_tasks(found, margin, power):
-    plan = needed_repeats(found, margin=margin, power=power)
-    assume(plan is not None)
-    assert plan is not None
-    assert plan.tasks == found.tasks
-    assert plan.trials == 2 * plan.tasks * plan.repeats
-    variance, step = found.variance(plan.repeats), found.step(plan.repeats)
-    reached = {
-        "difference": difference_power(found.units, found.difference, variance, step=step),
-        "equivalence": equivalence_power(found.units, found.difference, variance, margin, scores=found.scores),
-    }
-    assert reached[plan.to_show] >= power
-
-
-def test_repeats_do_not_help_where_tasks_differ():
-    assert needed_repeats(made(difference=0.05, within_a=0.2, within_b=0.2, between=0.0, tasks=300, units=300), margin=0.02)
-    assert needed_repeats(made(difference=0.05, between=0.5), margin=0.02) is None
 
 
 def test_a_difference_that_is_the_margin_is_never_shown_to_be_within_it():

@@ -20,7 +20,7 @@ from loopbench.datasets.generating import SPLITS, split_of
 from loopbench.datasets.importing.rows import Rows
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
 from loopbench.datasets.task import Suite, Task
-from loopbench.metrics.comparison import ArmInfo, Comparison, compare
+from loopbench.metrics.comparison import ArmInfo, Comparison, compare, undecided
 from loopbench.metrics.record import RECORD_VERSION, Record, records_digest
 from loopbench.metrics.scorers import scorer_named
 from loopbench.metrics.sequential import Looked, Looks, all_decided, looked
@@ -459,7 +459,8 @@ def results(folder: Path) -> Results:
         compared = replace(compared, warnings=(*compared.warnings, *problems))
         if at is not None:
             at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))
-            compared = replace(compared, remarks=(at.remark,))
+            pairs = tuple(map(undecided, compared.pairs)) if at.between else compared.pairs
+            compared = replace(compared, remarks=(at.remark,), pairs=pairs)
         found = Results(folder, manifest, tuple(records), compared, at)
         found.title  # noqa: B018  a manifest without what the title says is none
     except (AttributeError, KeyError, TypeError, ValueError) as error:

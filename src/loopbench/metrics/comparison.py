@@ -238,6 +238,11 @@ def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha
     return pairs
 
 
+def undecided(pair: Pair) -> Pair:
+    """The same, nothing being decided yet."""
+    return replace(pair, verdict=Verdict("undecided", within_margin=False), needed=None)
+
+
 def _by_arm(records: Sequence[Record], arms: Sequence[ArmInfo]) -> dict[str, list[Record]]:
     by_arm: dict[str, list[Record]] = {info.arm: [] for info in arms}
     if len(by_arm) != len(arms):

@@ -24,7 +24,6 @@ POWER = 0.8
 """Chance of a decision that is planned for."""
 MOST_UNITS = 10_000_000
 """More is no plan."""
-MOST_REPEATS = 1_000
 PSEUDO_UNITS = 2
 """Of +1 and of -1: the intervals of scores append them (Bonett & Price 2012)."""
 DOUBLE = math.log(2) ** 2
@@ -297,24 +296,6 @@ def needed(
         "equivalence": lambda n: equivalence_power(n, d, variance, margin, alpha, scores=found.scores),
     }
     return _cheapest(found, ways, power, arms=2, cost_usd=cost_usd)
-
-
-def needed_repeats(
-    found: Spread, *, margin: float, alpha: float = ALPHA, power: float = POWER, cost_usd: float | None = None
-) -> Needed | None:
-    """As `needed`, with the tasks that there are and more repeats of each; None where no number of them suffices, or too many."""
-
-    def power_at(repeats: int) -> float:
-        d, variance = found.difference, found.variance(repeats)
-        shown = difference_power(found.units, d, variance, alpha, step=found.step(repeats))
-        return max(shown, equivalence_power(found.units, d, variance, margin, alpha, scores=found.scores))
-
-    if not found.within_known or power_at(MOST_REPEATS) < power:
-        return None
-    repeats = next(k for k in range(1, MOST_REPEATS + 1) if power_at(k) >= power)
-    shown = difference_power(found.units, found.difference, found.variance(repeats), alpha, step=found.step(repeats))
-    trials = 2 * found.tasks * repeats
-    return Needed(found.tasks, repeats, trials, _times(cost_usd, trials), "difference" if shown >= power else "equivalence")
 
 
 def needed_for_gate(

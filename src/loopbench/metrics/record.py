@@ -128,6 +128,8 @@ class Record:
         """Raises ValueError for another version, KeyError or TypeError for a line that is no record."""
         if data.get("version") != RECORD_VERSION:
             raise ValueError(f"record version {data.get('version')!r}, this loopbench reads {RECORD_VERSION}")
+        if not (isinstance(data["arm"], str) and isinstance(data["task"], str) and type(data["repeat"]) is int):
+            raise TypeError("arm and task are text, repeat is a whole number")
         known = {item.name for item in dataclasses.fields(cls)}
         values = {name: value for name, value in data.items() if name in known}
         values["faults"] = tuple(FaultRecord(**fault) for fault in data["faults"])

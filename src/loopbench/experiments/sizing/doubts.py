@@ -13,8 +13,12 @@ FEW_UNITS = 50
 """Fewer leave much doubt about the variance itself."""
 
 
-def doubts(pilot: Pilot, found: Results) -> Iterator[str]:
-    yield from _of_the_run(found)
+def doubts(pilot: Pilot, found: Results, again: Results | None = None) -> Iterator[str]:
+    """`again`: the second run, where there is one."""
+    yield from _of_trials(found, "The pilot")
+    if again is not None:
+        yield from _of_trials(again, "The second run")
+    yield from _of_the_model(found)
     if pilot.there.tasks is None:
         yield "How many tasks the suite has is not known; the pilot ran the first of them."
     if found.manifest["config"].get("models") != ["scripted"] and pilot.price.cost_usd is None:
@@ -26,16 +30,19 @@ def doubts(pilot: Pilot, found: Results) -> Iterator[str]:
             yield f"{arm}: the two runs differ by more than fresh seeds explain (p = {p:.2g}); something else has changed."
 
 
-def _of_the_run(found: Results) -> Iterator[str]:
-    config, arms = found.manifest["config"], found.comparison.arms
+def _of_trials(found: Results, name: str) -> Iterator[str]:
     if not found.is_complete:
-        yield f"The pilot is incomplete: {len(found.records)} of {found.scheduled} trials."
+        yield f"{name} is incomplete: {len(found.records)} of {found.scheduled} trials."
     if found.comparison.invalid:
-        yield "The pilot is invalid: its faults did not land, an arm was not scored, or its recording lacked what was asked."
-    errored = sum(arm.summary.errored for arm in arms)
+        yield f"{name} is invalid: its faults did not land, an arm was not scored, or its recording lacked what was asked."
+    errored = sum(arm.summary.errored for arm in found.comparison.arms)
     if errored:
-        yield f"{errored} of the pilot's {len(found.records)} trials were errored and are left out."
-    if any(arm.info.model == "scripted" for arm in arms):
+        yield f"{name} has {errored} errored trials of {len(found.records)}, which are left out."
+
+
+def _of_the_model(found: Results) -> Iterator[str]:
+    config = found.manifest["config"]
+    if any(arm.info.model == "scripted" for arm in found.comparison.arms):
         yield "The model is scripted: from run to run only the draws of faults vary, less than a real model does."
     if config.get("cassette") is not None and config.get("cassette_mode") in (None, "replay"):
         yield "The replies came from a recording: a live model varies more."

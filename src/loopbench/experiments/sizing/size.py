@@ -70,5 +70,5 @@ def size(found: Results, wanted: Wanted, again: Results | None = None) -> Sizing
         suite_tasks=pilot.there.tasks,
         noise=tuple(noise(pilot, arm) for arm in pilot.loops),
         plans=tuple(PLANS[purpose](pilot) for purpose in wanted.purposes),
-        doubts=tuple(doubts(pilot, found)),
+        doubts=tuple(doubts(pilot, found, again)),
     )
