@@ -22,7 +22,7 @@ import pytest
 
 from loopbench.cli.main import main
 from loopbench.experiments.registry import Spec, make_loop, parse_spec
-from loopbench.metrics.fractional import GENERATORS, fraction
+from loopbench.metrics.factors.fractional import GENERATORS, fraction
 from loopbench.protocol.names import parse_values
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loopbench.cli.render_effects import interval_plot
-from loopbench.metrics.factorial import Effect
+from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval, Verdict
 
 BRIEF = ["--suite", "arithmetic(size=12)", "--profile", "flaky-format", "--no-mlflow", "--quiet"]

@@ -18,7 +18,7 @@ from loopbench.experiments.compare import Results, prepare, results, run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import TRACES, TRIALS, RunError, read_records, read_trace
 from loopbench.experiments.why import comparable, loss_of, why
-from loopbench.metrics.course import Ran, course, events
+from loopbench.metrics.losses.course import Ran, course, events
 from loopbench.metrics.record import Record, records_digest
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")

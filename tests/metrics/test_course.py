@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.course import Call, Kind, course, end, events, shortened, signatures, unmatched, without_receipts
-from loopbench.metrics.divergence import first_difference
+from loopbench.metrics.losses.course import Call, Kind, course, end, events, shortened, signatures, unmatched, without_receipts
+from loopbench.metrics.losses.divergence import first_difference
 from loopbench.models.receipts import Ledger, strip_receipts
 
 JSON = st.recursive(

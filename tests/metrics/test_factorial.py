@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.factorial import Cell, Effect, Effects, Factor, Layout, contrast_interval, effects, layout
-from loopbench.metrics.fractional import full_factorial
+from loopbench.metrics.factors.factorial import Cell, Effect, Effects, Factor, Layout, contrast_interval, effects, layout
+from loopbench.metrics.factors.fractional import full_factorial
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import holm, sign_flip
 from loopbench.metrics.summary import PRIMARY

@@ -57,7 +57,7 @@ def ablate(
     """Vary a loop's options together and say what each of them does, and which depend on each other, with intervals."""
     from loopbench.experiments.ablation import Wanted, prepare
     from loopbench.experiments.config import load_config
-    from loopbench.metrics.factorial import EFFECT_METRICS
+    from loopbench.metrics.factors.factorial import EFFECT_METRICS
 
     flags: dict[str, Any] = {
         "loops": (loop,),

@@ -9,7 +9,7 @@ from rich.text import Text
 from loopbench.experiments.ablation import Ablated
 from loopbench.experiments.ablation_report import conclusions, is_shown, notes, tables
 from loopbench.experiments.report import plain
-from loopbench.metrics.factorial import Effect
+from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.summary import PRIMARY
 
 from . import render

@@ -11,7 +11,7 @@ from rich.text import Text
 from loopbench.experiments.compare import Results
 from loopbench.experiments.report import Table, interval, plain
 from loopbench.experiments.why import ArmLosses, Lost, Parted, Why
-from loopbench.metrics.divergence import Cause
+from loopbench.metrics.losses.divergence import Cause
 from loopbench.metrics.tasks import GroupFindings, Kind
 
 from .render import out, table

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from loopbench.metrics.comparison import Arm
-from loopbench.metrics.factorial import EFFECT_METRICS, Cell, Effects, Factor, Layout, effects, layout
-from loopbench.metrics.fractional import Fraction, fraction, full_factorial
+from loopbench.metrics.factors.factorial import EFFECT_METRICS, Cell, Effects, Factor, Layout, effects, layout
+from loopbench.metrics.factors.fractional import Fraction, fraction, full_factorial
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.protocol import Loop

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from loopbench.metrics.comparison import Arm
-from loopbench.metrics.factorial import Effect
+from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.names import value_text

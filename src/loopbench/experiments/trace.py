@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loopbench.metrics.course import GARBAGE, Call
+from loopbench.metrics.losses.course import GARBAGE, Call
 from loopbench.metrics.record import RECORDING
 from loopbench.models.cassette import RecordingError
 from loopbench.models.tokens import estimate_input

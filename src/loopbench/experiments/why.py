@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Generic, TypeVar
 
-from loopbench.metrics.course import Step, course
-from loopbench.metrics.divergence import Cause, Divergence, Loss, divergence, explain, read_trial
+from loopbench.metrics.losses.course import Step, course
+from loopbench.metrics.losses.divergence import Cause, Divergence, Loss, divergence, explain, read_trial
+from loopbench.metrics.losses.setbacks import Trial
 from loopbench.metrics.record import Record
-from loopbench.metrics.setbacks import Trial
 from loopbench.metrics.tasks import TaskFindings, task_findings
 
 from .compare import Results

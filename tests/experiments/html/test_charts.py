@@ -16,7 +16,7 @@ from loopbench.experiments.html.histograms import MOST_BINS
 from loopbench.experiments.html.svg import Axis, Box, Group, Row, interval_rows, middle_cut, place, scale, standalone
 from loopbench.experiments.report import plain
 from loopbench.metrics.comparison import ArmInfo, compare
-from loopbench.metrics.factorial import Effect
+from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval, Verdict
 from loopbench.metrics.views import Front, Point
 

@@ -29,7 +29,7 @@ from loopbench.experiments.optimization.run import run as optimize
 from loopbench.experiments.optimization.watchers import SILENT
 from loopbench.experiments.report import interval, needed_in_words
 from loopbench.experiments.why import why
-from loopbench.metrics.course import course, unmatched
+from loopbench.metrics.losses.course import course, unmatched
 
 
 def of(found: Results, name: str, **options: Any) -> Section:

@@ -20,7 +20,7 @@ from loopbench.experiments.compare import Results, package_version, results
 from loopbench.experiments.journal import RunError, read_trace
 from loopbench.experiments.optimization.files import TEST, is_optimization
 from loopbench.metrics.comparison import MAX_ERRORED
-from loopbench.metrics.course import course
+from loopbench.metrics.losses.course import course
 from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.summary import METRICS, MOST_VALUE, PRIMARY
 from loopbench.protocol.digest import digest
@@ -59,7 +59,7 @@ class TaskLine(_Part):
     outcome: tuple[Outcome | None, ...]
     """Digests of all that the trial gave, see `outcome_of`; None where it was errored."""
     course: tuple[Course, ...] | None = None
-    """Signatures of the trial's steps, see `loopbench.metrics.course`; left out where the run has no traces."""
+    """Signatures of the trial's steps, see `loopbench.metrics.losses.course`; left out where the run has no traces."""
 
     def values(self, metric: str) -> Amounts:
         """Of one metric; None throughout where it is not known."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopbench.experiments.journal import read_trace
-from loopbench.metrics.course import course, signatures
-from loopbench.metrics.divergence import Cause, cause_of, first_difference
+from loopbench.metrics.losses.course import course, signatures
+from loopbench.metrics.losses.divergence import Cause, cause_of, first_difference
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from loopbench.metrics.divergence import Cause
 from loopbench.metrics.gate import Line
+from loopbench.metrics.losses.divergence import Cause
 
 Outcome = Literal["identical", "pass", "regression", "undecided", "invalid"]
 Became = Literal["worse", "better", "other"]

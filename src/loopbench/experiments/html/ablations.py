@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from loopbench.experiments.ablation import Ablated
 from loopbench.experiments.ablation_report import notes, tables
-from loopbench.metrics.factorial import Effect
+from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.summary import PRIMARY
 
 from .charts import NAMES, effects

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from loopbench.experiments.collection import short_name
 from loopbench.experiments.report import interval
 from loopbench.metrics.comparison import Arm, ArmInfo, Comparison, Pair
-from loopbench.metrics.factorial import Effect
+from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Front, Point

@@ -12,7 +12,7 @@ from loopbench.experiments.folders import run_name
 from loopbench.experiments.journal import RunError, read_trace
 from loopbench.experiments.report import interval
 from loopbench.experiments.why import ArmLosses, Parted, Why, comparable, why
-from loopbench.metrics.divergence import Cause, Divergence
+from loopbench.metrics.losses.divergence import Cause, Divergence
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 
 from .charts import grouped

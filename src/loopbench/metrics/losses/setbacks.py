@@ -9,8 +9,8 @@ from typing import Literal
 
 from loopbench.protocol import Role, StopReason
 
+from ..record import Record
 from .course import CHOOSING, Ask, End, Event, Ran, Step, unmatched, without_receipts
-from .record import Record
 from .shown import Prompt, prompts, says_more, shows
 
 Kind = Literal["unreadable", "unfit", "misread", "request", "failed run", "not run", "repeated", "no call"]

@@ -14,8 +14,8 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import NDArray
 
+from ..statistics import Floats
 from .factorial import Cell, coded, crossed
-from .statistics import Floats
 
 MOST_CANDIDATES = 2_000
 """Combinations of levels that a fraction is looked for in."""

@@ -16,10 +16,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .comparison import MARGIN
-from .odds import NoOdds, odds_ratios
-from .record import Record
-from .statistics import (
+from ..comparison import MARGIN
+from ..record import Record
+from ..statistics import (
     ALPHA,
     Clusters,
     Floats,
@@ -32,7 +31,8 @@ from .statistics import (
     unit_groups,
     verdict,
 )
-from .summary import METRICS, PRIMARY, task_values
+from ..summary import METRICS, PRIMARY, task_values
+from .odds import NoOdds, odds_ratios
 
 EFFECT_METRICS = ("accuracy", "steps", "lm_calls", "tokens", "cost_usd")
 """What effects are computed on unless others are asked for."""

@@ -32,8 +32,8 @@ from typing import Any, Literal
 
 from loopbench.protocol import Role, StopReason
 
+from ..record import Record
 from .course import CHOOSING, Ask, Ran, Step, end, events, shortened, steps, unmatched
-from .record import Record
 from .setback_words import counted, in_words, quoted, reply, times
 from .setbacks import NEVER_FINISH, WRONG_CALLS, Setback, Trial, setbacks, wasted
 from .shown import shows

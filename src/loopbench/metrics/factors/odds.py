@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from .statistics import ALPHA, Clusters, Floats, Interval, unit_groups
+from ..statistics import ALPHA, Clusters, Floats, Interval, unit_groups
 
 _NO_DIRECTION = 1e-7
 """An optimum of the linear program that is no more than a rounding error."""

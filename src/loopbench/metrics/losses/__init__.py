@@ -1,0 +1,1 @@
+"""Why a trial was lost: its course, where it parts from another, and the cause."""
