@@ -111,7 +111,8 @@ class LoopGate:
         try:
             return self._hold(loop, _Asked.of({**self.defaults, **settings}))
         except (ValueError, OSError) as error:
-            pytest.fail(f"loop_gate: {error}", pytrace=False)
+            mistake = str(error)
+        pytest.fail(f"loop_gate: {mistake}", pytrace=False)  # out here, where no context prints it twice
 
     def _hold(self, loop: str | type, asked: _Asked) -> Judged | None:
         from loopbench.experiments.gating import check_asked, judge, read_baseline

@@ -12,6 +12,8 @@ from loopbench.cli.render_effects import interval_plot
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval, Verdict
 
+pytestmark = pytest.mark.thorough
+
 BRIEF = ["--suite", "arithmetic(size=12)", "--profile", "flaky-format", "--no-mlflow", "--quiet"]
 RETRIES = ["finish", "--factor", "parse_retries=0,2", "--factor", "forced_finish=both,off"]
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,6 +18,8 @@ from loopbench.experiments.gating import read_baseline
 LOOP = """
 from dataclasses import dataclass
 from loopbench.loops.bare import Bare
+
+pytestmark = pytest.mark.thorough
 
 @dataclass(frozen=True)
 class {name}(Bare):
@@ -292,3 +297,28 @@ def test_json_is_one_object(loopbench, blessed):
     made = loopbench("gate", run, "--baseline", "b.json", "--json")
     assert json.loads(made.out)["baseline"] == str(Path("b.json").resolve())
     assert made.out.count("\n") == 1
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_run(loopbench, here, monkeypatch):
+    assert loopbench("compare", "--loop", "bare", *SMALL).code == 0
+    assert loopbench("bless", "latest", "--output", "b.json").code == 0
+    before = sorted((here / "runs").iterdir())
+    ended = loopbench("gate", "--baseline", "b.json", "--junit", ".")
+    assert (ended.code, ended.err) == (2, "error: --junit .: cannot be written; nothing was judged\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(here))
+    ended = loopbench("gate", "--baseline", "b.json")
+    assert ended.code == 2
+    assert "--summary" in ended.err
+    assert sorted((here / "runs").iterdir()) == before
+
+
+def test_a_reader_who_leaves_changes_neither_the_exit_code_nor_the_files(loopbench, here):
+    assert loopbench("compare", "--loop", "bare", *SMALL).code == 0
+    assert loopbench("bless", "latest", "--output", "b.json").code == 0
+    command = [sys.executable, "-m", "loopbench", "gate", "latest", "--baseline", "b.json", "--junit", "g.xml"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (here / "g.xml").is_file()

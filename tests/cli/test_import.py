@@ -14,6 +14,8 @@ import pytest
 from loopbench.experiments.outside.table import COLUMNS
 from loopbench.experiments.outside.told import Told
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "outside.md"
 FILES = ROOT / "tests" / "experiments" / "outside" / "files"

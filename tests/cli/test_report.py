@@ -10,6 +10,8 @@ import pytest
 
 from loopbench.metrics.statistics import holm
 
+pytestmark = pytest.mark.thorough
+
 QUICK = ["--no-mlflow", "-q", "--json", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format"]
 
 

@@ -13,6 +13,8 @@ import pytest
 
 from loopbench.experiments.journal import TRACES, TRIALS
 
+pytestmark = pytest.mark.thorough
+
 SIZE = ("--profile", "flaky-format", "--profile", "forgetful", "--tasks", "12", "--no-mlflow", "--quiet")
 LOOPS = ("--loop", "bare", "--loop", "react_extract")
 

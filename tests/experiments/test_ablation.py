@@ -20,6 +20,8 @@ from loopbench.experiments.journal import MANIFEST, TRIALS, RunError, read_manif
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import Verdict, VerdictWord
 
+pytestmark = pytest.mark.thorough
+
 RETRIES = ("parse_retries=0,2", "forced_finish=both,off")
 FOUR = ("parse_retries=0,2", "forced_finish=both,off", "parallel_tools=false,true", "list_tools_in_error=false,true")
 

@@ -30,6 +30,8 @@ from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS, count_faults
 from loopbench.protocol import StopReason, render_value
 
+pytestmark = pytest.mark.thorough
+
 TEXT = st.text(max_size=12) | st.sampled_from(["<script>alert(1)</script>", "a&b\"'", "=1+1", "\ud800", "x\x1b[31m\u202e"])
 COUNTS = st.dictionaries(st.sampled_from(["wire", "tool.KeyError", "<b>"]), st.integers(1, 5), max_size=2)
 FAULTS = st.builds(

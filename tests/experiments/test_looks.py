@@ -16,6 +16,8 @@ from loopbench.experiments.optimization.config import load_optimize_config
 from loopbench.experiments.report import notes
 from loopbench.metrics.record import Record
 
+pytestmark = pytest.mark.thorough
+
 FAR_APART = ("bare", "loopbench.experiments.baselines:Blind")
 
 

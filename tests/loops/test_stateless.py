@@ -2113,7 +2113,7 @@ def test_option_max_iterations_bounds_the_decisions(kit: Any) -> None:
 def test_option_execution_mode_runs_calls_one_by_one_or_at_once(kit: Any) -> None:
     most = {}
     for mode in ("sequential", "parallel", "selective"):
-        watch = Watch()
+        watch = Watch(seconds=0.2)
         run(Stateless(response_style=None, execution_mode=mode), kit.Script(think(*[("work", {"n": 1})] * 3), STOP), watch.work)
         most[mode] = watch.most
     assert most == {"sequential": 1, "parallel": 3, "selective": 1}

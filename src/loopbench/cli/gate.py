@@ -85,6 +85,8 @@ def gate(
         raise ValueError(f"--{given[0]} is for a new run; leave it out, or the run {str(run)!r}")
     known, margins, level = read_baseline(baseline), _margins(margin, metric or []), ALPHA if alpha is None else alpha
     check_asked(known, margins, level)
+    wanted = _Wanted(on_undecided, junit, summary or _step_summary(), _in_actions() if annotations is None else annotations)
+    wanted.check()  # before a run that may cost money
     if run is None:
         load_env()  # keys may stand in a .env of the current directory
         allowed = Allowed(allow or (), base_url, cassette)
@@ -93,12 +95,11 @@ def gate(
         folder = run_folder(run, runs)
     found = read_run(folder)
     judged = judge(found, known, metrics=margins, alpha=level, path=baseline)
-    wanted = _Wanted(on_undecided, junit, summary or _step_summary(), _in_actions() if annotations is None else annotations)
-    _print(judged, as_json=as_json)
     wanted.write(judged)
     if run is None:
         write_report(found)
         render.say(f"run directory: {folder}")
+    _print_whatever_reads(judged, as_json=as_json)
     codes = {"identical": DONE, "pass": DONE, "regression": FAILED, "undecided": CODES[on_undecided], "invalid": INVALID}
     raise typer.Exit(codes[judged.outcome])
 
@@ -148,7 +149,7 @@ def _margins(margin: float | None, metrics: list[str]) -> dict[str, float]:
 
 def _run_again(baseline: Baseline, path: Path, again: Again, *, quiet: bool) -> Path:
     """The directory of the new run. An interrupted one can be resumed, and judged then."""
-    from loopbench.experiments.compare import run
+    from loopbench.experiments.compare import own_code, run
     from loopbench.experiments.gating import prepare_again
 
     from . import render
@@ -161,7 +162,8 @@ def _run_again(baseline: Baseline, path: Path, again: Again, *, quiet: bool) -> 
             stopped = run(experiment, progress)
     except KeyboardInterrupt:
         folder = shlex.quote(str(experiment.folder))
-        render.say(f"interrupted; go on with loopbench resume {folder}, then")
+        typed = "".join(f" --allow {shlex.quote(name)}" for name in own_code(experiment.config))
+        render.say(f"interrupted; go on with loopbench resume {folder}{typed}, then, with the flags that you gave,")
         render.say(f"  loopbench gate {folder} --baseline {shlex.quote(str(path))}")
         raise typer.Exit(INTERRUPTED) from None
     if stopped:
@@ -178,6 +180,12 @@ class _Wanted:
     summary: Path | None
     annotations: bool
 
+    def check(self) -> None:
+        """Raises ValueError for a file that cannot be written."""
+        for flag, path in (("--junit", self.junit), ("--summary", self.summary)):
+            if path is not None and (path.is_dir() or not os.access(_there(path), os.W_OK)):
+                raise ValueError(f"{flag} {path}: cannot be written; nothing was judged")
+
     def write(self, judged: Judged) -> None:
         from loopbench.experiments.gating import github_annotations, to_junit, to_markdown
 
@@ -192,6 +200,11 @@ class _Wanted:
                 print(line, file=sys.stderr)
 
 
+def _there(path: Path) -> Path:
+    """The file, or the nearest folder above it that there is."""
+    return next(place for place in (path, *path.absolute().parents) if place.exists())
+
+
 def _step_summary() -> Path | None:
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     return Path(path) if path else None
@@ -199,6 +212,15 @@ def _step_summary() -> Path | None:
 
 def _in_actions() -> bool:
     return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def _print_whatever_reads(judged: Judged, *, as_json: bool) -> None:
+    """To stdout; a reader who has left changes nothing about the exit code."""
+    try:
+        _print(judged, as_json=as_json)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
 
 
 def _print(judged: Judged, *, as_json: bool) -> None:

@@ -434,7 +434,7 @@ def _with_pseudo_units(units: Floats) -> tuple[float, float]:
 
 def _not_lost(mean: float, share: float, n: int) -> float:
     """The largest p of Wilson's tests that the difference lies above -x for any x of at least `share`; at most 0.5."""
-    share = max(share, mean / (1 + 2 * mean)) if mean > 0 else share  # where (mean + x)²/(x(1-x)) is least
+    share = max(share, _NO_SPREAD, mean / (1 + 2 * mean) if mean > 0 else 0.0)  # where (mean + x)²/(x(1-x)) is least
     return min(float(special.ndtr(-(mean + share) / math.sqrt(share * (1 - share) / n))), 0.5) if share < 1 else 0.0
 
 
