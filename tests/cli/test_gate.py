@@ -15,11 +15,10 @@ import pytest
 
 from loopbench.experiments.gating import read_baseline
 
+pytestmark = pytest.mark.thorough
 LOOP = """
 from dataclasses import dataclass
 from loopbench.loops.bare import Bare
-
-pytestmark = pytest.mark.thorough
 
 @dataclass(frozen=True)
 class {name}(Bare):
@@ -225,7 +224,9 @@ def test_an_interrupted_run_can_be_resumed_and_judged(loopbench, blessed, here):
     )
     ended = loopbench("gate", "--baseline", "b.json", "--quiet", "--loop", "mine:Mine")
     assert ended.code == 130
-    assert re.search(r"go on with loopbench resume runs/\S+, then\n  loopbench gate runs/\S+ --baseline b.json\n", ended.err)
+    resume, gate = re.findall(r"loopbench ((?:resume|gate) runs/\S+ .*?)(?:,|\n)", ended.err)
+    assert resume.endswith(" --allow mine:Mine")
+    assert gate.endswith(" --baseline b.json")
 
 
 def test_the_baseline_of_a_run_from_elsewhere_cannot_be_run_again(loopbench, blessed, here):

@@ -221,6 +221,8 @@ def _print_whatever_reads(judged: Judged, *, as_json: bool) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
+    except SystemExit:  # what rich makes of it, stdout put aside
+        pass
 
 
 def _print(judged: Judged, *, as_json: bool) -> None:

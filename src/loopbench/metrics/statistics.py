@@ -268,7 +268,8 @@ def score_bounds(d: ArrayLike, clusters: Clusters = None, alpha: float = ALPHA) 
     `score_exceeds(d, bound)` < alpha, as far as the scale reaches."""
     values = _array(d)
     found, units, mean = score_difference(values, clusters, 2 * alpha), len(_units(values, clusters)), float(values.mean())
-    return min(found.low, -_most_lost(mean, units, alpha)), max(found.high, _most_lost(-mean, units, alpha))
+    low, high = min(found.low, -_most_lost(mean, units, alpha)), max(found.high, _most_lost(-mean, units, alpha))
+    return max(low, -1.0), min(high, 1.0)
 
 
 def log_ratios(a: ArrayLike, b: ArrayLike) -> Floats:
