@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import loopbench
 from loopbench.loops import bare
 from loopbench.loops.finish import loop as finish
 
@@ -39,12 +40,13 @@ class Mutant:
         """Writes the module; gives what `--loop` names. Fails where the source no longer holds what is to be changed."""
         text = self.source.read_text(encoding="utf-8")
         assert text.count(self.old) == 1, f"{self.source}: {self.old!r} stands there {text.count(self.old)} times"
-        package = ".".join(self.source.parts[self.source.parts.index("loopbench") : -1])
+        package = ".".join(self.source.relative_to(ROOT).parts[:-1])
         absolute = re.sub(r"^from \.(\w)", rf"from {package}.\1", text.replace(self.old, self.new), flags=re.MULTILINE)
         (folder / f"{self.name}.py").write_text(absolute, encoding="utf-8")
         return f"{self.name}:{self.loop}"
 
 
+ROOT = Path(loopbench.__file__).parents[1]
 BARE, FINISH = Path(bare.__file__), Path(finish.__file__)
 
 FEEDBACK_DROPPED = Mutant(
