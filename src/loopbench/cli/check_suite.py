@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .codes import FAILED
 from .own_prints import own_prints_aside
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from loopbench.experiments.baselines import Passed
     from loopbench.experiments.suite_checks import Checked, Finding
 
-FAILED = 1
 SAY_EVERY_S = 5.0
 SHOWN = 5
 """Problems of one check; --json has more of them."""

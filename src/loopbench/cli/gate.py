@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .codes import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED
 from .environment import load_env
 from .folders import run_folder
 from .own_prints import own_prints_aside, quiet_loops
@@ -20,8 +21,6 @@ from .report import write_report
 
 if TYPE_CHECKING:
     from loopbench.experiments.gating import Again, Baseline, Judged
-
-DONE, FAILED, UNDECIDED, INVALID, INTERRUPTED = 0, 1, 3, 4, 130
 
 
 class OnUndecided(StrEnum):

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
+from .codes import DONE, INVALID
 from .report import Json, Runs, print_results, write_report
-
-DONE, INVALID = 0, 4
 
 
 class ImportFormat(StrEnum):

@@ -13,6 +13,7 @@ import typer
 from .ablate import ablate
 from .check_model import check_model
 from .check_suite import check_suite
+from .codes import BAD_INPUT, DONE, FAILED
 from .environment import load_env
 from .folders import run_folder
 from .gate import bless, gate
@@ -27,8 +28,6 @@ from .serve import serve
 from .size import size
 from .suite import suite as suite_commands
 from .why import why
-
-DONE, FAILED, BAD_INPUT = 0, 1, 2
 
 app = typer.Typer(
     name="loopbench",

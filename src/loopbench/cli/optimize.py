@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from .codes import DONE, FAILED, INTERRUPTED, INVALID
 from .environment import load_env
 from .own_prints import own_prints_aside, quiet_loops
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from loopbench.experiments.optimization.result import OptimizationResult
     from loopbench.experiments.optimization.run import Optimization
     from loopbench.experiments.tracking.optimization import OptimizationTracker
-
-DONE, FAILED, INVALID, INTERRUPTED = 0, 1, 4, 130
 
 
 def optimize(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from .codes import DONE, INVALID
 from .folders import run_folder
 from .optimize import print_report
 
 if TYPE_CHECKING:
     from loopbench.experiments.compare import Results
 
-DONE, INVALID = 0, 4
 
 Form = Literal["tables", "json", "csv", "markdown"]
 Runs = Annotated[Path | None, typer.Option(help="Folder of the run directories [default: runs].", show_default=False)]

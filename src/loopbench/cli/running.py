@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
+from .codes import DONE, INTERRUPTED, INVALID
 from .own_prints import own_prints_aside, quiet_loops
 from .report import print_results, write_report
 
 if TYPE_CHECKING:
     from loopbench.experiments.compare import Experiment, Results
-
-DONE, INVALID, INTERRUPTED = 0, 4, 130
 
 
 def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn:
