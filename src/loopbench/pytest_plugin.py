@@ -144,8 +144,9 @@ class LoopGate:
 
     def _run(self, experiment: Experiment) -> Results:
         from loopbench.experiments.compare import results, run
+        from loopbench.experiments.runner import Unwatched
 
-        stopped = run(experiment, _Silent())
+        stopped = run(experiment, Unwatched())
         if stopped:
             pytest.fail(f"the run was not finished: {stopped}", pytrace=False)
         return results(experiment.folder)
@@ -211,13 +212,6 @@ class _Asked:
             on_undecided=on_undecided,
             settings=settings,
         )
-
-
-class _Silent:
-    """No progress."""
-
-    def finished(self, record: Any) -> None:
-        """Called for every trial."""
 
 
 _PLURALS = {"profile": "profiles", "model": "models"}

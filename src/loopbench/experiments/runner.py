@@ -22,6 +22,13 @@ class Progress(Protocol):
     def finished(self, record: Record) -> None: ...
 
 
+class Unwatched:
+    """Progress that nobody is told of."""
+
+    def finished(self, record: Record) -> None:
+        """Nothing happens."""
+
+
 async def run_trials(trials: Iterable[Trial], setting: Setting, journal: Journal, progress: Progress, concurrency: int) -> str:
     """Run all trials; gives why it stopped early, or an empty text. A run in which nothing works stops early.
 

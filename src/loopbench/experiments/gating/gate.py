@@ -13,8 +13,7 @@ from loopbench.experiments.config import CompareConfig, config_from
 from loopbench.experiments.journal import RunError
 from loopbench.experiments.outside.joining import PROFILE
 from loopbench.experiments.registry import loops_named, parse_spec
-from loopbench.experiments.runner import Progress
-from loopbench.metrics.record import Record
+from loopbench.experiments.runner import Progress, Unwatched
 from loopbench.metrics.statistics import ALPHA
 
 from .baseline import Baseline, read_baseline, read_run
@@ -80,11 +79,6 @@ def _mode(recorded: Any) -> Any:
     return "replay" if recorded in ("record", "refresh") else recorded
 
 
-class _Unwatched:
-    def finished(self, record: Record) -> None:
-        """Nobody is told."""
-
-
 def gate(
     path: Path,
     folder: Path | None = None,
@@ -102,6 +96,6 @@ def gate(
     if folder is None:
         check_asked(baseline, metrics, alpha)
         experiment = prepare_again(baseline, path, again)
-        run(experiment, progress or _Unwatched())
+        run(experiment, progress or Unwatched())
         folder = experiment.folder
     return judge(read_run(folder), baseline, metrics=metrics, alpha=alpha, path=path)
