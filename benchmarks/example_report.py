@@ -17,10 +17,12 @@ from pathlib import Path
 
 from loopbench.cli.own_prints import quiet_loops
 from loopbench.experiments.collection import Collection, collect, to_markdown
-from loopbench.experiments.compare import Results, prepare, reopen, results, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.html.page import collection_html
+from loopbench.experiments.preparing import prepare, reopen
 from loopbench.experiments.registry import generated_suites
+from loopbench.experiments.results import Results, results
 from loopbench.metrics.record import Record
 
 ROOT = Path(__file__).parents[1]

@@ -21,9 +21,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from loopbench.experiments.compare import Results, prepare, results, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.gating import bless, judge
+from loopbench.experiments.preparing import prepare
+from loopbench.experiments.results import Results, results
 from loopbench.metrics.gate import Held, decide, overall
 from loopbench.metrics.power import fewest_units, pass_power, regression_power
 from loopbench.metrics.record import Record

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from measure import measured
 
-from loopbench.experiments.compare import Experiment, prepare, results, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.preparing import Experiment, prepare
+from loopbench.experiments.results import results
 from loopbench.metrics.record import Record
 
 

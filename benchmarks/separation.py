@@ -14,9 +14,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from loopbench.experiments.compare import prepare, results, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.preparing import prepare
 from loopbench.experiments.registry import generated_suites
+from loopbench.experiments.results import results
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
 

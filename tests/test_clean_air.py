@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare import prepare, results, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.preparing import prepare
 from loopbench.experiments.registry import generated_suites
+from loopbench.experiments.results import results
 from loopbench.metrics.record import Record
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")

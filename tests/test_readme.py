@@ -21,7 +21,9 @@ from loopbench.experiments.optimization.config import load_optimize_config
 from loopbench.experiments.optimization.report import tables, verdicts
 from loopbench.experiments.optimization.result import OptimizationResult, optimization_result
 from loopbench.experiments.optimization.watchers import Watchers
+from loopbench.experiments.preparing import prepare
 from loopbench.experiments.report import Table, markdown_cell, markdown_page, to_markdown
+from loopbench.experiments.results import results
 from loopbench.metrics.record import Record
 
 ROOT = Path(__file__).parents[1]
@@ -51,9 +53,9 @@ class Quiet:
 
 def measured(runs: Path) -> str:
     """What README shows of `make compare`: the arms, and the first half of the pairs in which `bare` stands first."""
-    experiment = compare.prepare(CompareConfig(loops=LOOPS, profiles=PROFILES, runs=runs, mlflow=False))
+    experiment = prepare(CompareConfig(loops=LOOPS, profiles=PROFILES, runs=runs, mlflow=False))
     compare.run(experiment, Quiet())
-    sections = to_markdown("run", compare.results(experiment.folder).comparison).split("\n\n### ")
+    sections = to_markdown("run", results(experiment.folder).comparison).split("\n\n### ")
     found = [f"### {section}" for section in sections]
     arms, pairs = (table.split("\n", 2)[2] for table in found if table.startswith(SHOWN))
     lines = pairs.splitlines()

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from loopbench.datasets.task import Environment, StatelessEnvironment, Suite, Task
     from loopbench.dspy_seam import DspyModel
     from loopbench.dspy_seam.program import LoopProgram
-    from loopbench.experiments.compare import prepare, results, run
+    from loopbench.experiments.compare import run
     from loopbench.experiments.config import CompareConfig
     from loopbench.experiments.loaded import Loaded, load
+    from loopbench.experiments.preparing import prepare
+    from loopbench.experiments.results import results
     from loopbench.loops.bare import Bare, run_agent
     from loopbench.loops.finish import Finish
     from loopbench.loops.phased import Phased

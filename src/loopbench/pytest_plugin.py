@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pytest
 
 if TYPE_CHECKING:
-    from loopbench.experiments.compare import Experiment, Results
     from loopbench.experiments.gating import Judged
+    from loopbench.experiments.preparing import Experiment
+    from loopbench.experiments.results import Results
 
 OnUndecided = Literal["fail", "skip", "pass"]
 PROPERTY = "loop_gate"
@@ -134,8 +135,8 @@ class LoopGate:
         return judged
 
     def _prepared(self, loop: str | type, settings: Mapping[str, Any]) -> Experiment:
-        from loopbench.experiments.compare import prepare
         from loopbench.experiments.config import config_from
+        from loopbench.experiments.preparing import prepare
 
         _check_no_loop_runs(self.item)
         named = loop if isinstance(loop, str) else f"{loop.__module__}:{loop.__qualname__}"
@@ -143,8 +144,9 @@ class LoopGate:
         return prepare(config_from(data, self.item.nodeid))
 
     def _run(self, experiment: Experiment) -> Results:
-        from loopbench.experiments.compare import results, run
-        from loopbench.experiments.runner import Unwatched
+        from loopbench.experiments.compare import run
+        from loopbench.experiments.engine.runner import Unwatched
+        from loopbench.experiments.results import results
 
         stopped = run(experiment, Unwatched())
         if stopped:

@@ -14,9 +14,11 @@ import pytest
 
 from loopbench.experiments.ablation import Ablated, Wanted, ablated, prepare
 from loopbench.experiments.ablation_report import conclusions, effects_tables, notes, tables, to_markdown
-from loopbench.experiments.compare import MOST_PAIRED, Experiment, Results, reopen, results, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import MANIFEST, TRIALS, RunError, read_manifest
+from loopbench.experiments.preparing import Experiment, reopen
+from loopbench.experiments.results import MOST_PAIRED, Results, results
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import Verdict, VerdictWord
 
@@ -173,7 +175,7 @@ def test_many_cells_are_not_compared_in_pairs(config):
 
 
 def test_a_comparison_is_no_ablation(config):
-    from loopbench.experiments.compare import prepare as prepare_comparison
+    from loopbench.experiments.preparing import prepare as prepare_comparison
 
     experiment = prepare_comparison(config(loops=("bare", "finish")))
     found = results(experiment.folder)

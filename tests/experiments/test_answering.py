@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare import Allowed, Results, prepare, reopen, results, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import BudgetConfig, CompareConfig, ProviderConfig
 from loopbench.experiments.journal import RunError, read_trace
+from loopbench.experiments.preparing import Allowed, prepare, reopen
+from loopbench.experiments.results import Results, results
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import FAULT_KINDS, built_in_profiles
 

@@ -22,12 +22,14 @@ from hypothesis import strategies as st
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.datasets.validity import planned_answer, replay
-from loopbench.experiments.compare import Allowed, Experiment, prepare, reopen, results, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.from_trace import Kind, Made, Unlearnable, draft_of, leaves, made_calls, plan_of
 from loopbench.experiments.journal import TRACES, TRIALS, RunError
 from loopbench.experiments.learn import Learned, kind_of, learn_run, learn_suite, open_suite, write_suite
+from loopbench.experiments.preparing import Allowed, Experiment, prepare, reopen
 from loopbench.experiments.registry import make_suite, parse_spec
+from loopbench.experiments.results import results
 from loopbench.experiments.schedule import make_arms
 from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.record import Record

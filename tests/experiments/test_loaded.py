@@ -24,6 +24,7 @@ from loopbench.experiments import ablation, compare
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import RunError
 from loopbench.experiments.loaded import MOST_WARNINGS
+from loopbench.experiments.preparing import prepare
 from loopbench.experiments.report import plain
 from loopbench.experiments.why import why
 from loopbench.metrics.record import FaultRecord, Record
@@ -284,7 +285,7 @@ def folder(tmp_path_factory) -> Path:
     config = CompareConfig(
         loops=("bare", "bare(max_steps=2)"), tasks=6, repeats=2, profiles=("flaky-tools",), runs=runs, mlflow=False
     )
-    experiment = compare.prepare(config)
+    experiment = prepare(config)
     assert compare.run(experiment, Silent()) == ""
     return experiment.folder
 

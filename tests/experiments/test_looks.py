@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare import Allowed, Experiment, Results, looks_of, prepare, reopen, results, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import TRIALS, RunError
 from loopbench.experiments.optimization.config import load_optimize_config
+from loopbench.experiments.preparing import Allowed, Experiment, prepare, reopen
 from loopbench.experiments.report import notes
+from loopbench.experiments.results import Results, looks_of, results
 from loopbench.metrics.record import Record
 
 pytestmark = pytest.mark.thorough

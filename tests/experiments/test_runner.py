@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from loopbench.datasets.task import Suite
-from loopbench.experiments import compare, journal
-from loopbench.experiments.compare import MOST_ATTEMPTS, Allowed, Experiment, prepare, reopen, results, run
+from loopbench.experiments import journal
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import run_trials
 from loopbench.experiments.journal import TRIALS, Journal, RunError, read_records
+from loopbench.experiments.preparing import MOST_ATTEMPTS, Allowed, Experiment, prepare, reopen
 from loopbench.experiments.registry import Spec
-from loopbench.experiments.runner import run_trials
+from loopbench.experiments.results import Results, results
 from loopbench.experiments.schedule import Arm, Trial
 from loopbench.experiments.trial import Setting
 from loopbench.metrics.record import Record, records_digest
@@ -61,7 +63,7 @@ def lines(folder: Path) -> list[tuple[str, str, int]]:
     return [(row["arm"], row["task"], row["repeat"]) for row in rows]
 
 
-def done(config: CompareConfig) -> compare.Results:
+def done(config: CompareConfig) -> Results:
     experiment = prepare(config)
     assert run(experiment, Count()) == ""
     return results(experiment.folder)
@@ -168,7 +170,7 @@ def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
 
 
 def test_what_ended_is_on_the_disk_within_a_second_though_no_other_trial_ends(tiny, written, tmp_path, monkeypatch):
-    monkeypatch.setattr("loopbench.experiments.runner.LONGEST_UNSYNCED_S", 0.05)
+    monkeypatch.setattr("loopbench.experiments.engine.runner.LONGEST_UNSYNCED_S", 0.05)
     suite = tiny()
     suite = replace(suite, tasks=tuple(replace(suite.tasks[0], id=name) for name in ("quick", "slow")))
     seen: list[list[str]] = []

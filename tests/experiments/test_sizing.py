@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare import Results, results
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import TRIALS, RunError, write_manifest
+from loopbench.experiments.results import Results, results
 from loopbench.experiments.sizing import Sizing, Wanted, report, size
 from loopbench.experiments.sizing.pilot import logged
 from loopbench.metrics.power import difference_power, equivalence_power, pass_power, same_loop, spread

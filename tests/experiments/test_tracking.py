@@ -34,6 +34,8 @@ from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.html.page import report_html
 from loopbench.experiments.journal import read_trace
 from loopbench.experiments.outside import Wanted, import_files
+from loopbench.experiments.preparing import prepare
+from loopbench.experiments.results import Results, results
 from loopbench.experiments.tracking import store
 from loopbench.experiments.tracking.addresses import reason
 from loopbench.experiments.tracking.comparison import MODEL_METRICS
@@ -60,13 +62,13 @@ class Silent:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> compare.Results:
+def run(tmp_path_factory) -> Results:
     """A finished run of four arms, in a folder whose name needs quoting."""
     runs = tmp_path_factory.mktemp("tracking") / "the runs é 100%"
     config = CompareConfig(loops=LOOPS, suite="arithmetic", tasks=12, profiles=PROFILES, runs=runs, mlflow=False)
-    experiment = compare.prepare(config)
+    experiment = prepare(config)
     assert compare.run(experiment, Silent()) == ""
-    return compare.results(experiment.folder)
+    return results(experiment.folder)
 
 
 @pytest.fixture(scope="module")
@@ -514,7 +516,7 @@ def test_a_later_run_finds_the_models_again(run, uri, client, tmp_path):
     logged = []
     for name in ("first", "second"):
         shutil.copytree(run.folder, tmp_path / name)
-        tracked = tracking.log_run(compare.results(tmp_path / name), uri, "again")
+        tracked = tracking.log_run(results(tmp_path / name), uri, "again")
         logged.append(models(client, tracked.experiment_id))
     assert logged[0].keys() == logged[1].keys()
     for model_id, model in logged[0].items():
@@ -532,7 +534,7 @@ def test_a_run_from_before_there_were_models_gets_them(run, uri, client, tmp_pat
     right = run.comparison.arms[0].summary.steps.value
     child_id = opened.put(None, store.Entry(name, tags, {}, {"accuracy": 0.123, "steps": right}, 0, 500))
 
-    tracked = tracking.log_run(compare.results(tmp_path / "old"), uri, "old")
+    tracked = tracking.log_run(results(tmp_path / "old"), uri, "old")
     assert tracked.parent_run_id == parent_id
     logged = children(client, tracked)
     assert logged[name].info.run_id == child_id
@@ -541,14 +543,14 @@ def test_a_run_from_before_there_were_models_gets_them(run, uri, client, tmp_pat
     linked = {m.key: m.value for m in models(client, tracked.experiment_id)[given.model_id].metrics if m.run_id == child_id}
     assert linked["steps"] == right
     assert linked["accuracy"] == run.comparison.arms[0].summary.accuracy.value
-    assert client.get_run(parent_id).data.tags["mlflow.note.content"] == tracking.note(compare.results(tmp_path / "old"))
+    assert client.get_run(parent_id).data.tags["mlflow.note.content"] == tracking.note(results(tmp_path / "old"))
 
 
 def test_what_others_produced_can_be_logged(uri, client, tmp_path):
     table = tmp_path / "scores.csv"
     table.write_text("arm,task,score\na,t1,1\na,t2,0\nb,t1,1\nb,t2,1\n")
     imported = import_files([table], Wanted(), tmp_path / "imported")
-    tracked = tracking.log_run(compare.results(imported.folder), uri, "others")
+    tracked = tracking.log_run(results(imported.folder), uri, "others")
     logged = children(client, tracked)
     assert {name: child.data.metrics["accuracy"] for name, child in logged.items()} == {"a": 0.5, "b": 1.0}
     assert len(models(client, tracked.experiment_id)) == 2
@@ -558,7 +560,7 @@ def test_an_ablation_shows_its_effects(tmp_path):
     config = CompareConfig(suite="arithmetic", tasks=6, runs=tmp_path, mlflow=False)
     experiment = ablation.prepare(ablation.Wanted("bare", ("max_steps=2,12",)), config)
     assert compare.run(experiment, Silent()) == ""
-    found = compare.results(experiment.folder)
+    found = results(experiment.folder)
     assert "max_steps: 2 → 12" in dict(files(found))["charts/effects.svg"]
     assert "max\\_steps 2 → 12" in tracking.note(found)
 
@@ -566,7 +568,7 @@ def test_an_ablation_shows_its_effects(tmp_path):
 # --- notes ---
 
 
-def compared(run: compare.Results, names: Sequence[str]) -> compare.Results:
+def compared(run: Results, names: Sequence[str]) -> Results:
     """The first two arms' records, again and again under other names."""
     arms = [arm.info for arm in run.comparison.arms[:2]]
     infos = [replace(arms[number % 2], arm=name, profile="clean") for number, name in enumerate(names)]
@@ -660,7 +662,7 @@ def test_a_resumed_run_is_brought_up_to_date(run, uri, client, tmp_path):
         gone = {"errors": {"provider.gone": 1}, "retries": {"provider.gone": 2}}
         half.append(json.dumps(json.loads(line) | gone | {"attempt": 0, "trace_digest": "old"}) + "\n")
     (folder / "trials.jsonl").write_text("".join(half))
-    part = tracking.log_run(compare.results(folder), uri, "resumed")
+    part = tracking.log_run(results(folder), uri, "resumed")
     first = {trace.info.trace_id for trace in client.search_traces(locations=[part.experiment_id])}
     assert client.get_run(part.parent_run_id).info.status == "KILLED"
     assert client.get_run(part.parent_run_id).data.tags["loopbench.complete"] == "false"
@@ -669,7 +671,7 @@ def test_a_resumed_run_is_brought_up_to_date(run, uri, client, tmp_path):
     (folder / "trials.jsonl").write_text("".join(lines))
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps(manifest | {"python": "another"}))
-    whole = tracking.log_run(compare.results(folder), uri, "resumed")
+    whole = tracking.log_run(results(folder), uri, "resumed")
     assert whole == part
     parent = client.get_run(whole.parent_run_id)
     assert parent.info.status == "FINISHED"
@@ -743,7 +745,7 @@ def no_network(event, arguments):
 sys.addaudithook(no_network)
 from pathlib import Path
 from loopbench.experiments import tracking
-from loopbench.experiments.compare import results
+from loopbench.experiments.results import results
 tracked = tracking.track(results(Path(sys.argv[1])), sys.argv[2], "loopbench")
 assert isinstance(tracked, tracking.Tracked), tracked
 assert not {"litellm", "dspy"} & set(sys.modules)

@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare import Results, prepare, results, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import TRACES, TRIALS, RunError, read_records, read_trace
+from loopbench.experiments.preparing import prepare
+from loopbench.experiments.results import Results, results
 from loopbench.experiments.why import comparable, loss_of, why
 from loopbench.metrics.losses.course import Ran, course, events
 from loopbench.metrics.record import Record, records_digest

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.compare import prepare, results, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.preparing import prepare
 from loopbench.experiments.registry import make_loop, parse_spec
+from loopbench.experiments.results import results
 from loopbench.metrics.record import Record
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "loops.md"

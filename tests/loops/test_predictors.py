@@ -21,9 +21,11 @@ from pydantic_core import to_jsonable_python
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.dspy_seam import FORMAT, SignatureCodec
 from loopbench.dspy_seam.program import Call, Heard, LoopProgram
-from loopbench.experiments.compare import prepare, results, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.preparing import prepare
 from loopbench.experiments.registry import Spec, make_loop, parse_spec
+from loopbench.experiments.results import results
 from loopbench.experiments.schedule import Arm, Trial
 from loopbench.experiments.trial import Setting, run_trial
 from loopbench.loops import Microcompact, ReactExtract, ReactExtractProgram, RepeatGuard, Stateless

@@ -33,6 +33,7 @@ from loopbench.dspy_seam.clients import LOCAL_KEY
 from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import RunError, read_records
+from loopbench.experiments.preparing import Allowed, prepare, reopen
 from loopbench.loops import bare, react_extract
 from loopbench.metrics.record import Record
 from loopbench.models import real
@@ -1140,7 +1141,7 @@ def run(tmp_path: Path, server: Server, **changes: Any) -> list[Record]:
     """A comparison through the Python API; gives its records."""
     values: dict[str, Any] = {"loops": LOOPS, "models": (NAME,), "base_url": server.url, "tasks": TASKS, "mlflow": False}
     values |= {"runs": tmp_path / "runs"} | changes
-    experiment = compare.prepare(CompareConfig(**values))
+    experiment = prepare(CompareConfig(**values))
     compare.run(experiment, Silent())
     return read_records(experiment.folder)
 
@@ -1210,12 +1211,12 @@ def test_a_run_at_an_address_with_a_key_in_it_goes_on_where_the_address_is_typed
     with serving(solver) as server:
         address = f"{server.url}?api_key={SECRET}"
         values = {"loops": ("bare",), "models": (NAME,), "base_url": address, "tasks": 1, "mlflow": False}
-        begun = compare.prepare(CompareConfig(**values, runs=tmp_path / "runs", provider={"attempts": 1}))
+        begun = prepare(CompareConfig(**values, runs=tmp_path / "runs", provider={"attempts": 1}))
         for wrong in (None, server.url, address.replace("127.0.0.1", "localhost")):
             with pytest.raises(RunError, match="type it again") as caught:
-                compare.reopen(begun.folder, compare.Allowed(base_url=wrong))
+                reopen(begun.folder, Allowed(base_url=wrong))
             assert SECRET not in str(caught.value)
-        again = compare.reopen(begun.folder, compare.Allowed(base_url=address))
+        again = reopen(begun.folder, Allowed(base_url=address))
     assert again.config.base_url == address
     assert SECRET not in (begun.folder / "manifest.json").read_text()
 

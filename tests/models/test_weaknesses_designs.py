@@ -12,9 +12,11 @@ import pytest
 from pydantic_core import to_jsonable_python
 
 from loopbench.datasets.task import Suite, Task
-from loopbench.experiments.compare import prepare, results, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.preparing import prepare
 from loopbench.experiments.registry import make_loop, make_suite, parse_spec
+from loopbench.experiments.results import results
 from loopbench.experiments.schedule import Arm, Trial
 from loopbench.experiments.trial import Setting, run_trial
 from loopbench.metrics.record import Record

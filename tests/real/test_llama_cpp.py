@@ -24,7 +24,9 @@ from loopbench.dspy_seam import DspyModel, open_lm
 from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig, ProviderConfig
 from loopbench.experiments.journal import read_records
+from loopbench.experiments.preparing import Allowed, prepare, reopen
 from loopbench.experiments.registry import make_loop, parse_spec
+from loopbench.experiments.results import results
 from loopbench.metrics.record import Record
 from loopbench.models.probe import MOST_TOKENS, probe
 from loopbench.models.real import RealModel, RealOptions, open_model
@@ -291,7 +293,7 @@ def run(runs: Path, server, **changes: Any) -> Path:
     """The folder of a comparison through the Python API."""
     values: dict[str, Any] = {"loops": LOOPS, "models": (NAME,), "base_url": server.url, "provider": PATIENT, "tasks": 2}
     values |= {"concurrency": 4, "trial_timeout_s": 600.0, "mlflow": False, "runs": runs} | changes
-    experiment = compare.prepare(CompareConfig(**values))
+    experiment = prepare(CompareConfig(**values))
     assert compare.run(experiment, Silent()) == ""
     return experiment.folder
 
@@ -373,7 +375,7 @@ def test_a_server_that_falls_silent_is_no_failure_of_the_loop(server, tmp_path):
     (record,) = read_records(folder)
     assert (record.status, record.errors, record.scores) == ("errored", {"provider.timeout": 1}, {})
     assert record.reason.startswith("provider: ")
-    again = compare.reopen(folder, compare.Allowed(base_url=server.url))
+    again = reopen(folder, Allowed(base_url=server.url))
     assert compare.run(again, Silent()) == ""
     (record,) = read_records(folder)
     assert (record.status, record.attempt) == ("scored", 1)
@@ -382,10 +384,10 @@ def test_a_server_that_falls_silent_is_no_failure_of_the_loop(server, tmp_path):
 def test_a_recorded_run_comes_out_the_same_without_the_server(start, tmp_path, connected, key):
     cassette = tmp_path / "cassette"
     with start(CONTEXT) as own:
-        first = compare.results(run(tmp_path / "first", own, tasks=1, cassette=cassette, cassette_mode="record"))
+        first = results(run(tmp_path / "first", own, tasks=1, cassette=cassette, cassette_mode="record"))
     before = len(connected)
     assert before > 0
-    again = compare.results(run(tmp_path / "again", own, tasks=1, cassette=cassette, cassette_mode="replay"))
+    again = results(run(tmp_path / "again", own, tasks=1, cassette=cassette, cassette_mode="replay"))
     assert connected[before:] == []
     assert again.digest == first.digest
     assert len(again.records) == len(LOOPS)

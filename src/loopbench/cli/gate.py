@@ -72,8 +72,8 @@ def gate(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Say whether a run is worse than a baseline: exit code 0 if not, 1 if so, 3 if that is open, 4 if the run is no measure."""
-    from loopbench.experiments.compare import Allowed
     from loopbench.experiments.gating import Again, check_asked, judge, read_baseline, read_run
+    from loopbench.experiments.preparing import Allowed
     from loopbench.metrics.statistics import ALPHA
 
     from . import render
@@ -148,8 +148,9 @@ def _margins(margin: float | None, metrics: list[str]) -> dict[str, float]:
 
 def _run_again(baseline: Baseline, path: Path, again: Again, *, quiet: bool) -> Path:
     """The directory of the new run. An interrupted one can be resumed, and judged then."""
-    from loopbench.experiments.compare import own_code, run
+    from loopbench.experiments.compare import run
     from loopbench.experiments.gating import prepare_again
+    from loopbench.experiments.preparing import own_code
 
     from . import render
     from .progress import watching

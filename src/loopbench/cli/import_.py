@@ -50,9 +50,9 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Read what other tools measured, and compare it: Inspect logs, pydantic-evals reports, CSV, TSV or JSON lines."""
-    from loopbench.experiments.compare import results
     from loopbench.experiments.folders import RUNS
     from loopbench.experiments.outside import Reading, Scale, Wanted, import_files
+    from loopbench.experiments.results import results
     from loopbench.metrics.comparison import MARGIN
     from loopbench.metrics.statistics import ALPHA
 

@@ -128,8 +128,8 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Run loops over a suite's tasks and say which is better, with intervals."""
-    from loopbench.experiments.compare import prepare
     from loopbench.experiments.config import load_config
+    from loopbench.experiments.preparing import prepare
 
     provider: dict[str, Any] = {
         "call_timeout_s": call_timeout,
@@ -198,8 +198,8 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with an interrupted run: only trials without a result, or that infrastructure made fail, are run."""
-    from loopbench.experiments.compare import Allowed, reopen
     from loopbench.experiments.optimization.files import is_optimization
+    from loopbench.experiments.preparing import Allowed, reopen
 
     load_env()  # keys may stand in a .env of the current directory
     folder, allowed = run_folder(run, runs), Allowed(allow or (), base_url, cassette)

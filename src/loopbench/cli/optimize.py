@@ -16,9 +16,9 @@ from .environment import load_env
 from .own_prints import own_prints_aside, quiet_loops
 
 if TYPE_CHECKING:
-    from loopbench.experiments.compare import Allowed
     from loopbench.experiments.optimization.result import OptimizationResult
     from loopbench.experiments.optimization.run import Optimization
+    from loopbench.experiments.preparing import Allowed
     from loopbench.experiments.tracking.optimization import OptimizationTracker
 
 
@@ -219,7 +219,7 @@ def _tracker(made: Optimization) -> AbstractContextManager[OptimizationTracker |
 
 
 def _resume_command(made: Optimization) -> str:
-    from loopbench.experiments.compare import own_code
+    from loopbench.experiments.preparing import own_code
     from loopbench.protocol.names import parse_spec
 
     compare = made.config.compare

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from loopbench.experiments.compare import Experiment
+from loopbench.experiments.preparing import Experiment
 from loopbench.experiments.report import plain
 from loopbench.metrics.record import Record
 

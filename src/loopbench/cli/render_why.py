@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from loopbench.experiments.compare import Results
 from loopbench.experiments.report import Table, interval, plain
+from loopbench.experiments.results import Results
 from loopbench.experiments.why import ArmLosses, Lost, Parted, Why
 from loopbench.metrics.losses.divergence import Cause
 from loopbench.metrics.tasks import GroupFindings, Kind

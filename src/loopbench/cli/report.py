@@ -14,7 +14,7 @@ from .folders import run_folder
 from .optimize import print_report
 
 if TYPE_CHECKING:
-    from loopbench.experiments.compare import Results
+    from loopbench.experiments.results import Results
 
 
 Form = Literal["tables", "json", "csv", "markdown"]
@@ -59,8 +59,8 @@ def report(
 
 
 def _one(folder: Path, form: Form, html: Path | None, *, no_html: bool, all_metrics: bool) -> int:
-    from loopbench.experiments.compare import results
     from loopbench.experiments.report import to_csv
+    from loopbench.experiments.results import results
 
     found = results(folder)
     if form == "csv":
@@ -88,10 +88,10 @@ def _markdown(found: Results) -> str:
 
 def _several(folders: Sequence[Path], form: Form, html: Path | None, *, no_html: bool, all_metrics: bool) -> int:
     from loopbench.experiments.collection import collect, to_markdown
-    from loopbench.experiments.compare import results
     from loopbench.experiments.html.files import PAGE
     from loopbench.experiments.html.page import collection_html
     from loopbench.experiments.optimization.files import TEST, is_optimization
+    from loopbench.experiments.results import results
 
     from . import render
 
@@ -174,9 +174,9 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print the trace of one trial: prompt, reply, move, observation, faults."""
-    from loopbench.experiments.compare import find_record, results
     from loopbench.experiments.journal import read_trace
     from loopbench.experiments.optimization.files import trials_folder
+    from loopbench.experiments.results import find_record, results
 
     from . import render
 

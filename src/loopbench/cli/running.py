@@ -12,12 +12,15 @@ from .own_prints import own_prints_aside, quiet_loops
 from .report import print_results, write_report
 
 if TYPE_CHECKING:
-    from loopbench.experiments.compare import Experiment, Results
+    from loopbench.experiments.preparing import Experiment
+    from loopbench.experiments.results import Results
 
 
 def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn:
     """Run what is missing, print and write down what came of it, and leave with the exit code."""
-    from loopbench.experiments.compare import own_code, results, run
+    from loopbench.experiments.compare import run
+    from loopbench.experiments.preparing import own_code
+    from loopbench.experiments.results import results
 
     from . import render
     from .progress import watching

@@ -12,7 +12,7 @@ import typer
 from .folders import run_folder
 
 if TYPE_CHECKING:
-    from loopbench.experiments.compare import Results
+    from loopbench.experiments.results import Results
     from loopbench.metrics.record import Record
 
 FEW = 3
@@ -31,8 +31,8 @@ def why(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say where arms part, and why the one that did not solve a task lost it; then what is notable about the tasks."""
-    from loopbench.experiments.compare import find_record, results
     from loopbench.experiments.optimization.files import trials_folder
+    from loopbench.experiments.results import find_record, results
     from loopbench.experiments.why import why as find
 
     from . import render_why

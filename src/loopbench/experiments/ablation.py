@@ -20,11 +20,12 @@ from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.protocol import Loop
 from loopbench.protocol.names import parse_values, value_text
 
-from .compare import ABLATION, Experiment, Results, suite_of, tasks_of_split
-from .compare import prepare as prepare_comparison
 from .config import CompareConfig
 from .journal import RunError, write_manifest
+from .preparing import Experiment, suite_of, tasks_of_split
+from .preparing import prepare as prepare_comparison
 from .registry import Spec, find, make_loop, nearest, options_of, parse_spec
+from .results import ABLATION, Results
 from .trial import json_safe
 
 Kind = Literal["full", "fractional"]

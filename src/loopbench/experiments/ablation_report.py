@@ -13,9 +13,9 @@ from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.names import value_text
 
 from .ablation import Ablated, ablated, setting
-from .compare import MOST_PAIRED, Results
 from .folders import run_name
 from .report import Table, interval, markdown_page, p_value
+from .results import MOST_PAIRED, Results
 
 SHOWN = {"lm_calls": "LM calls", "cost_usd": "USD", "nominal_usd": "USD uncached"}
 """Metrics whose name for people is another."""

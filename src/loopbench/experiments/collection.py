@@ -11,10 +11,10 @@ from loopbench.metrics.comparison import ArmInfo, Pair, PairTest, judged, paired
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, task_values
 
-from .compare import Results
 from .folders import run_name
 from .journal import RunError
 from .report import Table, interval, markdown_page, p_value, verdict
+from .results import Results
 
 Place = Literal["highest", "not told apart", "lower"]
 

@@ -28,10 +28,10 @@ from loopbench.protocol import Plan, PlannedCall, StopReason, Tool, Toolbox, pla
 from loopbench.protocol.redact import MARK
 from loopbench.protocol.tools import error_text
 
-from .compare import own_code, suite_of
 from .config import CompareConfig, config_from
 from .from_trace import Draft, Kept, Kind, Made, Step, Unlearnable, draft_of, leaves, made_calls, plan_of, refused_calls
 from .journal import RunError, read_manifest, read_records, read_trace
+from .preparing import own_code, suite_of
 
 DRIFTED = "it stands for another value on replay"
 FAILED = "the call fails with it on replay"

@@ -24,11 +24,11 @@ from loopbench.metrics.views import Views
 from loopbench.protocol import render_value
 
 from .ablation import ablated
-from .compare import Results, find_record, results
 from .folders import run_folder
 from .journal import RunError, read_trace
 from .optimization.files import trials_folder
 from .report import plain, tables, verdicts
+from .results import Results, find_record, results
 from .why import Why, why
 
 MOST_WARNINGS = 5

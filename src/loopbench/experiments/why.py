@@ -17,8 +17,8 @@ from loopbench.metrics.losses.setbacks import Trial
 from loopbench.metrics.record import Record
 from loopbench.metrics.tasks import TaskFindings, task_findings
 
-from .compare import Results
 from .journal import TRACES, RunError, read_trace
+from .results import Results
 
 Read = TypeVar("Read")
 Example = TypeVar("Example")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare import Allowed
 from loopbench.experiments.gating import Again, Baseline, bless, gate, write_baseline
 from loopbench.experiments.gating.gate import config_again
 from loopbench.experiments.journal import RunError
+from loopbench.experiments.preparing import Allowed
 from loopbench.metrics.record import Record
 
 FILE = Path("b.json")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare import Results
 from loopbench.experiments.gating import Baseline, Judged, Refused, bless, judge
+from loopbench.experiments.results import Results
 from loopbench.metrics.record import Record
 
 

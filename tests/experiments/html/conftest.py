@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare import Results, prepare, results, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import MANIFEST, TRACES, TRIALS
+from loopbench.experiments.preparing import prepare
+from loopbench.experiments.results import Results, results
 from loopbench.metrics.record import Record
 
 VOID = frozenset({"meta", "link", "wbr", "br", "img", "input", "hr"})

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from loopbench.experiments.collection import Collection, collect, tables, to_markdown, verdicts
-from loopbench.experiments.compare import Results, results
 from loopbench.experiments.html.document import Grid
 from loopbench.experiments.html.overview import overview_section
 from loopbench.experiments.html.page import collection_html
 from loopbench.experiments.journal import RunError
+from loopbench.experiments.results import Results, results
 from loopbench.metrics.statistics import holm
 
 

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare import results
 from loopbench.experiments.html.document import Grid
 from loopbench.experiments.html.origin import manifest_section
 from loopbench.experiments.html.page import report_html, sections
 from loopbench.experiments.journal import RunError
 from loopbench.experiments.report import plain
+from loopbench.experiments.results import results
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import FaultRecord
 

@@ -14,7 +14,7 @@ import pytest
 from loopbench.experiments.ablation import Wanted, ablated
 from loopbench.experiments.ablation import prepare as prepare_ablation
 from loopbench.experiments.ablation_report import conclusions
-from loopbench.experiments.compare import Results, results, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.html.document import Amount, Banner, Folded, Grid, Link, Paragraph, Part, Section, SideBySide, cell_text
 from loopbench.experiments.html.page import optimization_html, report_html, sections
@@ -28,6 +28,7 @@ from loopbench.experiments.optimization.run import prepare as prepare_optimizati
 from loopbench.experiments.optimization.run import run as optimize
 from loopbench.experiments.optimization.watchers import SILENT
 from loopbench.experiments.report import interval, needed_in_words
+from loopbench.experiments.results import Results, results
 from loopbench.experiments.why import why
 from loopbench.metrics.losses.course import course, unmatched
 

@@ -37,7 +37,9 @@ from loopbench.experiments.optimization.candidates import Candidate, Ended, Spen
 from loopbench.experiments.optimization.files import CANDIDATES, ENDED, PROGRAM, TEST
 from loopbench.experiments.optimization.log import log_digest
 from loopbench.experiments.optimization.result import optimization_result
+from loopbench.experiments.preparing import configuration, prepare
 from loopbench.experiments.registry import code_digest, make_loop, parse_spec
+from loopbench.experiments.results import results as read_results
 from loopbench.experiments.tracking import OptimizationTracker, board
 from loopbench.experiments.tracking.board import Board
 from loopbench.experiments.tracking.prompts import as_template, prompt_name, prompt_text
@@ -166,7 +168,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
             "folder": f"designs/{place}-{spec.name}",
             "loop": spec.name,
             "options": dict(spec.options),
-            "configuration": compare.configuration(make_loop(spec, arithmetic.load().max_tool_steps)),
+            "configuration": configuration(make_loop(spec, arithmetic.load().max_tool_steps)),
             "code": code_digest(make_loop(spec)),
             "program": program_digest(own_program(design)),
         }
@@ -195,7 +197,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     write_manifest(folder, manifest)
     programs = [f"{design}@{folder / about['folder'] / PROGRAM}" for design, about in zip(DESIGNS, abouts, strict=True)]
     test = CompareConfig(loops=(*DESIGNS, *programs), suite="arithmetic", tasks=6, split="test", mlflow=False)
-    assert compare.run(compare.prepare(test, folder / TEST), Silent()) == ""
+    assert compare.run(prepare(test, folder / TEST), Silent()) == ""
     uri = tracking.default_uri(folder.parent)
     return Made(folder, manifest, uri, optimization_result(folder).to_json())
 
@@ -480,7 +482,7 @@ def test_the_test_tries_the_models_that_the_optimization_made(made: Made, tracke
 
 def test_a_model_that_a_comparison_has_made_is_found_again(made: Made) -> None:
     client = client_of(made)
-    tracking.log_run(compare.results(made.folder / TEST), made.uri, "compared first")
+    tracking.log_run(read_results(made.folder / TEST), made.uri, "compared first")
     before = all_models(client, "compared first")
     with tracker_of(made, "compared first") as tracker:
         tell(tracker, EVENTS)

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from loopbench.experiments.compare import results
 from loopbench.experiments.journal import Journal, RunError, read_manifest, write_manifest
 from loopbench.experiments.optimization.candidates import Ended, Spent
 from loopbench.experiments.optimization.files import ENDED, PROGRAM, ROLLOUTS, TEST, is_optimization, trials_folder
 from loopbench.experiments.optimization.log import Log, log_digest
 from loopbench.experiments.optimization.report import notes, tables, to_markdown, verdicts
 from loopbench.experiments.optimization.result import OptimizationResult, optimization_result, spent_once
+from loopbench.experiments.results import results
 from loopbench.metrics.gains import Cost
 from loopbench.metrics.record import Record
 from loopbench.protocol import Prompt, program_digest

@@ -18,10 +18,10 @@ import pytest
 from dspy.utils.parallelizer import ParallelExecutor
 
 from loopbench.dspy_seam.program import LoopProgram, Ran, Sampled
-from loopbench.experiments.compare import MOST_ATTEMPTS
+from loopbench.experiments.engine.runner import FIRST_FAILURES
 from loopbench.experiments.journal import RunError
 from loopbench.experiments.optimization.rollouts import BudgetSpent, Key, Rollouts, RunStopped
-from loopbench.experiments.runner import FIRST_FAILURES
+from loopbench.experiments.preparing import MOST_ATTEMPTS
 from loopbench.protocol import (
     Model,
     Observer,

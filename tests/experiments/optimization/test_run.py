@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare import Allowed, results
 from loopbench.experiments.journal import RunError, locked, read_manifest
 from loopbench.experiments.optimization.config import OptimizeConfig, load_optimize_config
 from loopbench.experiments.optimization.log import read_log
 from loopbench.experiments.optimization.run import Optimization, prepare, reopen, run
+from loopbench.experiments.preparing import Allowed
+from loopbench.experiments.results import results
 
 pytestmark = pytest.mark.thorough
 

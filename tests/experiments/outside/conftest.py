@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow
 import pytest
 
-from loopbench.experiments.compare import Results, results
 from loopbench.experiments.outside import Reading, Wanted, import_files
+from loopbench.experiments.results import Results, results
 
 ZSTD = 93
 FILES = Path(__file__).with_name("files")

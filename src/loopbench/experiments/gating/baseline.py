@@ -16,9 +16,10 @@ from typing import Annotated, Any, Literal, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from loopbench.experiments.compare import Results, package_version, results
 from loopbench.experiments.journal import RunError, read_trace
 from loopbench.experiments.optimization.files import TEST, is_optimization
+from loopbench.experiments.preparing import package_version
+from loopbench.experiments.results import Results, results
 from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.losses.course import course
 from loopbench.metrics.record import Record, records_digest

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.compare import NOTHING, Allowed, Experiment, allowed_config, prepare, run
+from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig, config_from
+from loopbench.experiments.engine.runner import Progress, Unwatched
 from loopbench.experiments.journal import RunError
 from loopbench.experiments.outside.joining import PROFILE
+from loopbench.experiments.preparing import NOTHING, Allowed, Experiment, allowed_config, prepare
 from loopbench.experiments.registry import loops_named, parse_spec
-from loopbench.experiments.runner import Progress, Unwatched
 from loopbench.metrics.statistics import ALPHA
 
 from .baseline import Baseline, read_baseline, read_run

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.compare import Results
+from loopbench.experiments.results import Results
 from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.gate import MARGIN, Held, check_level, check_margin, judge_lines, overall
 from loopbench.metrics.statistics import ALPHA

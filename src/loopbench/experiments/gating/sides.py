@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from loopbench.experiments.compare import Results
+from loopbench.experiments.results import Results
 from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY, TaskValues, dollars

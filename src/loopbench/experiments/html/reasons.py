@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopbench.experiments.collection import short_name
-from loopbench.experiments.compare import Results
 from loopbench.experiments.folders import run_name
 from loopbench.experiments.journal import RunError, read_trace
 from loopbench.experiments.report import interval
+from loopbench.experiments.results import Results
 from loopbench.experiments.why import ArmLosses, Parted, Why, comparable, why
 from loopbench.metrics.losses.divergence import Cause, Divergence
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from loopbench.experiments.collection import short_name
-from loopbench.experiments.compare import Results
 from loopbench.experiments.report import RELATIONS, Relation, dollars, interval, needed_in_words, notes, standing
+from loopbench.experiments.results import Results
 from loopbench.metrics.comparison import Arm, Comparison, Pair
 from loopbench.metrics.power import Needed
 from loopbench.metrics.summary import PRIMARY

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.compare import Results, results
 from loopbench.experiments.config import BudgetConfig
 from loopbench.experiments.journal import MANIFEST, RunError, read_manifest
+from loopbench.experiments.results import Results, results
 from loopbench.metrics.gains import Amortised, Arms, Cost, DevGain, Gain, Gains, Use, amortised, dev_gain, gains, use_of
 from loopbench.protocol.digest import digest
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from loopbench.datasets.task import Task
 from loopbench.dspy_seam.program import Call, Heard, Ran, Sampled, loop_with
-from loopbench.experiments.compare import MOST_ATTEMPTS
+from loopbench.experiments.engine.runner import FIRST_FAILURES
 from loopbench.experiments.journal import RunError
-from loopbench.experiments.runner import FIRST_FAILURES
+from loopbench.experiments.preparing import MOST_ATTEMPTS
 from loopbench.experiments.schedule import Arm, Trial
 from loopbench.experiments.trial import Done, NotRun, Setting, run_trial
 from loopbench.metrics.record import Record

@@ -19,13 +19,27 @@ from dspy.utils.saving import get_dependency_versions
 from loopbench.datasets.task import Suite, Task
 from loopbench.dspy_seam import lm_of
 from loopbench.dspy_seam.program import LoopProgram, loop_with
-from loopbench.experiments import compare
+from loopbench.experiments import compare, preparing
 from loopbench.experiments.answering import Answering, answering
-from loopbench.experiments.compare import NOTHING, Allowed, Experiment
 from loopbench.experiments.config import BudgetConfig, CompareConfig
+from loopbench.experiments.engine.runner import Progress
 from loopbench.experiments.journal import MANIFEST, RunError, locked, read_manifest, write_manifest
+from loopbench.experiments.preparing import (
+    NOTHING,
+    PACKAGES,
+    Allowed,
+    Experiment,
+    allowed_config,
+    check_plans,
+    configuration,
+    loop_program_digest,
+    new_folder,
+    own_code,
+    package_version,
+    suite_code,
+    suite_of,
+)
 from loopbench.experiments.registry import code_digest, parse_spec
-from loopbench.experiments.runner import Progress
 from loopbench.experiments.schedule import Arm, make_arms
 from loopbench.experiments.trial import Setting, json_safe
 from loopbench.metrics.record import RECORD_VERSION
@@ -90,10 +104,10 @@ class Optimization:
 def prepare(config: OptimizeConfig) -> Optimization:
     """Look everything up and make the run directory. Raises ValueError for bad input; then nothing was made."""
     suite, splits, arms, optimizer = _look_up(config)
-    compare.check_plans(config.compare, suite, splits.test)  # not when the search is done
+    check_plans(config.compare, suite, splits.test)  # not when the search is done
     answering(_search_config(config), arms)  # a missing key or price is told now
     _proposer(config)
-    folder = compare.new_folder(config.compare.runs, f"{suite.name}-optimized")
+    folder = new_folder(config.compare.runs, f"{suite.name}-optimized")
     made = Optimization(folder, config, suite, splits, _designs(folder, arms), optimizer, {})
     manifest = _manifest(made)
     write_manifest(folder, manifest)
@@ -106,7 +120,7 @@ def reopen(folder: Path, allowed: Allowed = NOTHING) -> Optimization:
     if manifest.get("kind") != KIND:
         raise RunError(f"{folder}: no optimization")
     config = optimize_config_from(manifest["config"], f"{folder}/manifest.json")
-    config = config.model_copy(update={"compare": compare.allowed_config(folder, config.compare, allowed)})
+    config = config.model_copy(update={"compare": allowed_config(folder, config.compare, allowed)})
     name = parse_spec(config.search.optimizer).name
     if ":" in name and name not in allowed.code:
         raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
@@ -124,7 +138,7 @@ def reopen(folder: Path, allowed: Allowed = NOTHING) -> Optimization:
 
 
 def _look_up(config: OptimizeConfig) -> tuple[Suite, Splits, tuple[Arm, ...], Optimizer]:
-    suite = compare.suite_of(config.compare)
+    suite = suite_of(config.compare)
     arms = make_arms(config.compare, suite)
     for arm in arms:
         if not isinstance(arm.loop, Optimizable):
@@ -163,7 +177,7 @@ def _proposer(config: OptimizeConfig) -> Model:
 
 def _manifest(made: Optimization) -> dict[str, Any]:
     config, suite = made.config, made.suite
-    code = compare.suite_code(config.compare, suite)
+    code = suite_code(config.compare, suite)
     return {
         "kind": KIND,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -181,7 +195,7 @@ def _manifest(made: Optimization) -> dict[str, Any]:
         "optimizer": {"spec": config.search.optimizer, "name": made.optimizer.name, "options": dict(made.optimizer.options)},
         "designs": [_design(made.folder, design) for design in made.designs],
         "splits": made.splits.as_manifest(),
-        "packages": {name: compare.package_version(name) for name in (*compare.PACKAGES, "gepa", "optuna")},
+        "packages": {name: package_version(name) for name in (*PACKAGES, "gepa", "optuna")},
         "python": platform.python_version(),
         "platform": platform.platform(terse=True),
     }
@@ -194,9 +208,9 @@ def _design(folder: Path, design: Design) -> dict[str, Any]:
         "folder": str(design.folder.relative_to(folder)),
         "loop": arm.spec.name,
         "options": {name: json_safe(value) for name, value in arm.spec.options.items()},
-        "configuration": compare.configuration(arm.loop),
+        "configuration": configuration(arm.loop),
         "code": code_digest(arm.loop),
-        "program": compare.loop_program_digest(arm.loop),
+        "program": loop_program_digest(arm.loop),
     }
 
 
@@ -439,9 +453,9 @@ def open_test(made: Optimization) -> Experiment:
         write_manifest(made.folder, {**manifest, "splits": {**manifest["splits"], "test": test}})
     config, is_begun = test_config(made), (folder / MANIFEST).is_file()
     if not is_begun:
-        return compare.prepare(config, folder)
+        return preparing.prepare(config, folder)
     _follow(folder, config)
-    return compare.reopen(folder, _typed(config))
+    return preparing.reopen(folder, _typed(config))
 
 
 def test_config(made: Optimization) -> CompareConfig:
@@ -466,4 +480,4 @@ def _follow(folder: Path, config: CompareConfig) -> None:
 
 def _typed(config: CompareConfig) -> Allowed:
     """The user has typed it when the whole run was reopened."""
-    return Allowed(compare.own_code(config), config.base_url, config.cassette)
+    return Allowed(own_code(config), config.base_url, config.cassette)

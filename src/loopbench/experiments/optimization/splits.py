@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopbench.datasets.task import Suite, Task
-from loopbench.experiments.compare import tasks_of_split
+from loopbench.experiments.preparing import tasks_of_split
 from loopbench.protocol.digest import digest
 
 from .config import OptimizeConfig

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from loopbench.experiments.compare import package_version
+from loopbench.experiments.preparing import package_version
 from loopbench.metrics.comparison import MARGIN
 from loopbench.metrics.record import RECORD_VERSION, Record
 from loopbench.metrics.statistics import ALPHA

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from scipy import stats
 
-from ..compare import Results
+from ..results import Results
 from .pilot import Pilot
 
 FEW_UNITS = 50

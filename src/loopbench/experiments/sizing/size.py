@@ -7,7 +7,7 @@ from typing import Any
 
 from loopbench.metrics.summary import PRIMARY
 
-from ..compare import Results
+from ..results import Results
 from .doubts import doubts
 from .pilot import Wanted, read_pilot
 from .plans import PLANS, Noise, Plan, noise

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow.parquet as pq
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
-from loopbench.experiments.compare import Results
 from loopbench.experiments.journal import MANIFEST
+from loopbench.experiments.results import Results
 from loopbench.metrics.comparison import Arm
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, ArmSummary

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from loopbench.experiments.ablation import ablated
 from loopbench.experiments.ablation_report import conclusions
-from loopbench.experiments.compare import Results
 from loopbench.experiments.html import charts
 from loopbench.experiments.html.page import report_html
 from loopbench.experiments.html.svg import standalone
@@ -22,6 +21,7 @@ from loopbench.experiments.report import (
     verdict,
     verdicts,
 )
+from loopbench.experiments.results import Results
 from loopbench.metrics.comparison import Arm, Pair
 from loopbench.metrics.power import Needed
 from loopbench.metrics.summary import PRIMARY

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from loopbench.metrics.record import Record
 
-from .journal import LONGEST_UNSYNCED_S, Journal
-from .schedule import Trial
-from .trial import NotRun, Setting, run_trial
+from ..journal import LONGEST_UNSYNCED_S, Journal
+from ..schedule import Trial
+from ..trial import NotRun, Setting, run_trial
 
 FIRST_FAILURES = 50
 """Trials after which a run is stopped, to be gone on with, if all of them were errored."""

@@ -1,0 +1,311 @@
+"""From a configuration to a run that is ready to go: everything looked up, the run directory made or opened again."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import re
+import secrets
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from loopbench.datasets.generating import SPLITS, split_of
+from loopbench.datasets.importing.rows import Rows
+from loopbench.datasets.quarantine import read_quarantine, with_quarantine
+from loopbench.datasets.task import Suite, Task
+from loopbench.metrics.record import RECORD_VERSION, Record
+from loopbench.metrics.scorers import scorer_named
+from loopbench.metrics.sequential import Looks
+from loopbench.models.profiles import PROFILES_VERSION
+from loopbench.protocol import Loop, Optimizable, program_digest, render_value
+
+from .answering import Answering, answering
+from .config import CompareConfig, config_from
+from .journal import RunError, read_manifest, read_records, write_manifest
+from .registry import builtin_names, code_digest, loops_named, make_suite, nearest, own_code_digest, parse_spec
+from .results import looks_of
+from .schedule import Arm, Trial, make_arms, schedule
+from .suite_checks import quick_problems
+from .trial import json_safe
+
+MOST_ATTEMPTS = 3
+"""How often a trial that infrastructure made fail is tried in all, over resumes."""
+
+PACKAGES = ("loopbench", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A run that is ready to go: everything looked up, the directory made."""
+
+    folder: Path
+    config: CompareConfig
+    suite: Suite
+    tasks: Sequence[Task]
+    arms: tuple[Arm, ...]
+    manifest: Mapping[str, Any]
+    answering: Answering = field(default_factory=Answering)
+    finished: tuple[Record, ...] = ()
+    """Of an earlier sitting."""
+
+    @property
+    def trials(self) -> int:
+        """In the whole schedule."""
+        return len(self.arms) * len(self.tasks) * self.config.repeats
+
+    def missing(self) -> list[Trial]:
+        """Trials without a record, and errored ones that may be tried again."""
+        known = {record.key: record for record in self.finished}
+        todo = []
+        for trial in self._schedule():
+            record = known.get(trial.key)
+            if record is None:
+                todo.append(trial)
+            elif record.status == "errored" and record.attempt + 1 < MOST_ATTEMPTS:
+                todo.append(replace(trial, attempt=record.attempt + 1))
+        return todo
+
+    def _schedule(self) -> Iterator[Trial]:
+        repeats, seed, looks = self.config.repeats, self.config.seed, looks_of(self.manifest)
+        if looks is None:
+            yield from schedule(self.arms, self.tasks, repeats, seed)
+            return
+        tasks = {task.id: task for task in self.tasks}
+        for look in range(1, looks.count + 1):
+            yield from schedule(self.arms, [tasks[task] for task in looks.stage(look)], repeats, seed)
+
+
+def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
+    """Look everything up and make the run directory, `folder` or a new one.
+
+    Raises ValueError for bad input; then nothing was made.
+    """
+    suite, tasks, arms = look_up(config)
+    check_plans(config, suite, tasks)
+    answers = answering(config, arms)
+    manifest = manifest_of(config, suite, tasks, arms) | {
+        "models": answers.as_manifest(),
+        "suite_problems": list(quick_problems(suite, tasks)),
+    }
+    if config.looks is not None:
+        looks = Looks.planned([task.id for task in tasks], config.looks, config.alpha, config.seed)
+        manifest["looks"] = looks.to_json()
+    folder = new_folder(config.runs, suite.name) if folder is None else folder
+    folder.mkdir(parents=True, exist_ok=True)
+    write_manifest(folder, manifest)
+    return Experiment(folder, config, suite, tasks, arms, manifest, answers)
+
+
+def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
+    """Raises ValueError where the scripted model is to answer, and tasks that nobody said to skip have no plan for it."""
+    if config.skip_unplanned or "scripted" not in config.models:
+        return
+    known = tasks.facts.unplanned if isinstance(tasks, Rows) and tasks.facts is not None else None
+    if known == 0:
+        return  # tasks that stand in a file are not read again for it
+    unplanned = (task for task in tasks if task.plan is None and not task.quarantined)
+    first = next(unplanned, None)
+    if first is None:
+        return
+    count = 1 + sum(1 for _ in unplanned) if known is None else known
+    why = f"{first.id}: {first.no_plan or 'the suite gives none'}"
+    rest = (
+        "--skip-unplanned leaves them out"
+        if count < len(tasks)
+        else "run a real model, then learn plans from the run: loopbench suite learn"
+    )
+    said = f"{count} of {len(tasks)} tasks have no plan, which the scripted model needs"
+    raise ValueError(f"suite {suite.name}: {said} ({why}); {rest}")
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a run directory, which may come from anywhere, does not decide: the user has typed it again."""
+
+    code: Collection[str] = ()
+    """Names of code that is not built in and may be imported."""
+    base_url: str | None = None
+    """The server that may be asked, and sent the key."""
+    cassette: Path | None = None
+    """The folder of recordings that may be read and written."""
+
+
+NOTHING = Allowed()
+
+
+def reopen(folder: Path, allowed: Allowed = NOTHING, *, mlflow: bool | None = None) -> Experiment:
+    """An interrupted run. Raises RunError where code, suite or profiles have changed since: results are never mixed."""
+    manifest = read_manifest(folder)
+    if "imported" in manifest:
+        raise RunError(f"{folder}: imported from another tool's files, so there is nothing to run")
+    config = config_from(manifest["config"], f"{folder}/manifest.json")
+    config = allowed_config(folder, config, allowed)
+    if mlflow is not None:
+        config = config.model_copy(update={"mlflow": mlflow})
+    suite, tasks, arms = look_up(config)
+    now = manifest_of(config, suite, tasks, arms)
+    for what in ("versions", "suite", "profiles", "arms"):
+        if now[what] != manifest.get(what):
+            raise RunError(f"{folder}: {what} changed since this run began; start a new run (nothing was written)")
+    _check_looks(folder, manifest, tasks)
+    known = manifest.get("models")
+    answers = answering(config, arms, known if isinstance(known, dict) else {})
+    return Experiment(folder, config, suite, tasks, arms, manifest, answers, tuple(read_records(folder)))
+
+
+def _check_looks(folder: Path, manifest: Mapping[str, Any], tasks: Sequence[Task]) -> None:
+    """Raises RunError where the plan of looks is not one of these tasks."""
+    try:
+        looks = looks_of(manifest)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{folder}/manifest.json: looks: {error}") from None
+    if looks is not None and set(looks.order) != {task.id for task in tasks}:
+        raise RunError(f"{folder}/manifest.json: looks: other tasks than the suite's")
+
+
+def allowed_config(folder: Path, config: CompareConfig, allowed: Allowed) -> CompareConfig:
+    """A manifest's configuration, with what the user typed again. Raises RunError for what has to be typed and was not."""
+    for name in own_code(config):
+        if name not in allowed.code:
+            raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
+    if config.base_url is not None:
+        typed = config.model_copy(update={"base_url": allowed.base_url})
+        if typed.public()["base_url"] != config.base_url:  # the manifest leaves out what is secret
+            raise RunError(f"{folder}: this run asks the server at {config.base_url}; type it again: --base-url {config.base_url}")
+        config = typed
+    if config.cassette is not None and allowed.cassette != config.cassette:
+        raise RunError(f"{folder}: this run uses the recordings in {config.cassette}; type it again: --cassette {config.cassette}")
+    return config
+
+
+def own_code(config: CompareConfig) -> list[str]:
+    """The names in a configuration that lead to code outside of loopbench, each once."""
+    ours = {"loop": builtin_names("loop"), "suite": builtin_names("suite")}
+    named = [*(("loop", text) for text in config.loops), ("suite", config.suite)]
+    names = [(kind, name) for kind, text in named for name in loops_named(parse_spec(text))]
+    tools = [] if config.tools is None else [config.tools]
+    return list(dict.fromkeys([*(name for kind, name in names if name not in ours[kind]), *tools]))
+
+
+def suite_of(config: CompareConfig) -> Suite:
+    """The suite that a configuration names, all its tasks. Raises ValueError for a bad name, option or file, and OSError."""
+    suite = make_suite(parse_spec(config.suite), config.data, config.tools)
+    return suite if config.quarantine is None else with_quarantine(suite, read_quarantine(config.quarantine))
+
+
+def look_up(config: CompareConfig) -> tuple[Suite, Sequence[Task], tuple[Arm, ...]]:
+    suite = suite_of(config)
+    for scorer, where in sorted(_scorers(suite).items()):
+        try:
+            scorer_named(scorer)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+    return suite, tasks_of_split(suite, config.split)[: config.tasks], make_arms(config, suite)
+
+
+def tasks_of_split(suite: Suite, name: str | None) -> Sequence[Task]:
+    """The tasks of one split, of all where none is named. Raises ValueError where there are none.
+
+    A suite whose tasks say nothing of splits is split by the tasks' ids, see `split_of`.
+    """
+    if name is None:
+        return suite.tasks
+    known = {str(task.labels["split"]) for task in suite.tasks if "split" in task.labels}
+
+    def is_in(task: Task) -> bool:
+        return (task.labels.get("split") if known else split_of(task.id)) == name
+
+    # tasks that stand in a file stay there
+    found = suite.tasks.where(is_in) if isinstance(suite.tasks, Rows) else tuple(filter(is_in, suite.tasks))
+    if not found:
+        raise ValueError(f"suite {suite.name} has no task of split {name!r}; {nearest(name, sorted(known or SPLITS))}")
+    return found
+
+
+def _scorers(suite: Suite) -> Mapping[str, str]:
+    """The suite's scorers, and where each is named; tasks that stand in a file are not read again for it."""
+    if isinstance(suite.tasks, Rows) and suite.tasks.facts is not None:
+        return suite.tasks.facts.scorers
+    return {task.scorer: f"suite {suite.name}" for task in suite.tasks}
+
+
+def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: Sequence[Arm]) -> dict[str, Any]:
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "config": config.public(),
+        "seed": config.seed,
+        "versions": {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION},
+        "suite": {
+            "name": suite.name,
+            "version": suite.version,
+            "digest": suite.digest,
+            "tasks": len(tasks),
+            "max_tool_steps": config.max_tool_steps or suite.max_tool_steps,
+            **({"code": code} if (code := suite_code(config, suite)) else {}),
+        },
+        "profiles": {arm.profile.name: arm.profile.digest for arm in arms},
+        "arms": [
+            {
+                "arm": arm.name,
+                "loop": arm.spec.name,
+                "options": {name: json_safe(value) for name, value in arm.spec.options.items()},
+                "model": arm.model,
+                "profile": arm.profile.name,
+                "configuration": configuration(arm.loop),
+                "code": code_digest(arm.loop),
+                **({} if arm.spec.program is None else {"program": loop_program_digest(arm.loop)}),
+            }
+            for arm in arms
+        ],
+        "packages": {name: package_version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "platform": platform.platform(terse=True),
+    }
+
+
+def suite_code(config: CompareConfig, suite: Suite) -> str:
+    """Digest of the code of the user's own that tasks are made of, solved with and scored by; empty where there is none."""
+    scorers = [name for scorer in sorted(_scorers(suite)) if ":" in (name := scorer.partition("(")[0].strip())]
+    return own_code_digest(parse_spec(config.suite).name, config.tools, scorers)
+
+
+def loop_program_digest(loop: Loop) -> str | None:
+    """Of the prompts of a loop; None where they cannot be changed."""
+    return program_digest(loop.predictors) if isinstance(loop, Optimizable) else None
+
+
+def configuration(loop: object) -> str:
+    """All that a loop is set to, its program aside, the same in every process: sets sorted, no memory addresses."""
+    if not dataclasses.is_dataclass(loop):
+        return render_value(loop)
+    fields = [f"{item.name}={_literal(getattr(loop, item.name))}" for item in dataclasses.fields(loop) if item.name != "program"]
+    return f"{type(loop).__name__}({', '.join(fields)})"
+
+
+def _literal(value: Any) -> str:
+    return repr(value if value is None or isinstance(value, str | int | float) else render_value(value))
+
+
+def package_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def new_folder(runs: Path, suite: str) -> Path:
+    """Makes a run directory whose name says when, and what of; never one that is there already."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    label = re.sub(r"[^A-Za-z0-9._-]+", "-", suite)[:60]
+    runs.mkdir(parents=True, exist_ok=True)
+    while True:
+        folder = runs / f"{stamp}-{label}-{secrets.token_hex(2)}"
+        try:
+            folder.mkdir()
+        except FileExistsError:  # another process began in the same second, and drew the same
+            continue
+        return folder

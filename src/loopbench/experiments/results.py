@@ -1,0 +1,136 @@
+"""A run directory and what it says: records, comparison, views. Nothing of a run is imported for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from loopbench.metrics.comparison import ArmInfo, Comparison, compare, undecided
+from loopbench.metrics.record import Record, records_digest
+from loopbench.metrics.sequential import Looked, Looks, all_decided, looked
+from loopbench.metrics.views import Views, views
+
+from .journal import RunError, read_manifest, read_records
+
+ABLATION = "ablation"
+"""Of the manifest: which arm is which cell of an ablation, see `ablation.py`."""
+MOST_PAIRED = 16
+"""Arms of an ablation up to which they are compared in pairs too; beyond that its effects say more, and sooner."""
+
+
+@dataclass(frozen=True)  # no slots: what takes long is computed once
+class Results:
+    """A run and what it says."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    records: tuple[Record, ...]
+    comparison: Comparison
+    looked: Looked | None = None
+    """Of a run that is looked at on its way, how far it has come."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the records: equal for equal input, at any concurrency."""
+        return records_digest(self.records)
+
+    @property
+    def wall_s(self) -> float | None:
+        """First trial started to last finished, in seconds; None where that is not known, as of an imported run."""
+        ran = [record for record in self.records if record.status != "excluded"]
+        if not ran or "imported" in self.manifest:
+            return None
+        return max(record.started_at + record.wall_s for record in ran) - min(record.started_at for record in ran)
+
+    @property
+    def scheduled(self) -> int:
+        """Trials in the whole schedule."""
+        return len(self.manifest["arms"]) * int(self.manifest["suite"]["tasks"]) * int(self.manifest["config"]["repeats"])
+
+    @property
+    def is_complete(self) -> bool:
+        """Every trial has come to its end, or every pair was decided at a look on the way."""
+        return len(self.records) >= self.scheduled or (self.looked is not None and self.looked.stopped)
+
+    @property
+    def title(self) -> str:
+        """Suite, size, seed, and how much of the run is there, in one line."""
+        suite, repeats = self.manifest["suite"], self.manifest["config"]["repeats"]
+        state = "" if self.is_complete else f", incomplete: {len(self.records)} of {self.scheduled} trials"
+        if self.looked is not None and self.looked.stopped:
+            state = f", stopped after {self.looked.tasks} of them"
+        seed = "" if "imported" in self.manifest else f", seed {self.manifest['seed']}"
+        return f"{suite['name']} {suite['version']}: {suite['tasks']} tasks × {repeats}{seed}{state}"
+
+    @cached_property
+    def views(self) -> Views:
+        """Accuracy against cost, equal budgets, repeats, confidence; computed when first asked for."""
+        compared = self.comparison
+        return views(self.records, [arm.info for arm in compared.arms], alpha=compared.alpha, margin=compared.margin)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `--json`: names stay stable."""
+        return self.comparison.to_json(run=str(self.folder.resolve()), digest=self.digest, wall_s=self.wall_s) | {
+            "complete": self.is_complete,
+            "scheduled": self.scheduled,
+            "views": self.views.to_json(),
+            "looks": None if self.looked is None else self.looked.to_json(),
+        }
+
+
+def results(folder: Path) -> Results:
+    """Read a run and compare its arms; no model, loop or suite is loaded. Raises RunError."""
+    manifest = read_manifest(folder)
+    records = read_records(folder)
+    try:
+        arms = [
+            ArmInfo(arm["arm"], arm["loop"], dict(arm["options"]), arm["model"], arm["profile"], manifest["suite"]["name"])
+            for arm in manifest["arms"]
+        ]
+        config = manifest["config"]
+        looks = looks_of(manifest)
+        at = None if looks is None else looked_at(looks, records, manifest)
+        alpha, paired = config["alpha"] if at is None else at.level, ABLATION not in manifest or len(arms) <= MOST_PAIRED
+        compared = compare(records, arms, alpha=alpha, margin=config["margin"], paired=paired)
+        problems = tuple(f"the suite fails a check, {problem}" for problem in manifest.get("suite_problems", ()))
+        compared = replace(compared, warnings=(*compared.warnings, *problems))
+        if at is not None:
+            at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))
+            pairs = tuple(map(undecided, compared.pairs)) if at.between else compared.pairs
+            compared = replace(compared, remarks=(at.remark,), pairs=pairs)
+        found = Results(folder, manifest, tuple(records), compared, at)
+        found.title  # noqa: B018  a manifest without what the title says is none
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{folder}: manifest and records do not fit together: {error!r}") from None
+    return found
+
+
+def find_record(found: Results, trial: str) -> Record:
+    """The record of `ARM/TASK/REPEAT`; the repeat may be left out, and so may all but a unique end or a task's id.
+
+    Raises RunError where none or several match.
+    """
+    names = {f"{r.arm}/{r.task}/{r.repeat}": r for r in found.records}
+    if trial in names:
+        return names[trial]
+    matching = [name for name in names if f"/{trial}/" in f"/{name}/"] or [name for name in names if trial in name]
+    if len(matching) == 1:
+        return names[matching[0]]
+    if not matching:
+        raise RunError(f"{found.folder}: no trial {trial!r}; a trial is ARM/TASK/REPEAT, such as {next(iter(names), '(none)')}")
+    shown = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
+    raise RunError(f"{found.folder}: {trial!r} matches {len(matching)} trials: {shown}")
+
+
+def looked_at(looks: Looks, records: Sequence[Record], manifest: Mapping[str, Any]) -> Looked:
+    per_task = len(manifest["arms"]) * int(manifest["config"]["repeats"])
+    return looked(looks, Counter(record.task for record in records), per_task)
+
+
+def looks_of(manifest: Mapping[str, Any]) -> Looks | None:
+    """When a run is looked at on its way; None where it is not. Raises KeyError, TypeError or ValueError for a damaged plan."""
+    return None if manifest.get("looks") is None else Looks.from_json(manifest["looks"])
