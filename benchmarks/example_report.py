@@ -19,11 +19,11 @@ from loopbench.cli.own_prints import quiet_loops
 from loopbench.experiments.collection import Collection, collect, to_markdown
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.html.page import collection_html
 from loopbench.experiments.preparing import prepare, reopen
 from loopbench.experiments.registry import generated_suites
 from loopbench.experiments.results import Results, results
-from loopbench.metrics.record import Record
 
 ROOT = Path(__file__).parents[1]
 PAGE, README = ROOT / "docs" / "example-report.html", ROOT / "README.md"
@@ -34,18 +34,13 @@ PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn", "ba
 TASKS = 40
 
 
-class Quiet:
-    def finished(self, record: Record) -> None:
-        pass
-
-
 def compared(suite: str, tasks: int, runs: Path) -> Results:
     """The five designs under each profile on one suite, in a directory named after it: equal runs give an equal page."""
     config = CompareConfig(loops=LOOPS, profiles=PROFILES, suite=suite, tasks=tasks, runs=runs, mlflow=False)
     folder = runs / suite
     experiment = reopen(folder) if folder.exists() else prepare(config, folder)
     with quiet_loops():
-        run(experiment, Quiet())
+        run(experiment, Unwatched())
     return results(experiment.folder)
 
 

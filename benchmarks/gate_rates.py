@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.gating import bless, judge
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
 from loopbench.metrics.gate import Held, decide, overall
 from loopbench.metrics.power import fewest_units, pass_power, regression_power
-from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import wilson
 from loopbench.metrics.summary import PRIMARY, TaskValues
 
@@ -254,11 +254,6 @@ def power(runs: int, worlds: Sequence[World] = WORLDS) -> Iterator[str]:
 # --- real loops ---
 
 
-class Quiet:
-    def finished(self, record: Record) -> None:
-        pass
-
-
 REAL = (
     # baseline, run, profile
     ("bare", "bare", "flaky-tools"),
@@ -270,7 +265,7 @@ REAL = (
 def real_run(loop: str, profile: str, seed: int, runs: Path, suite: str = "arithmetic") -> Results:
     config = CompareConfig(loops=(loop,), profiles=(profile,), suite=suite, seed=seed, runs=runs, mlflow=False)
     experiment = prepare(config)
-    run(experiment, Quiet())
+    run(experiment, Unwatched())
     return results(experiment.folder)
 
 

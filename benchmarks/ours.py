@@ -13,21 +13,14 @@ from measure import measured
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import Experiment, prepare
 from loopbench.experiments.results import results
-from loopbench.metrics.record import Record
-
-
-class Quiet:
-    """No progress."""
-
-    def finished(self, record: Record) -> None:
-        pass
 
 
 def right(experiment: Experiment) -> tuple[int, int]:
     """Right answers, model calls."""
-    run(experiment, Quiet())
+    run(experiment, Unwatched())
     records = results(experiment.folder).records
     return sum(record.accuracy == 1 for record in records), sum(sum(record.calls.values()) for record in records)
 

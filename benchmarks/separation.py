@@ -16,11 +16,11 @@ from pathlib import Path
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.registry import generated_suites
 from loopbench.experiments.results import results
 from loopbench.metrics.comparison import Comparison
-from loopbench.metrics.record import Record
 
 ROOT = Path(__file__).parents[1]
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
@@ -28,15 +28,10 @@ PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn")
 BLOCKS = {"separation": ROOT / "docs" / "suites.md", "separation in short": ROOT / "README.md"}
 
 
-class Quiet:
-    def finished(self, record: Record) -> None:
-        pass
-
-
 def compared(suite: str, tasks: int | None, runs: Path) -> Comparison:
     """The five designs under each profile on one suite; Holm over all pairs of it."""
     experiment = prepare(CompareConfig(loops=LOOPS, profiles=PROFILES, suite=suite, tasks=tasks, runs=runs, mlflow=False))
-    run(experiment, Quiet())
+    run(experiment, Unwatched())
     return results(experiment.folder).comparison
 
 

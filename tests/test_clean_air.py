@@ -9,6 +9,7 @@ import pytest
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.registry import generated_suites
 from loopbench.experiments.results import results
@@ -21,7 +22,7 @@ BULKY = {"ecommerce", "library", "long_haul"}
 NAMES = sorted(generated_suites())
 
 
-class Quiet:
+class Quiet(Unwatched):
     def finished(self, record: Record) -> None:
         return None
 

@@ -16,6 +16,7 @@ import typer
 from loopbench.cli.main import app
 from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.optimization import run as optimization
 from loopbench.experiments.optimization.config import load_optimize_config
 from loopbench.experiments.optimization.report import tables, verdicts
@@ -24,7 +25,6 @@ from loopbench.experiments.optimization.watchers import Watchers
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.report import Table, markdown_cell, markdown_page, to_markdown
 from loopbench.experiments.results import results
-from loopbench.metrics.record import Record
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -46,15 +46,10 @@ def shown(name: str) -> str:
     return found[0]
 
 
-class Quiet:
-    def finished(self, record: Record) -> None:
-        pass
-
-
 def measured(runs: Path) -> str:
     """What README shows of `make compare`: the arms, and the first half of the pairs in which `bare` stands first."""
     experiment = prepare(CompareConfig(loops=LOOPS, profiles=PROFILES, runs=runs, mlflow=False))
-    compare.run(experiment, Quiet())
+    compare.run(experiment, Unwatched())
     sections = to_markdown("run", results(experiment.folder).comparison).split("\n\n### ")
     found = [f"### {section}" for section in sections]
     arms, pairs = (table.split("\n", 2)[2] for table in found if table.startswith(SHOWN))
@@ -74,7 +69,7 @@ def optimized(runs: Path, loops: Sequence[str] = LOOPS) -> OptimizationResult:
         "runs": runs,
     }
     made = optimization.prepare(load_optimize_config(None, settings))
-    optimization.run(made, Watchers(), Quiet())
+    optimization.run(made, Watchers(), Unwatched())
     return optimization_result(made.folder)
 
 

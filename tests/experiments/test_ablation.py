@@ -16,21 +16,16 @@ from loopbench.experiments.ablation import Ablated, Wanted, ablated, prepare
 from loopbench.experiments.ablation_report import conclusions, effects_tables, notes, tables, to_markdown
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import MANIFEST, TRIALS, RunError, read_manifest
 from loopbench.experiments.preparing import Experiment, reopen
 from loopbench.experiments.results import MOST_PAIRED, Results, results
-from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import Verdict, VerdictWord
 
 pytestmark = pytest.mark.thorough
 
 RETRIES = ("parse_retries=0,2", "forced_finish=both,off")
 FOUR = ("parse_retries=0,2", "forced_finish=both,off", "parallel_tools=false,true", "list_tools_in_error=false,true")
-
-
-class Quiet:
-    def finished(self, record: Record) -> None:
-        pass
 
 
 @pytest.fixture
@@ -43,7 +38,7 @@ def config(tmp_path: Path) -> Callable[..., CompareConfig]:
 
 
 def done(experiment: Experiment) -> Ablated:
-    assert run(experiment, Quiet()) == ""
+    assert run(experiment, Unwatched()) == ""
     found = ablated(results(experiment.folder))
     assert found is not None
     return found

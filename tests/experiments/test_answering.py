@@ -16,6 +16,7 @@ import pytest
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import BudgetConfig, CompareConfig, ProviderConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import RunError, read_trace
 from loopbench.experiments.preparing import Allowed, prepare, reopen
 from loopbench.experiments.results import Results, results
@@ -29,7 +30,7 @@ LESS = "arithmetic(size=6)"
 ON_THE_WIRE = tuple(kind for kind in FAULT_KINDS if kind.startswith(("provider.", "wire.")))
 
 
-class Silent:
+class Silent(Unwatched):
     def finished(self, record: Record) -> None:
         return None
 

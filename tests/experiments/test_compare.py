@@ -14,6 +14,7 @@ import pytest
 from loopbench.datasets.task import Suite
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.folders import run_folder
 from loopbench.experiments.journal import MANIFEST, RunError
 from loopbench.experiments.preparing import new_folder, prepare
@@ -25,7 +26,7 @@ BLIND = "loopbench.experiments.baselines:Blind"
 """Named as code of one's own is."""
 
 
-class Silent:
+class Silent(Unwatched):
     def finished(self, record: Record) -> None:
         return None
 

@@ -24,6 +24,7 @@ from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.datasets.validity import planned_answer, replay
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.from_trace import Kind, Made, Unlearnable, draft_of, leaves, made_calls, plan_of
 from loopbench.experiments.journal import TRACES, TRIALS, RunError
 from loopbench.experiments.learn import Learned, kind_of, learn_run, learn_suite, open_suite, write_suite
@@ -40,7 +41,7 @@ from loopbench.protocol.digest import canonical_json, sha256
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 
 
-class Silent:
+class Silent(Unwatched):
     def finished(self, record: Record) -> None:
         return None
 

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import loopbench
 from loopbench.experiments import ablation, compare
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import RunError
 from loopbench.experiments.loaded import MOST_WARNINGS
 from loopbench.experiments.preparing import prepare
@@ -290,7 +291,7 @@ def folder(tmp_path_factory) -> Path:
     return experiment.folder
 
 
-class Silent:
+class Silent(Unwatched):
     def finished(self, record: Record) -> None:
         return None
 

@@ -11,6 +11,7 @@ import pytest
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import TRIALS, RunError
 from loopbench.experiments.optimization.config import load_optimize_config
 from loopbench.experiments.preparing import Allowed, Experiment, prepare, reopen
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.thorough
 FAR_APART = ("bare", "loopbench.experiments.baselines:Blind")
 
 
-class Heard:
+class Heard(Unwatched):
     def __init__(self) -> None:
         self.records: list[Record] = []
 

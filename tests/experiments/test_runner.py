@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,19 @@ from loopbench.datasets.task import Suite
 from loopbench.experiments import journal
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import run_trials
+from loopbench.experiments.engine.runner import Unwatched, run_trials
 from loopbench.experiments.journal import TRIALS, Journal, RunError, read_records
 from loopbench.experiments.preparing import MOST_ATTEMPTS, Allowed, Experiment, prepare, reopen
 from loopbench.experiments.registry import Spec
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import Setting
+from loopbench.experiments.trial import Setting, run_trial
 from loopbench.metrics.record import Record, records_digest
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason
 
 
-class Count:
+class Count(Unwatched):
     """Progress that counts."""
 
     def __init__(self) -> None:
@@ -141,7 +142,8 @@ def test_cancellation_keeps_what_was_finished(configured):
     async def go() -> None:
         setting = Setting(experiment.suite)
         with Journal(experiment.folder) as opened:
-            running = asyncio.create_task(run_trials(experiment.missing(), setting, opened, progress, 8))
+            execute = partial(run_trial, setting=setting)
+            running = asyncio.create_task(run_trials(experiment.missing(), execute, opened, progress, 8))
             while len(progress.records) < 20:
                 await asyncio.sleep(0)
             running.cancel()
@@ -184,7 +186,8 @@ def test_what_ended_is_on_the_disk_within_a_second_though_no_other_trial_ends(ti
 
     started: list[int] = []
     with Journal(tmp_path) as opened:
-        asyncio.run(run_trials(trials_of(suite, written(slow_after_the_first)), Setting(suite), opened, Count(), 2))
+        execute = partial(run_trial, setting=Setting(suite))
+        asyncio.run(run_trials(trials_of(suite, written(slow_after_the_first)), execute, opened, Count(), 2))
     assert seen == [["quick"]]
 
 
@@ -215,7 +218,8 @@ def test_a_loop_that_swallows_cancellation_does_not_keep_the_run_from_ending(tin
 
     suite, began = tiny(), time.monotonic()
     with Journal(tmp_path) as opened:
-        asyncio.run(run_trials(trials_of(suite, written(immortal)), Setting(suite, timeout_s=0.1), opened, Count(), 2))
+        execute = partial(run_trial, setting=Setting(suite, timeout_s=0.1))
+        asyncio.run(run_trials(trials_of(suite, written(immortal)), execute, opened, Count(), 2))
     assert time.monotonic() - began < 5
     assert [record.stop for record in read_records(tmp_path)] == ["timeout"]
 

@@ -31,6 +31,7 @@ from mlflow.utils.validation import _validate_logged_model_name, _validate_metri
 
 from loopbench.experiments import ablation, compare, tracking
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.html.page import report_html
 from loopbench.experiments.journal import read_trace
 from loopbench.experiments.outside import Wanted, import_files
@@ -54,7 +55,7 @@ LOOPS = ("bare", "bare(max_steps=3, instructions='Say \"yes\", é.')")
 PROFILES = ("clean", "flaky-tools")
 
 
-class Silent:
+class Silent(Unwatched):
     """Progress that nobody looks at."""
 
     def finished(self, record: Record) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import TRACES, TRIALS, RunError, read_records, read_trace
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
@@ -27,15 +28,9 @@ LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
 
 
-class Quiet:
-    """No progress."""
-
-    def finished(self, record: Record) -> None: ...
-
-
 def ran(folder: Path, **config: Any) -> Results:
     made = prepare(CompareConfig(runs=folder, mlflow=False, **config))
-    run(made, Quiet())
+    run(made, Unwatched())
     return results(made.folder)
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.experiments.results import results
-from loopbench.metrics.record import Record
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "loops.md"
 LISTED = re.findall(r"```text\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[0].split("\n")[:-1]
@@ -21,11 +21,6 @@ COSTS = {  # even in clean air
     "microcompact(keep=2, loop=finish)": "what was cleared has to be asked for again",
     "phased(plan=false)": "each round makes only the calls that wait for no other",
 }
-
-
-class Quiet:
-    def finished(self, record: Record) -> None:
-        pass
 
 
 def test_the_guide_lists_ablations_of_every_loop() -> None:
@@ -47,7 +42,7 @@ def test_an_ablation_is_another_loop_than_its_preset(text: str) -> None:
 def test_in_clean_air_an_ablation_solves_what_its_preset_solves(tmp_path: Path) -> None:
     config = CompareConfig(loops=tuple(LISTED), suite="arithmetic(size=4)", profiles=("clean",), runs=tmp_path, mlflow=False)
     experiment = prepare(config)
-    run(experiment, Quiet())
+    run(experiment, Unwatched())
     scores: dict[str, list[float]] = {}
     for record in results(experiment.folder).records:
         scores.setdefault(record.arm.removesuffix("/clean"), []).append(record.accuracy)

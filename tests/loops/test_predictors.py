@@ -23,6 +23,7 @@ from loopbench.dspy_seam import FORMAT, SignatureCodec
 from loopbench.dspy_seam.program import Call, Heard, LoopProgram
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.registry import Spec, make_loop, parse_spec
 from loopbench.experiments.results import results
@@ -494,18 +495,13 @@ def test_over_http_a_run_with_demonstrations_has_the_digest_of_the_run_in_proces
     found = []
     for over_http in (False, True):
         experiment = prepare(config.model_copy(update={"over_http": over_http}))
-        assert run(experiment, Quiet()) == ""
+        assert run(experiment, Unwatched()) == ""
         found.append(results(experiment.folder))
     inside, outside = (
         sorted((record.arm, record.task, record.stop, record.trace_digest) for record in one.records) for one in found
     )
     assert inside == outside
     assert {record.status for one in found for record in one.records} == {"scored"}
-
-
-class Quiet:
-    def finished(self, record: Record) -> None:
-        pass
 
 
 # --- as modules of DSPy's ---

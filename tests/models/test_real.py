@@ -32,6 +32,7 @@ from loopbench.dspy_seam import DspyModel, clients, close_local_clients, local_c
 from loopbench.dspy_seam.clients import LOCAL_KEY
 from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import RunError, read_records
 from loopbench.experiments.preparing import Allowed, prepare, reopen
 from loopbench.loops import bare, react_extract
@@ -1130,7 +1131,7 @@ def solver() -> Solver:
     return Solver(SUITE, TASKS)
 
 
-class Silent:
+class Silent(Unwatched):
     """Progress that nobody watches."""
 
     def finished(self, record: Record) -> None:

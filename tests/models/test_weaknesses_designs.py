@@ -14,6 +14,7 @@ from pydantic_core import to_jsonable_python
 from loopbench.datasets.task import Suite, Task
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.registry import make_loop, make_suite, parse_spec
 from loopbench.experiments.results import results
@@ -36,7 +37,7 @@ STATES = DECIDES | {"phased": "answer", "react_extract": "extract"}
 """Design → the predictor that states the answer."""
 
 
-class Quiet:
+class Quiet(Unwatched):
     def finished(self, record: Record) -> None:
         return None
 

@@ -23,6 +23,7 @@ from jsonschema import validate  # type: ignore[import-untyped]
 from loopbench.dspy_seam import DspyModel, open_lm
 from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig, ProviderConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import read_records
 from loopbench.experiments.preparing import Allowed, prepare, reopen
 from loopbench.experiments.registry import make_loop, parse_spec
@@ -282,7 +283,7 @@ def test_the_probe_says_what_this_server_can_do_each_in_one_line(server):
 # --- whole runs ---
 
 
-class Silent:
+class Silent(Unwatched):
     """Progress that nobody watches."""
 
     def finished(self, record: Record) -> None:

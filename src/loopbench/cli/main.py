@@ -46,6 +46,9 @@ app.add_typer(new, name="new")
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Run = Annotated[Path, typer.Argument(help="Run directory, its name under runs/, or `latest`.", show_default=False)]
+Workers = Annotated[int | None, typer.Option(help="Processes that trials run in [default: this one; under Ray one per processor].")]
+EngineName = Annotated[str | None, typer.Option(help="Where trials run, `local` or `ray` [default: local].")]
+Address = Annotated[str | None, typer.Option(help="Of a running Ray cluster [default: one is started on this machine].")]
 Runs = Annotated[Path | None, typer.Option(help="Folder of the run directories [default: runs].", show_default=False)]
 
 
@@ -99,7 +102,16 @@ def compare(
     seed: Annotated[int | None, typer.Option(help="Of all draws of faults [default: 0].")] = None,
     max_tool_steps: Annotated[int | None, typer.Option(help="Step limit of every arm [default: the suite's].")] = None,
     concurrency: Annotated[int | None, typer.Option(help="Trials in flight [default: 32; 8 where nothing waits].")] = None,
+    workers: Workers = None,
+    engine: EngineName = None,
+    address: Address = None,
     trial_timeout: Annotated[float | None, typer.Option(help="Seconds of wall time for a trial [default: 60].")] = None,
+    tool_timeout: Annotated[
+        float | None, typer.Option(help="Seconds for one call of a tool [default: 30, or the tool's own].")
+    ] = None,
+    traces: Annotated[
+        str | None, typer.Option(help="Which traces are kept: `all`, `failures`, `sample=N` per arm or `none` [default: all].")
+    ] = None,
     real_time: Annotated[bool, typer.Option("--real-time", help="Sleep through simulated delays.")] = False,
     call_timeout: Annotated[float | None, typer.Option(help="Seconds for one attempt at a real reply [default: 60].")] = None,
     attempts: Annotated[int | None, typer.Option(help="Attempts at one real reply [default: 4].")] = None,
@@ -165,7 +177,12 @@ def compare(
         "seed": seed,
         "max_tool_steps": max_tool_steps,
         "concurrency": concurrency,
+        "workers": workers,
+        "engine": engine,
+        "address": address,
         "trial_timeout_s": trial_timeout,
+        "tool_timeout_s": tool_timeout,
+        "traces": traces,
         "real_time": real_time or None,
         "budget": _given(budget),
         "alpha": alpha,

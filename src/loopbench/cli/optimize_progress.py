@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loopbench.experiments.config import BudgetConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.optimization.candidates import Candidate, Ended, Spent
 from loopbench.experiments.optimization.run import Optimization
 from loopbench.experiments.report import plain
@@ -76,7 +77,7 @@ def _spent(search: Spent, budget: BudgetConfig) -> str:
     return ", ".join(parts) or f"{search.calls} calls"
 
 
-class Board:
+class Board(Unwatched):
     """Watches designs while their prompts are searched, then the trials of the test."""
 
     def __init__(self, made: Optimization) -> None:

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import Experiment
 from loopbench.experiments.report import plain
 from loopbench.metrics.record import Record
@@ -20,7 +21,7 @@ from loopbench.metrics.record import Record
 PLAIN_EVERY_S = 5.0
 
 
-class Tally:
+class Tally(Unwatched):
     """Counts of what has finished."""
 
     def __init__(self, experiment: Experiment) -> None:

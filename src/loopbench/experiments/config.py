@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from loopbench.protocol.redact import USERINFO, public_address
+from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
 
 from .registry import nearest
 
@@ -18,6 +19,8 @@ Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Capability = Literal["tool_choice", "response_schema", "streaming"]
 CassetteModeName = Literal["record", "replay", "replay-or-record", "refresh"]
+Engine = Literal["local", "ray"]
+TRACES = r"^(all|failures|none|sample=[1-9][0-9]*)$"
 IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS = 32, 8
 MOST_LOOKS = 20
 MOST_SHOWN = 80
@@ -112,8 +115,18 @@ class CompareConfig(BaseModel):
     """Step limit of every arm, in tool steps; left out: the suite's own."""
     concurrency: Positive | None = None
     """Trials in flight at once; left out: 32, or 8 where nothing is waited for and more would only slow each other down."""
+    engine: Engine = "local"
+    """Where trials run: `local`, on this machine, or `ray`, on the machines of a Ray cluster."""
+    address: str | None = None
+    """Of a Ray cluster that is running; left out: one is started on this machine for the run."""
+    workers: Positive | None = None
+    """Processes that trials run in; left out: this process, or under Ray one per processor of the cluster."""
     trial_timeout_s: Limit = 60.0
     """Seconds of wall time for one trial."""
+    tool_timeout_s: Limit = DEFAULT_TIME_LIMIT_S
+    """Seconds for one call of a tool that sets itself no limit."""
+    traces: Annotated[str, Field(pattern=TRACES)] = "all"
+    """Which traces are kept: `all`, `failures`, `sample=N` (of N trials per arm, the same for all arms) or `none`."""
     real_time: bool = False
     """Sleep through simulated delays instead of only counting them."""
     budget: BudgetConfig = BudgetConfig()
@@ -160,6 +173,14 @@ class CompareConfig(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _engine_fits(self) -> Self:
+        if self.address is not None and self.engine != "ray":
+            raise ValueError('address is that of a Ray cluster; it needs engine = "ray"')
+        if self.is_spread and self.cassette is not None and not self.replays:
+            raise ValueError("a recording has one writer: record without workers, in one process; replaying may use several")
+        return self
+
+    @model_validator(mode="after")
     def _looks_at_pairs(self) -> Self:
         if self.looks is not None and len(self.loops) * len(self.models) < 2:
             raise ValueError("looks end a run once every pair is decided, and one loop makes no pair")
@@ -180,6 +201,11 @@ class CompareConfig(BaseModel):
         return IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS
 
     @property
+    def is_spread(self) -> bool:
+        """Trials run in other processes than this one."""
+        return self.engine != "local" or self.workers is not None
+
+    @property
     def replays(self) -> bool:
         """Nothing is asked: all comes from a recording."""
         return self.cassette is not None and self.cassette_mode in (None, "replay")
@@ -187,7 +213,7 @@ class CompareConfig(BaseModel):
     def public(self) -> dict[str, Any]:
         """As JSON, without what may be secret: user and password of an address."""
         made = self.model_dump(mode="json")
-        for name in ("base_url", "tracking_uri"):
+        for name in ("base_url", "tracking_uri", "address"):
             if made[name]:
                 made[name] = public_address(USERINFO.sub("", made[name]))
         return made

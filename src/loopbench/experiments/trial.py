@@ -27,7 +27,7 @@ from loopbench.models.waits import WAITS, Waits
 from loopbench.protocol import Model, Outcome, StopReason, render_value
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import redact
-from loopbench.protocol.tools import cap, error_text
+from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S, cap, error_text
 
 from .answering import Answering
 from .schedule import Trial
@@ -66,6 +66,8 @@ class Setting:
     meter: Meter = field(default_factory=Meter)
     """Of the whole run."""
     real_time: bool = False
+    tool_timeout_s: float = DEFAULT_TIME_LIMIT_S
+    """For a tool that sets itself no limit."""
     oracles: dict[str, Mapping[str, Truth] | str] = field(default_factory=dict)
     """Task → truth of its planned calls, or why its plan does not replay; filled as tasks come up."""
 
@@ -149,7 +151,9 @@ class _Run:
             self.tunnel = Tunnel(real_time=setting.real_time, slow_s=trial.arm.profile.slow_s)
             self.tunnel.unknown = tuple(call.id for call in trial.task.plan.calls)
         self.turnstile = Turnstile()
-        self.tools = GuardedToolbox(self.turnstile, environment.tools, self.recorder, self.tunnel)
+        self.tools = GuardedToolbox(
+            self.turnstile, environment.tools, self.recorder, self.tunnel, time_limit_s=setting.tool_timeout_s
+        )
         self.recorder.tools = self.tools
         self.meter = Meter(setting.trial_budget, setting.meter)
         self.outcome = Outcome(None, StopReason.CRASHED, 0)

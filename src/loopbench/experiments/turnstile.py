@@ -58,8 +58,10 @@ class GuardedModel(MeteredModel):
 class GuardedToolbox(MeteredToolbox):
     """A metered toolbox behind a turnstile."""
 
-    def __init__(self, turnstile: Turnstile, tools: Iterable[Tool], listener: Listener, tunnel: Tunnel | None) -> None:
-        super().__init__(tools, listener, tunnel)
+    def __init__(
+        self, turnstile: Turnstile, tools: Iterable[Tool], listener: Listener, tunnel: Tunnel | None, time_limit_s: float
+    ) -> None:
+        super().__init__(tools, listener, tunnel, time_limit_s=time_limit_s)
         self.turnstile = turnstile
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:

@@ -12,6 +12,7 @@ import pytest
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import TRIALS, write_manifest
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
@@ -20,7 +21,7 @@ from loopbench.metrics.record import Record
 TASKS = 12
 
 
-class Silent:
+class Silent(Unwatched):
     def finished(self, record: Record) -> None:
         return None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.gating import Again, Baseline, bless, gate, write_baseline
 from loopbench.experiments.gating.gate import config_again
 from loopbench.experiments.journal import RunError
@@ -27,7 +28,7 @@ def configured(baseline: Baseline, **config: Any) -> Baseline:
     return baseline.model_copy(update={"config": {**baseline.config, **config}})
 
 
-class Counting:
+class Counting(Unwatched):
     def __init__(self) -> None:
         self.count = 0
 

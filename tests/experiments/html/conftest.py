@@ -16,6 +16,7 @@ import pytest
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import MANIFEST, TRACES, TRIALS
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
@@ -59,7 +60,7 @@ HOSTILE = (
 """What breaks out of text, attributes, styles, scripts, templates, terminals and the writing direction."""
 
 
-class Silent:
+class Silent(Unwatched):
     def finished(self, record: Record) -> None:
         return None
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from loopbench.datasets.task import Suite
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.optimization.background import Background
 from loopbench.experiments.optimization.candidates import Candidate, Ended, Spent
 from loopbench.experiments.optimization.rollouts import Rollouts
@@ -28,7 +29,7 @@ BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "optimizers.py"
 
 
 @dataclass
-class Remembers:
+class Remembers(Unwatched):
     """A watcher that keeps what it is told."""
 
     told: list[tuple[str, Any]] = field(default_factory=list)

@@ -32,6 +32,7 @@ from sqlalchemy.engine import Engine
 from loopbench.datasets import arithmetic
 from loopbench.experiments import compare, tracking
 from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import MANIFEST, read_manifest, write_manifest
 from loopbench.experiments.optimization.candidates import Candidate, Ended, Spent
 from loopbench.experiments.optimization.files import CANDIDATES, ENDED, PROGRAM, TEST
@@ -135,7 +136,7 @@ class Made:
     result: dict[str, Any]
 
 
-class Silent:
+class Silent(Unwatched):
     """Progress that nobody looks at."""
 
     def finished(self, record: Record) -> None:

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Protocol
 
 from loopbench.metrics.record import Record
 
 from ..journal import LONGEST_UNSYNCED_S, Journal
 from ..schedule import Trial
-from ..trial import NotRun, Setting, run_trial
+from ..trial import Done, NotRun
 
 FIRST_FAILURES = 50
 """Trials after which a run is stopped, to be gone on with, if all of them were errored."""
 
 
-class Progress(Protocol):
-    """Told of each finished trial."""
+Execute = Callable[[Trial], Awaitable[Done]]
+"""Carries a trial out, here or elsewhere. Raises NotRun when the run's budget is used up."""
 
-    def finished(self, record: Record) -> None: ...
+
+class Progress(Protocol):
+    """Told of what happens in a run."""
+
+    def finished(self, record: Record) -> None:
+        """A trial has ended."""
+
+    def noted(self, text: str) -> None:
+        """Something that whoever watches should know, in one line: a worker died, a trial was given up."""
 
 
 class Unwatched:
@@ -28,8 +36,11 @@ class Unwatched:
     def finished(self, record: Record) -> None:
         """Nothing happens."""
 
+    def noted(self, text: str) -> None:
+        """Nothing happens."""
 
-async def run_trials(trials: Iterable[Trial], setting: Setting, journal: Journal, progress: Progress, concurrency: int) -> str:
+
+async def run_trials(trials: Iterable[Trial], execute: Execute, journal: Journal, progress: Progress, concurrency: int) -> str:
     """Run all trials; gives why it stopped early, or an empty text. A run in which nothing works stops early.
 
     Cancellation stops at once: trials in flight are not recorded, and run again on resume.
@@ -41,7 +52,7 @@ async def run_trials(trials: Iterable[Trial], setting: Setting, journal: Journal
     async def worker() -> None:
         for trial in _until(waiting, stopped):
             try:
-                done = await run_trial(trial, setting)
+                done = await execute(trial)
             except NotRun as reason:
                 stopped.append(str(reason))
                 return

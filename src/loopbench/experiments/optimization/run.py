@@ -22,6 +22,7 @@ from loopbench.dspy_seam.program import LoopProgram, loop_with
 from loopbench.experiments import compare, preparing
 from loopbench.experiments.answering import Answering, answering
 from loopbench.experiments.config import BudgetConfig, CompareConfig
+from loopbench.experiments.engine.engines import budget_of
 from loopbench.experiments.engine.runner import Progress
 from loopbench.experiments.journal import MANIFEST, RunError, locked, read_manifest, write_manifest
 from loopbench.experiments.preparing import (
@@ -247,9 +248,10 @@ def _optimize(made: Optimization, design: Design, watcher: Watcher) -> None:
             made.suite,
             ready,
             config.compare.trial_timeout_s,
-            compare.budget_of(config.compare.trial_budget),
-            Meter(compare.budget_of(config.search.budget)),
+            budget_of(config.compare.trial_budget),
+            Meter(budget_of(config.search.budget)),
             config.compare.real_time,
+            config.compare.tool_timeout_s,
         )
         rollouts = Rollouts(
             design.arm,
@@ -264,7 +266,7 @@ def _optimize(made: Optimization, design: Design, watcher: Watcher) -> None:
         proposer = _proposer(config)
         proposals = Proposals(
             proposer,
-            Meter(compare.budget_of(config.proposer_budget)),
+            Meter(budget_of(config.proposer_budget)),
             background,
             design.folder / PROPOSALS,
             rollouts.proposed,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from loopbench.experiments.engine.runner import Unwatched
 from loopbench.metrics.record import Record
 
 from .candidates import Candidate, Ended, Spent, Watcher
 
 
-class Watchers:
+class Watchers(Unwatched):
     """Tells each of them, one after the other."""
 
     def __init__(self, *watchers: Watcher) -> None:
