@@ -6,8 +6,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 READY_REAL := $(VENV)/.ready-real
+PEERS := .venv-peers
+READY_PEERS := $(PEERS)/.ready
 
-.PHONY: help compare optimize test test-slow test-real lint types fast bench clean
+.PHONY: help compare optimize test test-slow test-real lint types fast bench bench-peers clean
 
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
@@ -16,7 +18,8 @@ help:
 	@echo "make fast       the tests without those that take seconds each"
 	@echo "make test-slow  the simulations that take minutes"
 	@echo "make test-real  the same client against a real inference server, which is compiled first: minutes"
-	@echo "make bench      speed beside a hand-written loop and dspy.ReAct"
+	@echo "make bench      speed beside a hand-written loop, dspy.ReAct, and those peers that are installed: minutes"
+	@echo "make bench-peers  the same with all peers, installed into an environment of their own"
 	@echo "make clean      remove the environment and what runs left behind"
 
 compare: $(READY)
@@ -47,6 +50,9 @@ test-real: $(READY_REAL)
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 
+bench-peers: $(READY) $(READY_PEERS)
+	$(BIN)/python benchmarks/run.py
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -62,5 +68,12 @@ $(READY_REAL): pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev,real]'
 	touch $(READY) $(READY_DEV) $@
 
+$(PEERS)/bin/python:
+	$(PYTHON) -m venv $(PEERS)
+
+$(READY_PEERS): pyproject.toml constraints.txt | $(PEERS)/bin/python
+	$(PEERS)/bin/pip install --disable-pip-version-check --quiet --editable '.[peers]'  # their pins do not fit ours
+	touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis runs build src/*.egg-info
+	rm -rf $(VENV) $(PEERS) .mypy_cache .pytest_cache .ruff_cache .hypothesis runs build src/*.egg-info

@@ -1,4 +1,4 @@
-"""dspy.ReAct under dspy.Evaluate on the same sums, with a scripted engine.
+"""dspy.ReAct under dspy.Evaluate, with a scripted engine: four calls that decide and one that extracts.
 
 python benchmarks/dspy_react.py TRIALS LATENCY_MS IN_FLIGHT
 """
@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import time
 from typing import Any
 
 import dspy
 from dspy.lm15 import Message, Response, TextPart, Usage
-from measure import measured
-from sums import add, expected, multiply, question
+from measure import measured, typed
+from questions import add, expected, multiply, next_call, question
 
-_ASKED = re.compile(r"\((\d+) \+ (\d+)\) \* (\d+) \+ (\d+)")
 _OBSERVED = re.compile(r"\[\[ ## observation_\d+ ## \]\]\n(.*)")
 
 
@@ -29,19 +27,13 @@ class Engine:
     def complete(self, request: Any) -> Any:
         time.sleep(self.latency_s)
         prompt = request.messages[-1].text
-        a, b, c, d = map(int, _ASKED.search(prompt).groups())  # type: ignore[union-attr]
-        seen = _OBSERVED.findall(prompt)
+        seen = [int(value) for value in _OBSERVED.findall(prompt)[:3]]  # behind them: that of `finish`
+        call = next_call(prompt, seen)
         if "[[ ## reasoning ## ]]" in prompt:
-            fields = {"reasoning": "done", "answer": seen[2]}
-        elif len(seen) == 3:
-            fields = {"next_thought": "done", "next_tool_name": "finish", "next_tool_args": "{}"}
+            fields = {"reasoning": "done", "answer": str(seen[-1])}
         else:
-            tool, args = (
-                ("add", {"a": a, "b": b}),
-                ("multiply", {"a": int(seen[0]) if seen else 0, "b": c}),
-                ("add", {"a": int(seen[-1]) if seen else 0, "b": d}),
-            )[len(seen)]
-            fields = {"next_thought": "use a tool", "next_tool_name": tool, "next_tool_args": json.dumps(args)}
+            tool, arguments = call or ("finish", {})
+            fields = {"next_thought": "use a tool", "next_tool_name": tool, "next_tool_args": json.dumps(arguments)}
         text = "".join(f"[[ ## {name} ## ]]\n{value}\n\n" for name, value in fields.items()) + "[[ ## completed ## ]]"
         return Response(
             id=None,
@@ -63,5 +55,5 @@ def run(trials: int, latency_s: float, threads: int) -> int:
 
 
 if __name__ == "__main__":
-    n, latency_ms, flights = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
-    measured("dspy.ReAct", n, latency_ms, flights, lambda: (run(n, latency_ms / 1000, flights), 5 * n))
+    n, latency_ms, flights = typed()
+    measured(n, latency_ms, flights, lambda: (run(n, latency_ms / 1000, flights), 5 * n))

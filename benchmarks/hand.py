@@ -7,28 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import tempfile
 from typing import Any
 
-from measure import measured
-from sums import add, expected, multiply, numbers, question
+from measure import measured, typed
+from questions import add, expected, multiply, next_call, question
 
 TOOLS = {"add": add, "multiply": multiply}
 
 
-def scripted(i: int, messages: list[dict[str, str]]) -> str:
-    """The model: the next sum, read off the results so far."""
-    results = [int(m["content"]) for m in messages if m["role"] == "tool"]
-    a, b, c, d = numbers(i)
-    if len(results) == 3:
-        return json.dumps({"final_answer": results[-1]})
-    tool, arguments = (
-        ("add", {"a": a, "b": b}),
-        ("multiply", {"a": results[0] if results else 0, "b": c}),
-        ("add", {"a": results[-1] if results else 0, "b": d}),
-    )[len(results)]
-    return json.dumps({"tool_name": tool, "arguments": arguments})
+def scripted(messages: list[dict[str, str]]) -> str:
+    results = [int(message["content"]) for message in messages if message["role"] == "tool"]
+    call = next_call(messages[0]["content"], results)
+    return json.dumps({"final_answer": results[-1]} if call is None else {"tool_name": call[0], "arguments": call[1]})
 
 
 async def solve(i: int, latency_s: float) -> tuple[int, list[dict[str, str]]]:
@@ -36,7 +27,7 @@ async def solve(i: int, latency_s: float) -> tuple[int, list[dict[str, str]]]:
     while True:
         if latency_s:
             await asyncio.sleep(latency_s)
-        reply = scripted(i, messages)
+        reply = scripted(messages)
         messages.append({"role": "assistant", "content": reply})
         data = json.loads(reply)
         if "final_answer" in data:
@@ -61,5 +52,5 @@ async def run(trials: int, latency_s: float, in_flight: int) -> int:
 
 
 if __name__ == "__main__":
-    n, latency_ms, flights = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
-    measured("hand-written", n, latency_ms, flights, lambda: (asyncio.run(run(n, latency_ms / 1000, flights)), 4 * n))
+    n, latency_ms, flights = typed()
+    measured(n, latency_ms, flights, lambda: (asyncio.run(run(n, latency_ms / 1000, flights)), 4 * n))

@@ -1,31 +1,71 @@
-"""One measurement, one line of JSON."""
+"""One measurement, one line of JSON. Imports nothing that the measured program does not need."""
 
 from __future__ import annotations
 
 import json
 import resource
+import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 
-def measured(name: str, trials: int, latency_ms: float, in_flight: int, run: Callable[[], tuple[int, int]]) -> None:
+@dataclass(frozen=True)
+class Taken(Generic[T]):
+    """What a call gave, and what it took of this process and of those it started and waited for."""
+
+    given: T
+    wall_s: float
+    cpu_s: float
+    grown_mb: float
+    """By how much the peak of this process's memory rose."""
+
+
+def taken(run: Callable[[], T]) -> Taken[T]:
+    """Run once."""
+    peak, cpu, started = peak_mb(), _cpu_s(), time.perf_counter()
+    given = run()
+    return Taken(given, time.perf_counter() - started, _cpu_s() - cpu, peak_mb() - peak)
+
+
+def peak_mb() -> float:
+    """Most memory that this process has held at once.
+
+    Linux's own count of it: getrusage hands the parent's peak on to the child.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text().partition("VmHWM:")[2].split()[0]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 1024)
+
+
+def _cpu_s() -> float:
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def measured(trials: int, latency_ms: float, in_flight: int, run: Callable[[], tuple[int, int]]) -> None:
     """Run once and print what it took. `run` gives the number of right answers and of model calls."""
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    started = time.perf_counter()
-    right, calls = run()
-    wall_s = time.perf_counter() - started
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    ideal_s = calls * latency_ms / 1000 / in_flight
+    found = taken(run)
+    right, calls = found.given
     line = {
-        "name": name,
         "trials": trials,
         "right": right,
         "calls_per_trial": calls / trials,
-        "trials_per_s": trials / wall_s,
-        "cpu_ms_per_trial": 1000 * cpu_s / trials,
-        "cpu_ms_per_call": 1000 * cpu_s / calls,
-        "share_of_ideal": ideal_s / wall_s if latency_ms else None,
-        "peak_mb": after.ru_maxrss / 1024,
+        "trials_per_s": trials / found.wall_s,
+        "cpu_ms_per_trial": 1000 * found.cpu_s / trials,
+        "cpu_ms_per_call": 1000 * found.cpu_s / calls,
+        "share_of_ideal": calls * latency_ms / 1000 / in_flight / found.wall_s,
+        "peak_mb": peak_mb(),
     }
     print(json.dumps(line), flush=True)
+
+
+def typed() -> tuple[int, float, int]:
+    """TRIALS LATENCY_MS IN_FLIGHT, the last three of the command line."""
+    trials, latency_ms, in_flight = sys.argv[-3:]
+    return int(trials), float(latency_ms), int(in_flight)

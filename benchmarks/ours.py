@@ -1,6 +1,6 @@
-"""A loop of ours with everything recorded: schedule, metering, trace, journal on disk.
+"""A loop of ours with everything recorded: schedule, metering, traces, journal on disk.
 
-python benchmarks/ours.py LOOP TRIALS LATENCY_MS IN_FLIGHT [CALLS OF TOOLS PER TASK]
+python benchmarks/ours.py LOOP [CALLS OF TOOLS PER TASK] TRIALS LATENCY_MS IN_FLIGHT
 """
 
 from __future__ import annotations
@@ -9,25 +9,36 @@ import sys
 import tempfile
 from pathlib import Path
 
-from measure import measured
+from measure import measured, typed
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import Experiment, prepare
-from loopbench.experiments.results import results
+from loopbench.metrics.record import Record
 
 
-def right(experiment: Experiment) -> tuple[int, int]:
-    """Right answers, model calls."""
-    run(experiment, Unwatched())
-    records = results(experiment.folder).records
-    return sum(record.accuracy == 1 for record in records), sum(sum(record.calls.values()) for record in records)
+class Counting(Unwatched):
+    """Right answers and model calls."""
+
+    def __init__(self) -> None:
+        self.right = 0
+        self.calls = 0
+
+    def finished(self, record: Record) -> None:
+        self.right += record.accuracy == 1
+        self.calls += record.lm_calls
+
+
+def counted(experiment: Experiment) -> tuple[int, int]:
+    counts = Counting()
+    run(experiment, counts)
+    return counts.right, counts.calls
 
 
 if __name__ == "__main__":
-    loop, n, latency_ms, flights = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
-    length = int(sys.argv[5]) if len(sys.argv) > 5 else 3
+    loop, length = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 5 else 3
+    n, latency_ms, flights = typed()
     with tempfile.TemporaryDirectory() as folder:
         profile = Path(folder) / "slow.toml"
         profile.write_text(f'name = "slow"\nlatency_s = {latency_ms / 1000}\n')
@@ -42,4 +53,4 @@ if __name__ == "__main__":
                 runs=Path(folder) / "runs",
             )
         )
-        measured(loop, n, latency_ms, flights, lambda: right(ready))
+        measured(n, latency_ms, flights, lambda: counted(ready))

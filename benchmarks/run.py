@@ -1,96 +1,394 @@
-"""Speed side by side: `make bench`. Each line is a process of its own; rounds are interleaved, medians and ratios are shown.
+"""Speed side by side: `make bench`, or `make bench-peers` with the peers installed. Markdown to stdout.
 
-python benchmarks/run.py [--rounds N] [--wide] [--growth]      --wide: 512 in flight too; --growth: only CPU per call by length
+python benchmarks/run.py [--section NAME …] [--rounds N] [--large N] [--quick] [--peers PYTHON] [--write]
+
+Each number comes from a process of its own; rounds are interleaved, medians and ratios are shown. What is not installed is left
+out, and said so on stderr. --write renews docs/speed.md, --quick makes everything small: the numbers then mean nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
+import re
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
-OURS = ("bare", "finish", "phased", "react_extract", "stateless")
+PAGE = HERE.parent / "docs" / "speed.md"
+BLOCK = re.compile(r"(<!-- speed: .*? -->\n).*?(<!-- /speed -->)", re.DOTALL)
+PEERS = HERE.parent / ".venv-peers" / "bin" / "python"
+
+Numbers = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Program:
+    """One that solves the task, over and over."""
+
+    name: str
+    arguments: tuple[str, ...]
+    """Of `python -m`, in this folder."""
+    trials: int
+    """Without latency."""
+    needs: tuple[str, ...] = ()
+    """Distributions."""
+    is_peer: bool = False
+    """Runs in the peers' environment."""
+
+
+HAND = Program("hand-written asyncio loop", ("hand",), 20_000)
+OURS = tuple(Program(f"`{name}`", ("ours", name), 2_000) for name in ("bare", "finish", "phased", "react_extract", "stateless"))
+DSPY = Program("dspy.ReAct, dspy.Evaluate", ("dspy_react",), 200, ("dspy",))
+RIVALS = (
+    Program("LangGraph create_agent", ("peers.langgraph",), 300, ("langgraph", "langchain"), is_peer=True),
+    Program("pydantic-ai, pydantic-evals", ("peers.pydantic_evals",), 300, ("pydantic-ai-slim", "pydantic-evals"), is_peer=True),
+    Program("Inspect AI, mock model", ("peers.inspect_ai",), 100, ("inspect-ai",), is_peer=True),
+)
+BARE, REACT = OURS[0], OURS[3]
+ALL = (HAND, *OURS, DSPY, *RIVALS)
 LENGTHS = (2, 4, 8, 16, 32)
 
 
-def once(name: str, trials: int, latency_ms: int, in_flight: int, *length: int) -> dict[str, float]:
-    script = {"hand-written": "hand.py", "dspy.ReAct": "dspy_react.py"}.get(name, "ours.py")
-    before = [name] if script == "ours.py" else []
-    command = [sys.executable, str(HERE / script), *before, str(trials), str(latency_ms), str(in_flight), *map(str, length)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{name} failed:\n{done.stderr}")
-    line: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    if line["right"] != trials:
-        sys.exit(f"{name}: {line['right']} of {trials} right; a benchmark of wrong answers measures nothing")
-    return line
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    rounds: int = 3
+    part: float = 1.0
+    """Of the usual number of trials without latency."""
+    latency_ms: int = 200
+    flights: tuple[int, int] = (64, 512)
+    waves: int = 8
+    """Trials per place in flight: every wave is full, so that all of the ideal can be reached."""
+    tasks: int = 1_000
+    repeats: int = 100
+    burning: int = 200
+    """Trials of the loop that keeps its processor busy."""
+    chained: int = 3_200
+    """Calls of tools in all."""
+    ours: tuple[Program, ...] = OURS
 
 
-def medians(plan: dict[str, int], latency_ms: int, in_flight: int, rounds: int) -> dict[str, dict[str, float]]:
-    """`plan`: name → trials."""
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in plan}
-    for _ in range(rounds):
-        for name, trials in plan.items():
-            found[name].append(once(name, trials, latency_ms, in_flight))
-    keys = ("trials_per_s", "cpu_ms_per_trial", "cpu_ms_per_call", "share_of_ideal", "peak_mb")
-    return {
-        name: {key: statistics.median(line[key] for line in lines) for key in keys if lines[0][key] is not None}
-        for name, lines in found.items()
-    }
+QUICK = Sizes(
+    rounds=1,
+    part=0.01,
+    latency_ms=10,
+    flights=(4, 8),
+    waves=2,
+    tasks=10,
+    repeats=3,
+    burning=4,
+    chained=64,
+    ours=(BARE, REACT),
+)
 
 
-def cost(rounds: int) -> None:
-    found = medians({"hand-written": 20_000, **dict.fromkeys(OURS, 2_000), "dspy.ReAct": 200}, 0, 1, rounds)
-    reference = found["dspy.ReAct"]["cpu_ms_per_trial"]
-    print(f"\nNo latency, one in flight, everything recorded; medians of {rounds} rounds\n")
-    print("| loop | trials/s | CPU ms per trial | CPU ms per model call | CPU of dspy.ReAct / CPU of this | peak MB |")
-    print("|---|---|---|---|---|---|")
-    for name, line in found.items():
-        print(
-            f"| {name} | {line['trials_per_s']:.0f} | {line['cpu_ms_per_trial']:.2f} | {line['cpu_ms_per_call']:.3f} "
-            f"| {reference / line['cpu_ms_per_trial']:.1f} | {line['peak_mb']:.0f} |"
+@dataclass(frozen=True)
+class Bench:
+    """What to measure with."""
+
+    sizes: Sizes
+    peers: Path
+    """Their Python."""
+    versions: Callable[[Program], dict[str, str] | None]
+    """Of what a program needs; None where that is not installed."""
+
+    def programs(self, *, with_peers: bool) -> list[Program]:
+        """Those that are measured side by side, as far as they are installed."""
+        rivals = RIVALS if with_peers else ()
+        return [program for program in (HAND, *self.sizes.ours, DSPY, *rivals) if self.versions(program) is not None]
+
+    def once(self, program: Program, *arguments: int) -> Numbers:
+        """One process; leaves with an error where it fails, or where not every answer was right."""
+        python = str(self.peers) if program.is_peer else sys.executable
+        command = [python, "-m", *program.arguments, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE)
+        if done.returncode:
+            sys.exit(f"{program.name} failed:\n{done.stderr}")
+        line: Numbers = json.loads(done.stdout.splitlines()[-1])
+        if line.get("right", line.get("trials")) != line.get("trials"):
+            sys.exit(f"{program.name}: {line['right']} of {line['trials']} right; a benchmark of wrong answers measures nothing")
+        print(f"{program.name} {' '.join(map(str, arguments))}", file=sys.stderr, flush=True)
+        return line
+
+    def medians(self, todo: Sequence[tuple[Program, tuple[int, ...]]]) -> list[Numbers]:
+        """Of each program with its arguments; rounds are interleaved."""
+        rounds = [[self.once(program, *arguments) for program, arguments in todo] for _ in range(self.sizes.rounds)]
+        return [{key: statistics.median(line[key] for line in lines) for key in lines[0]} for lines in zip(*rounds, strict=True)]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a section gives."""
+
+    rows: list[list[str]]
+    ratios: list[str]
+
+
+@dataclass(frozen=True)
+class Section:
+    name: str
+    title: str
+    head: tuple[str, ...]
+    labels: tuple[str, ...]
+    """First cells of its rows, where everything is installed."""
+    measure: Callable[[Bench], Table]
+
+
+# --- what is measured ---
+
+
+def cost(bench: Bench) -> Table:
+    programs = bench.programs(with_peers=True)
+    trials = [max(2, int(program.trials * bench.sizes.part)) for program in programs]
+    found = dict(
+        zip(programs, bench.medians([(program, (n, 0, 1)) for program, n in zip(programs, trials, strict=True)]), strict=True)
+    )
+    rows = [
+        [
+            program.name,
+            f"{line['trials_per_s']:,.0f}",
+            f"{line['cpu_ms_per_trial']:.2f}",
+            f"{line['cpu_ms_per_call']:.3f}",
+            f"{line['peak_mb']:.0f}",
+            _ratio(found[DSPY]["cpu_ms_per_trial"], line["cpu_ms_per_trial"]),
+        ]
+        for program, line in found.items()
+    ]
+    fastest = max((program for program in found if program is DSPY or program.is_peer), key=lambda p: found[p]["trials_per_s"])
+    return Table(
+        rows,
+        [
+            f"`bare` makes {_ratio(found[BARE]['trials_per_s'], found[fastest]['trials_per_s'])} times the trials per second of "
+            f"the fastest of the others, {fastest.name}.",
+            f"dspy.ReAct takes {_ratio(found[DSPY]['cpu_ms_per_trial'], found[REACT]['cpu_ms_per_trial'])} times the CPU of "
+            f"`react_extract`, the same design with the same prompts.",
+        ],
+    )
+
+
+def waiting(bench: Bench, flight: int) -> Table:
+    programs, sizes = bench.programs(with_peers=False), bench.sizes
+    trials = flight * sizes.waves
+    found = bench.medians([(program, (trials, sizes.latency_ms, flight)) for program in programs])
+    limit = found[0]["share_of_ideal"]
+    rows = [
+        [
+            program.name,
+            f"{line['share_of_ideal']:.3f}",
+            f"{line['share_of_ideal'] / limit:.1%}",
+            f"{line['cpu_ms_per_trial']:.2f}",
+        ]
+        for program, line in zip(programs, found, strict=True)
+    ]
+    busy_ms = 4 * sizes.latency_ms / flight
+    return Table(rows, [f"One processor has {busy_ms:.2f} ms for a trial of four calls: what takes more cannot keep up."])
+
+
+def scale(bench: Bench) -> Table:
+    sizes, program = bench.sizes, Program("bare by size", ("scale",), 0)
+    (small,) = bench.medians([(program, (sizes.tasks, 1))])
+    large = bench.once(program, sizes.tasks, sizes.repeats)
+    more = large["trials"] - small["trials"]
+    rows = [
+        [SCALED[0], *(f"{line['trials']:,}" for line in (small, large))],
+        [SCALED[1], *(f"{1000 * line['run_s'] / line['trials']:.3f} ms" for line in (small, large))],
+        [SCALED[2], *(f"{1000 * line['run_cpu_s'] / line['trials']:.3f} ms" for line in (small, large))],
+        [SCALED[3], *(f"{line['run_mb']:.1f} MB" for line in (small, large))],
+        [SCALED[4], *(f"{1024 * line['folder_mb'] / line['trials']:.2f} KB" for line in (small, large))],
+        [SCALED[5], *(f"{line['read_s']:.2f} s" for line in (small, large))],
+        [SCALED[6], *(f"{line['read_mb']:.0f} MB" for line in (small, large))],
+        [SCALED[7], *(f"{line['log_s']:.2f} s" for line in (small, large))],
+        [SCALED[8], *(f"{line['log_mb']:.0f} MB" for line in (small, large))],
+    ]
+    kept = 2**20 * (large["run_mb"] - small["run_mb"]) / more
+    slower = (large["run_s"] / large["trials"]) / (small["run_s"] / small["trials"])
+    return Table(
+        rows,
+        [
+            f"A trial of the large run takes {slower:.2f} times the time of one of the small run.",
+            f"While trials run, memory grows by {kept:.0f} bytes for each that has ended.",
+            "MLflow is not even imported while trials run.",
+        ],
+    )
+
+
+def processes(bench: Bench) -> Table:
+    plans = [(Program(what, ("workers", what), 0), count) for what in ("burning", "plain") for count in (1, 2)]
+    found = bench.medians([(program, (count, bench.sizes.burning)) for program, count in plans])
+    speeds = [line["trials_per_s"] for line in found]
+    rows = [
+        [name, f"{one:.2f}", f"{two:.2f}", f"{two / one:.2f}"]
+        for name, one, two in zip(BUSY, speeds[::2], speeds[1::2], strict=True)
+    ]
+    share = (speeds[1] / speeds[0]) / (speeds[3] / speeds[2])
+    return Table(rows, [f"Two workers gain {share:.0%} of what two plain processes gain."])
+
+
+def growth(bench: Bench) -> Table:
+    plans = [(program, length) for program in bench.sizes.ours for length in LENGTHS]
+    todo = [
+        (replace(program, arguments=(*program.arguments, str(length))), (bench.sizes.chained // length, 0, 1))
+        for program, length in plans
+    ]
+    costs = [f"{line['cpu_ms_per_call']:.3f}" for line in bench.medians(todo)]
+    width = len(LENGTHS)
+    return Table([[program.name, *costs[i * width : (i + 1) * width]] for i, program in enumerate(bench.sizes.ours)], [])
+
+
+def _ratio(one: float, other: float) -> str:
+    ratio = one / other
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2g}"
+
+
+SCALED = (
+    "trials",
+    "running: time per trial",
+    "running: CPU time per trial",
+    "running: memory",
+    "run directory: size per trial",
+    "reading and comparing: time",
+    "reading and comparing: memory",
+    "logging to MLflow, SQLite: time",
+    "logging to MLflow, SQLite: memory",
+)
+BUSY = ("`bare` that hashes 32 MB at each step", "as much hashing in plain processes")
+LOOP = "loop"
+
+SECTIONS = (
+    Section(
+        "cost",
+        "What a trial costs",
+        (LOOP, "trials/s", "CPU ms per trial", "CPU ms per model call", "peak MB", "CPU of dspy.ReAct over this"),
+        tuple(program.name for program in ALL),
+        cost,
+    ),
+    *(
+        Section(
+            f"flight-{flight}",
+            f"{flight} in flight, {Sizes.latency_ms} ms per model call",
+            (LOOP, "share of ideal", "of the hand-written loop's", "CPU ms per trial"),
+            tuple(program.name for program in (HAND, *OURS, DSPY)),
+            lambda bench, place=place: waiting(bench, bench.sizes.flights[place]),
         )
+        for place, flight in enumerate(Sizes.flights)
+    ),
+    Section("scale", "A hundred times the trials", ("`bare`", "small", "large"), SCALED, scale),
+    Section("workers", "One worker process and two", ("", "trials/s of one", "trials/s of two", "ratio"), BUSY, processes),
+    Section(
+        "growth",
+        "CPU ms per model call by tool calls per task",
+        (LOOP, *map(str, LENGTHS)),
+        tuple(program.name for program in OURS),
+        growth,
+    ),
+)
+"""All that the page shows."""
 
 
-def growth(rounds: int) -> None:
-    print(f"\nCPU ms per model call by tool calls per task; medians of {rounds} rounds. The prompt itself grows with them.\n")
-    print(f"| loop | {' | '.join(map(str, LENGTHS))} |")
-    print(f"|---|{'---|' * len(LENGTHS)}")
-    for name in OURS:
-        costs = []
-        for length in LENGTHS:
-            lines = [once(name, 3_200 // length, 0, 1, length) for _ in range(rounds)]
-            costs.append(statistics.median(line["cpu_ms_per_call"] for line in lines))
-        print(f"| {name} | {' | '.join(f'{cost:.3f}' for cost in costs)} |", flush=True)
+# --- what is printed ---
 
 
-def latency(in_flight: int, trials: int, rounds: int) -> None:
-    found = medians(dict.fromkeys(("hand-written", *OURS, "dspy.ReAct"), trials), 200, in_flight, rounds)
-    limit = found["hand-written"]["share_of_ideal"]
-    print(f"\n{trials} trials, 200 ms per model call, {in_flight} in flight; medians of {rounds} rounds\n")
-    print("| loop | share of ideal | of the hand-written loop |")
-    print("|---|---|---|")
-    for name, line in found.items():
-        print(f"| {name} | {line['share_of_ideal']:.3f} | {line['share_of_ideal'] / limit:.1%} |")
+def markdown(section: Section, table: Table) -> str:
+    lines = [section.head, ["---"] * len(section.head), *table.rows]
+    body = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    said = "\n".join(f"- {line}" for line in table.ratios)
+    return "\n\n".join(filter(None, [f"## {section.title}", body, said]))
+
+
+def conditions(bench: Bench) -> str:
+    """Machine, versions and rounds, in a line each."""
+    versions: dict[str, str] = {}
+    for program in ALL:
+        versions |= bench.versions(program) or {}
+    said = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    system = f"{platform.system()}, Python {platform.python_version()}"
+    return "\n".join(
+        [
+            f"- {os.cpu_count()} processors, {_processor()}; {system}",
+            f"- {said}",
+            f"- medians of {bench.sizes.rounds} interleaved rounds; of the large run there is one",
+        ]
+    )
+
+
+def _processor() -> str:
+    known = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*: (.*)$", known.read_text(), re.MULTILINE) if known.exists() else None
+    return found[1] if found else platform.machine()
+
+
+# --- which is there ---
+
+VERSIONS = """
+import json, sys
+from importlib.metadata import PackageNotFoundError, version
+def of(name):
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+print(json.dumps({name: of(name) for name in sys.argv[1:]}))
+"""
+
+
+def installed(peers: Path) -> Callable[[Program], dict[str, str] | None]:
+    """Looks versions up, of the peers in their own environment, each environment asked once."""
+    found: dict[str, str | None] = {}
+    for python, is_peer in ((Path(sys.executable), False), (peers, True)):
+        needs = [name for program in ALL if program.is_peer == is_peer for name in program.needs]
+        if python.exists():
+            command = [str(python), "-c", VERSIONS, *needs]
+            found |= json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    def versions(program: Program) -> dict[str, str] | None:
+        made = {name: version for name in program.needs if (version := found.get(name)) is not None}
+        return made if len(made) == len(program.needs) else None
+
+    return versions
+
+
+def tables(sections: Sequence[Section], bench: Bench) -> Iterator[str]:
+    for section in sections:
+        yield markdown(section, section.measure(bench))
+
+
+def write(text: str) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{text}\n\n{found[2]}", page), encoding="utf-8")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Speed of loopbench's loops beside a hand-written loop and dspy.ReAct.")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--wide", action="store_true", help="512 in flight too")
-    parser.add_argument("--growth", action="store_true", help="only CPU per model call by the length of tasks")
-    options = parser.parse_args()
-    if options.growth:
-        growth(options.rounds)
-        return
-    cost(options.rounds)
-    latency(64, 400, 1)
-    if options.wide:
-        latency(512, 2048, 1)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--section", action="append", choices=[section.name for section in SECTIONS])
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--large", type=int, help="trials of the large run, a multiple of 1,000 [default: 100,000]")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--peers", type=Path, default=PEERS, help="Python of the peers' environment")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    sizes = QUICK if given.quick else Sizes()
+    sizes = replace(sizes, rounds=given.rounds or sizes.rounds)
+    if given.large:
+        sizes = replace(sizes, repeats=given.large // sizes.tasks)
+    bench = Bench(sizes, given.peers, installed(given.peers))
+    for program in ALL:
+        if bench.versions(program) is None:
+            print(f"skipped: {program.name} is not installed (make bench-peers)", file=sys.stderr)
+    made = [conditions(bench)]
+    for text in tables([section for section in SECTIONS if not given.section or section.name in given.section], bench):
+        made.append(text)
+        print(f"\n{text}", flush=True)
+    if given.write:
+        write("\n\n".join(made))
 
 
 if __name__ == "__main__":

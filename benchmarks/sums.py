@@ -1,37 +1,13 @@
-"""The benchmark's suite: three dependent sums, so four model calls a trial; or longer chains of them."""
+"""The benchmark's task as a suite of ours; or longer chains of sums."""
 
 from __future__ import annotations
+
+from questions import add, expected, multiply, numbers, question
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
 
-
-def add(a: int, b: int) -> int:
-    """Add two integers."""
-    return a + b
-
-
-def multiply(a: int, b: int) -> int:
-    """Multiply two integers."""
-    return a * b
-
-
 TOOLS = (Tool.from_function(add, blocking=False), Tool.from_function(multiply, blocking=False))
-
-
-def numbers(i: int) -> tuple[int, int, int, int]:
-    """The numbers of task i."""
-    return i % 97 + 1, i % 89 + 2, i % 7 + 2, i % 83 + 3
-
-
-def question(i: int) -> str:
-    a, b, c, d = numbers(i)
-    return f"Compute ({a} + {b}) * {c} + {d} with the tools."
-
-
-def expected(i: int) -> int:
-    a, b, c, d = numbers(i)
-    return (a + b) * c + d
 
 
 def _task(i: int) -> Task:

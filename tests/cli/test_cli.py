@@ -253,14 +253,15 @@ def test_compare_prints_results_to_stdout_and_all_else_to_stderr(here):
     run = only_run(here)
     assert made["run"] == str(run.resolve())
     assert made["arms"][0]["accuracy"]["value"] == 1.0
-    assert "6 of 6 trials; bare/clean: accuracy so far 1.000" in found.err
+    assert "progress: done=6/6 " in found.err
+    assert ' | arm="bare/clean" n=6 accuracy=1.000 ' in found.err
     assert f"run directory: runs/{run.name}" in found.err
     assert sorted(path.name for path in here.iterdir()) == ["runs"]  # no cache, no home, no MLflow store
     assert sorted(path.name for path in run.iterdir()) == [
         "manifest.json",
         "report.html",
         "run.lock",
-        "traces.jsonl",
+        "traces.zst",
         "trials.jsonl",
     ]
 
@@ -280,7 +281,7 @@ def test_on_a_terminal_progress_is_a_live_view_that_leaves_nothing_behind(here):
         assert json.loads(child.stdout.read())["complete"] is True
     assert child.returncode == 0, seen
     assert b"6/6" in seen
-    assert b"bare/clean: accuracy so far 1.000 (n = 6)" in seen
+    assert re.search(rb"bare/clean\S* +6 +1\.000 \[0\.\d\d, 1\.00\]", seen)
     left = seen.rpartition(b"\x1b[2K")[2].splitlines()
     assert [line.partition(b": ")[0] for line in left] == [b"page", b"run directory"]
 
@@ -417,7 +418,8 @@ def test_a_resume_refuses_changed_code(here, loopbench, monkeypatch):
     before = (only_run(here) / "trials.jsonl").read_bytes()
     found = ended(process(here, "resume", "latest", "--allow", "own_changing:Mine"))
     assert (found.code, found.out) == (2, "")
-    assert "arms changed since this run began; start a new run (nothing was written)" in found.err
+    assert "changed since this run began: arm own_changing:Mine/clean (its code)" in found.err
+    assert "results are never mixed, nothing was written" in found.err
     assert found.err.count("\n") == 1
     assert (only_run(here) / "trials.jsonl").read_bytes() == before
 
@@ -425,18 +427,19 @@ def test_a_resume_refuses_changed_code(here, loopbench, monkeypatch):
 # --- interruption ---
 
 
-def test_a_budget_stops_with_130_and_resumes_finish(loopbench, here):
+def test_a_budget_stops_with_130_and_is_that_of_the_whole_run(loopbench, here):
     whole = json.loads(loopbench("compare", *QUICK, "--runs", "whole", "--json").out)
     found = loopbench("compare", *QUICK, "--budget-calls", "15", "--json")
     assert found.code == 130
     assert json.loads(found.out)["complete"] is False
     run = only_run(here)
     assert "budget of 15 model calls used up: " in found.err
-    assert f"  loopbench resume runs/{run.name}\n" in found.err
-    codes: list[int] = []
-    while 0 not in codes and len(codes) < 10:
-        codes.append(loopbench("resume", run.name, "-q").code)
-    assert set(codes[:-1]) <= {130}
+    assert f"  loopbench resume runs/{run.name} --budget-calls 30\n" in found.err
+    before = (run / "trials.jsonl").read_bytes()
+    again = loopbench("resume", run.name, "-q")
+    assert (again.code, (run / "trials.jsonl").read_bytes()) == (130, before)
+    assert f"  loopbench resume runs/{run.name} --budget-calls 30\n" in again.err
+    assert loopbench("resume", run.name, "-q", "--budget-calls", "1000").code == 0
     assert json.loads(loopbench("report", run.name, "--json").out)["digest"] == whole["digest"]
 
 

@@ -32,7 +32,7 @@ def test_a_page_is_written_into_the_run_unless_it_is_not_wanted(loopbench, here)
     page.unlink()
     assert loopbench("report", "latest", "--html", "other.html").err == "page: other.html\n"
     assert (here / "other.html").read_bytes() == first
-    assert sorted(path.name for path in run.iterdir()) == ["manifest.json", "run.lock", "traces.jsonl", "trials.jsonl"]
+    assert sorted(path.name for path in run.iterdir()) == ["manifest.json", "run.lock", "traces.zst", "trials.jsonl"]
 
 
 def test_a_run_that_cannot_be_written_to_is_a_warning_and_a_typed_file_a_mistake(loopbench, here):

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.journal import TRACES, TRIALS
+from loopbench.experiments.journal import TRACES, TRIALS, read_records, read_trace
+from loopbench.experiments.traces import PLAIN_TRACES
 
 pytestmark = pytest.mark.thorough
 
@@ -139,30 +140,38 @@ def test_results_of_another_tool_are_told_too(loopbench):
     assert "no arm solved (is the expected answer right?): 1: t2" in ended.out
 
 
+def rewrite(change: Callable[[bytes], bytes]) -> None:
+    """Puts changed traces in the place of a run's own, as lines that are not compressed."""
+    folder = run_folder()
+    lines, traces = [], b""
+    for record in read_records(folder):
+        trace = change(json.dumps(read_trace(folder, record), separators=(",", ":")).encode()) + b"\n"
+        lines.append(record.line((len(traces), len(trace))))
+        traces += trace
+    (folder / TRIALS).write_bytes(b"".join(lines))
+    (folder / PLAIN_TRACES).write_bytes(traces)
+    (folder / TRACES).unlink()
+
+
 def test_a_damaged_trace_is_one_line(compared):
-    traces = run_folder() / TRACES
-    damaged = re.sub(rb'"role":"decide"', b'"role":["...."]', traces.read_bytes())
-    assert len(damaged) == len(traces.read_bytes())
-    traces.write_bytes(damaged)
+    rewrite(lambda trace: trace.replace(b'"role":"decide"', b'"role":["...."]'))
     ended = compared("why", "latest")
     assert ended.code == 2
     assert re.search(r"traces.jsonl: trial \S+: event \d+ of the trace: role is no str$", ended.err.strip())
 
 
+def test_a_damaged_file_of_traces_is_one_line(compared):
+    traces = run_folder() / TRACES
+    traces.write_bytes(traces.read_bytes()[:-1])
+    ended = compared("why", "latest")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert re.search(r"traces.zst: no trace at \d+: beyond the end of the file$", ended.err.strip())
+
+
 def test_control_characters_of_a_model_reach_no_terminal(compared):
     """A tool that a model made up, or anything else in a trace, may hold them."""
-    traces, trials = run_folder() / TRACES, run_folder() / TRIALS
     named = re.compile(rb'"(name|tool)":"(\w+)"')
-    told = [named.sub(rb'"\1":"\2\\u001b[2J\\u009b"', line) for line in traces.read_bytes().splitlines(keepends=True)]
-    at, offset = {}, 0
-    for line in told:
-        trace = json.loads(line)
-        at[trace["arm"], trace["task"], trace["repeat"]] = [offset, len(line)]
-        offset += len(line)
-    records = [json.loads(line) for line in trials.read_text().splitlines()]
-    moved = (record | {"trace_at": at[record["arm"], record["task"], record["repeat"]]} for record in records)
-    traces.write_bytes(b"".join(told))
-    trials.write_text("".join(json.dumps(record) + "\n" for record in moved))
+    rewrite(lambda trace: named.sub(rb'"\1":"\2\\u001b[2J\\u009b"', trace))
     ended = compared("why", "latest", "--all")
     assert ended.code == 0, ended.err
     assert "[2J" in ended.out  # it was told

@@ -168,9 +168,7 @@ def test_an_interrupted_recording_goes_on_and_is_whole_in_the_end(tmp_path: Path
     folder = experiment.folder
     with pytest.raises(RunError, match="type it again: --cassette"):
         reopen(folder)
-    for _ in range(20):
-        if not run(reopen(folder, Allowed(cassette=tmp_path / "tape")), Silent()):
-            break
+    assert run(reopen(folder, Allowed(cassette=tmp_path / "tape"), MORE), Silent()) == ""
     found = results(folder)
     assert found.is_complete
     again = made(tmp_path, loops=("bare", "react_extract"), cassette=tmp_path / "tape")
@@ -251,8 +249,7 @@ def test_an_interrupted_run_on_a_real_model_goes_on(tmp_path: Path, served: str)
     experiment = prepare(config)
     assert experiment.manifest["models"]["openai/scripted"]["tool_choice"] is False
     assert run(experiment, Silent()) != ""
-    while run(reopen(experiment.folder, Allowed(base_url=served)), Silent()):
-        pass
+    assert run(reopen(experiment.folder, Allowed(base_url=served), MORE), Silent()) == ""
     assert {record.status for record in results(experiment.folder).records} == {"scored"}
 
 

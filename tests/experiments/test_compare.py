@@ -172,7 +172,7 @@ def copy(breeze, tmp_path: Path) -> Any:
     """Writes a copy of the run with another manifest; gives its folder."""
 
     def write(manifest: Any) -> Path:
-        for name in ("trials.jsonl", "traces.jsonl"):
+        for name in ("trials.jsonl", "traces.zst"):
             (tmp_path / name).write_bytes((breeze.folder / name).read_bytes())
         (tmp_path / "manifest.json").write_text(json.dumps(manifest))
         return tmp_path

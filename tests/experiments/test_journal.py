@@ -6,9 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,12 +22,16 @@ from loopbench.experiments.journal import (
     TRIALS,
     Journal,
     RunError,
+    find_trial,
+    one_of,
     read_manifest,
     read_records,
     read_trace,
     write_manifest,
 )
-from loopbench.metrics.record import FaultRecord, Record, records_digest
+from loopbench.experiments.traces import referenced_end
+from loopbench.metrics.record import FaultRecord, Record, Shared, records_digest
+from loopbench.protocol.digest import canonical_json, sha256
 
 COUNT = st.integers(0, 10**6)
 NUMBER = st.floats(0, 1e9)
@@ -44,7 +52,7 @@ RECORDS = st.builds(
     reason=st.text(st.characters()),
     stop=st.none() | st.text(),
     answer=JSON,
-    scores=st.dictionaries(st.text(), NUMBER, max_size=2),
+    scores=st.dictionaries(st.text(), NUMBER | st.sampled_from([0, 1, 1.0, True, -0.0]), max_size=2),
     calls=st.dictionaries(st.text(), COUNT, max_size=2),
     cost_usd=st.none() | NUMBER,
     errors=st.dictionaries(st.text(), COUNT, max_size=2),
@@ -53,8 +61,17 @@ RECORDS = st.builds(
     ),
     confidence=st.none() | st.floats(0, 1),
     wall_s=NUMBER,
-    trace_at=st.none() | st.tuples(COUNT, COUNT),
+    trace_at=st.none() | st.tuples(COUNT, COUNT) | st.tuples(COUNT, COUNT, COUNT, COUNT),
 )
+NAMES = {
+    "arm": st.sampled_from(["a", "a/b", "b"]),
+    "suite": st.just("s"),
+    "suite_digest": st.just("d"),
+    "task": st.sampled_from(["t1", "t1/0", 't"1', "t2", "é"]),
+    "repeat": st.integers(0, 1),
+    "seed": st.just(0),
+    "status": st.just("scored"),
+}
 
 
 @given(RECORDS)
@@ -62,6 +79,47 @@ def test_a_record_is_read_back_from_its_json(made):
     again = Record.from_json(json.loads(json.dumps(made.to_json(), ensure_ascii=True, allow_nan=False)))
     assert again == made
     assert records_digest([again]) == records_digest([made])
+
+
+@given(RECORDS, st.none() | st.tuples(COUNT, COUNT, COUNT, COUNT))
+def test_a_line_is_the_json_of_its_record_in_ascii_with_the_place_of_its_trace(made, place):
+    line = made.line(place)
+    assert line.isascii()
+    assert line.count(b"\n") == 1
+    assert repr(json.loads(line)) == repr(json.loads(json.dumps(replace(made, trace_at=place).to_json())))
+
+
+NO_NUMBER = st.sampled_from([float("nan"), float("inf"), -float("inf")])
+
+
+@given(
+    RECORDS,
+    st.sampled_from(["cost_usd", "confidence", "wall_s", "seconds", "started_at", "answer", "scores"]),
+    NO_NUMBER | st.tuples(st.none(), NO_NUMBER).map(list) | NO_NUMBER.map(lambda number: {"null": number, "none": None}),
+)
+def test_what_is_no_number_is_refused_and_never_written_as_null(made, name, value):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        replace(made, **{name: value}).line(None)
+
+
+@given(st.lists(RECORDS, max_size=6))
+def test_records_that_share_what_they_have_in_common_are_the_same(made):
+    shared = Shared()
+    alone = [Record.from_json(json.loads(each.line(None))) for each in made]
+    assert repr([Record.from_json(shared.of(json.loads(each.line(None)))) for each in made]) == repr(alone)
+
+
+@given(st.lists(RECORDS, max_size=4))
+def test_the_digest_is_that_of_the_sorted_canonical_texts(made):
+    names = (
+        "arm", "suite_digest", "task", "repeat", "status", "answer", "stop", "steps", "calls", "tool_calls",
+        "input_tokens", "output_tokens", "errors", "scores", "false_success", "trace_digest",
+    )  # fmt: skip
+    texts = [
+        canonical_json({name: getattr(each, name) for name in names} | {"faults": [asdict(fault) for fault in each.faults]})
+        for each in sorted(made, key=lambda each: each.key)
+    ]
+    assert records_digest(made) == sha256("\n".join(texts))
 
 
 def trace_of(record: Record, size: int = 20) -> bytes:
@@ -73,6 +131,14 @@ def write(folder: Path, records: list[Record]) -> None:
     with Journal(folder) as journal:
         for made in records:
             journal.append(made, trace_of(made))
+
+
+def zstdcat(folder: Path) -> bytes:
+    """All traces, as the tool of that name prints them."""
+    if not (folder / TRACES).exists():
+        return b""
+    with (folder / TRACES).open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as text:
+        return text.read()
 
 
 def keys(folder: Path) -> list[tuple[str, str, int]]:
@@ -119,29 +185,22 @@ def test_a_kill_at_any_byte_of_the_last_record_is_repaired(three):
     assert keys(folder) == [item.key for item in made]
 
 
-def test_a_kill_at_any_byte_of_the_last_trace_is_repaired(three):
+def test_a_kill_at_any_byte_of_the_last_frame_is_repaired(three):
     folder, made = three
+    write(folder, [replace(made[2], task="t3")])
     trials, traces = (folder / TRIALS).read_bytes(), (folder / TRACES).read_bytes()
     before_last = trials.rfind(b"\n", 0, -1) + 1
-    for cut in range(traces.rfind(b"\n", 0, -1) + 1, len(traces) + 1):  # traces go first: then the record is not there
+    first = referenced_end(folder / TRIALS) - json.loads(trials[before_last:])["trace_at"][1]
+    for end in range(first, len(traces) + 1):  # traces go first: then the record is not there
         (folder / TRIALS).write_bytes(trials[:before_last])
-        (folder / TRACES).write_bytes(traces[:cut])
-        write(folder, made[2:])
+        (folder / TRACES).write_bytes(traces[:end])
+        Journal(folder).close()
+        assert (folder / TRACES).read_bytes() == traces[:first]
+        write(folder, [replace(made[2], task="t3")])
         found = read_records(folder)
-        assert [item.key for item in found] == [item.key for item in made]
-        assert [read_trace(folder, item)["task"] for item in found] == ["t0", "t1", "t2"]
-
-
-def test_a_torn_line_longer_than_a_block_is_repaired(tmp_path, record):
-    made = [record(task="t0"), record(task="t1")]
-    with Journal(tmp_path) as journal:
-        journal.append(made[0], trace_of(made[0], 10))
-        journal.sync()
-        journal.append(made[1], trace_of(made[1], 3_000_000))
-    traces = (tmp_path / TRACES).read_bytes()
-    (tmp_path / TRACES).write_bytes(traces[:-1])
-    Journal(tmp_path).close()
-    assert (tmp_path / TRACES).read_bytes() == trace_of(made[0], 10)
+        assert [item.task for item in found] == ["t0", "t1", "t2", "t3"]
+        assert [read_trace(folder, item)["task"] for item in found] == ["t0", "t1", "t2", "t3"]
+        assert zstdcat(folder).count(b"\n") == 4
 
 
 @given(st.binary(max_size=80))
@@ -204,16 +263,45 @@ def test_a_new_run_has_no_records(tmp_path):
 # --- writing ---
 
 
-def test_finished_trials_wait_for_the_disk_by_number_and_by_time(tmp_path, record, monkeypatch):
+def test_no_more_finished_trials_wait_for_the_disk_than_may_be_lost(tmp_path, record):
+    made = [record(task=f"t{number}") for number in range(1500)]
     with Journal(tmp_path) as journal:
-        for number in range(MOST_UNSYNCED - 1):
-            journal.append(record(task=f"t{number}"), b"")
-        assert read_records(tmp_path) == []
-        journal.append(record(task="last"), b"")
-        assert len(read_records(tmp_path)) == MOST_UNSYNCED
-        monkeypatch.setattr("loopbench.experiments.journal.LONGEST_UNSYNCED_S", 0.0)
-        journal.append(record(task="late"), b"")
-        assert len(read_records(tmp_path)) == MOST_UNSYNCED + 1
+        for appended, each in enumerate(made, 1):
+            journal.append(each, trace_of(each, 2_000))
+            if appended % 50 == 0:
+                assert appended - len(read_records(tmp_path)) <= MOST_UNSYNCED
+        journal.sync()
+        assert len(read_records(tmp_path)) == 1500
+    assert [found.task for found in read_records(tmp_path)] == [each.task for each in made]
+
+
+def test_a_trial_that_no_other_follows_gets_to_the_disk_by_itself(tmp_path, record):
+    with Journal(tmp_path) as journal:
+        journal.append(record(), b"")
+        while not read_records(tmp_path):
+            time.sleep(0.01)
+
+
+def test_after_a_journal_was_closed_nothing_is_taken(tmp_path, record):
+    journal = Journal(tmp_path)
+    journal.close()
+    with pytest.raises(RunError, match="after its journal was closed"):
+        journal.append(record(), b"")
+
+
+def test_a_number_that_is_none_stops_the_run_and_is_never_written_as_null(tmp_path, record):
+    journal = Journal(tmp_path)
+    journal.append(record(task="t0"), b"")
+    journal.sync()
+    journal.append(record(task="t1", wall_s=float("nan")), b"")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        journal.sync()
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        journal.append(record(task="t2"), b"")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        journal.close()
+    write(tmp_path, [record(task="t1")])
+    assert [task for _, task, _ in keys(tmp_path)] == ["t0", "t1"]
 
 
 def test_a_second_process_is_refused_and_told_why(tmp_path, record):
@@ -233,49 +321,97 @@ def test_a_second_process_is_refused_and_told_why(tmp_path, record):
     assert len(read_records(tmp_path)) == 1
 
 
-def test_a_disk_that_is_full_leaves_whole_lines_and_a_run_that_goes_on(tmp_path, record):
-    code = f"""
+FILLS = """
 import resource, sys
 from pathlib import Path
 from loopbench.experiments.journal import Journal, RunError
 from loopbench.metrics.record import Record
-resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
-with Journal(Path({str(tmp_path)!r})) as journal:
-    for number in range(1000):
-        journal.append(Record("a", "s", "d", f"t{{number}}", 0, 0, "scored"), b"")
+{limit}
+with Journal(Path(sys.argv[1])) as journal:
+    for number in range(4000):
+        made = Record("a", "s", "d", f"t{{number}}", 0, 0, "scored")
+        noise = "".join(f"{{number * k % 99991:05d}}" for k in range(1, {noise}))
+        head = f'{{{{"arm":"a","task":"t{{number}}","repeat":0,"events":[],"noise":"{{noise}}"}}}}'
+        journal.append(made, head.encode() + b"\\n")
         if number % 3 == 0:
             journal.sync()
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "RunError: " in ended.stderr
-    assert "File too large; what was written before is whole" in ended.stderr
-    assert (tmp_path / TRIALS).stat().st_size <= 10_000
-    kept = keys(tmp_path)
+LIMIT = "resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, resource.RLIM_INFINITY))"
+
+
+def check_it_goes_on(folder: Path, record: Callable[..., Record]) -> None:
+    """What a full disk left is whole, and can be gone on with once there is room."""
+    kept = keys(folder)
     assert len(kept) > 5
-    write(tmp_path, [record(task=f"t{number}") for number in range(len(kept), 20)])
-    assert [task for _, task, _ in keys(tmp_path)] == [f"t{number}" for number in range(20)]
+    assert [task for _, task, _ in kept] == [f"t{number}" for number in range(len(kept))]
+    assert all(read_trace(folder, found)["task"] == found.task for found in read_records(folder))
+    write(folder, [record(task=f"t{number}") for number in range(len(kept), len(kept) + 20)])
+    assert [task for _, task, _ in keys(folder)] == [f"t{number}" for number in range(len(kept) + 20)]
+    assert all(read_trace(folder, found)["task"] == found.task for found in read_records(folder))
+    assert zstdcat(folder).count(b"\n") == len(kept) + 20
 
 
-# --- traces and manifests ---
+@pytest.mark.parametrize("noise", [2, 400])  # the trials' file is full first, or that of traces
+def test_a_disk_that_is_full_leaves_whole_lines_and_a_run_that_goes_on(tmp_path, record, noise):
+    code = FILLS.format(limit=LIMIT, noise=noise)
+    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    name = TRIALS if noise == 2 else TRACES
+    assert f"RunError: {tmp_path / name}: File too large; what was written before is whole" in ended.stderr
+    assert (tmp_path / name).stat().st_size <= 30_000
+    check_it_goes_on(tmp_path, record)
 
 
-def test_a_trace_that_is_not_there_is_said_to_be_missing(three, record):
+def test_a_file_system_that_is_full_leaves_whole_lines_and_a_run_that_goes_on(tmp_path, record):
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(small)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        code = FILLS.format(limit="", noise=400)
+        ended = subprocess.run([sys.executable, "-c", code, str(small)], capture_output=True, text=True)
+        assert "No space left on device; what was written before is whole" in ended.stderr
+        subprocess.run(["mount", "-o", "remount,size=4m", str(small)], check=True)
+        check_it_goes_on(small, record)
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+# --- one trial of many ---
+
+
+@settings(max_examples=60)
+@given(st.lists(RECORDS | st.builds(Record, **NAMES), min_size=1, max_size=5), st.data())
+def test_one_trial_is_found_without_the_others_as_among_all(tmp_path_factory, made, data):
+    folder = tmp_path_factory.mktemp("run")
+    write(folder, made)
+    wanted = data.draw(st.sampled_from([*(each.name for each in made), *(each.task for each in made), "a", "a/t", "t1/0", "", "x"]))
+    records = {each.name: each for each in read_records(folder)}
+    try:
+        expected: Record | str = records[one_of(records, wanted, folder)]
+    except RunError as error:
+        expected = str(error)
+    try:
+        found: Record | str = find_trial(folder, wanted)
+    except RunError as error:
+        found = str(error)
+    assert found == expected
+
+
+def test_of_several_lines_of_a_trial_the_last_is_found(tmp_path, record):
+    write(tmp_path, [record(status="errored"), record(task="t2"), record(attempt=1)])
+    assert find_trial(tmp_path, "a/t1/0").attempt == 1
+
+
+def test_a_line_without_a_name_is_named_by_its_number(three):
     folder, _ = three
-    first, second, _ = read_records(folder)
-    assert read_trace(folder, first)["task"] == "t0"
-    for damaged, said in [
-        (record(task="t0", status="excluded", reason="no plan"), "has no trace: no plan"),
-        (record(task="t0", trace_at=second.trace_at), "is that of another trial"),
-        (record(task="t0", trace_at=(1, 5)), "no trace at 1"),
-        (record(task="t0", trace_at=(-1, 5)), "no trace at -1"),
-        (record(task="t0", trace_at=("x", 5)), "no trace at x"),
-        (record(task="t0", trace_at=(10**9, 5)), "no trace at"),
-    ]:
-        with pytest.raises(RunError, match=said):
-            read_trace(folder, damaged)
-    (folder / TRACES).unlink()
-    with pytest.raises(RunError, match="no trace at 0"):
-        read_trace(folder, first)
+    lines = (folder / TRIALS).read_bytes().splitlines()
+    (folder / TRIALS).write_bytes(b"\n".join([lines[0], b"[]", lines[2], b""]))
+    with pytest.raises(RunError, match=rf"{TRIALS}:2: no record of a trial"):
+        find_trial(folder, "t0")
+
+
+# --- manifests ---
 
 
 @settings(max_examples=40)

@@ -26,13 +26,14 @@ from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.from_trace import Kind, Made, Unlearnable, draft_of, leaves, made_calls, plan_of
-from loopbench.experiments.journal import TRACES, TRIALS, RunError
+from loopbench.experiments.journal import TRIALS, RunError, read_trace
 from loopbench.experiments.learn import Learned, kind_of, learn_run, learn_suite, open_suite, write_suite
 from loopbench.experiments.preparing import Allowed, Experiment, prepare, reopen
 from loopbench.experiments.registry import make_suite, parse_spec
 from loopbench.experiments.results import results
 from loopbench.experiments.schedule import make_arms
 from loopbench.experiments.suite_checks import task_problems
+from loopbench.experiments.traces import PLAIN_TRACES
 from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import is_abstention
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, refs
@@ -271,7 +272,7 @@ def test_no_trace_can_stop_a_suite_from_being_learned(tmp_path_factory, record, 
     trace = json.dumps({"arm": "a", "task": "t0", "repeat": 0, "events": events})[: 20 if torn else None].encode()
     line = record(task="t0", answer=answer, trace_at=(0, len(trace)), tool_calls=1).to_json()
     (folder / TRIALS).write_text(f"{json.dumps(line)}\n")
-    (folder / TRACES).write_bytes(trace)
+    (folder / PLAIN_TRACES).write_bytes(trace)
     suite = suite_of([(Plan((), 1), answer), (Plan((), 1), 1)])
     found = learned(folder, suite, check=check)
     assert set(found.left) | {lesson.task for lesson in found.lessons} == {"t0", "t1"}
@@ -640,15 +641,13 @@ def joined(folder: Path, *runs: Path) -> Path:
     lines, traces = [], b""
     for number, other in enumerate(runs):
         for found in read(other):
-            assert found.trace_at is not None
-            start, length = found.trace_at
-            trace = json.loads((other / TRACES).read_bytes()[start : start + length])
+            trace = read_trace(other, found)
             arm = found.arm if number == 0 else "bare/again" if number == 1 else "a/first"
             raw = json.dumps(trace | {"arm": arm}).encode() + b"\n"
             lines.append(json.dumps(replace(found, arm=arm, trace_at=(len(traces), len(raw))).to_json()))
             traces += raw
     (folder / TRIALS).write_text("\n".join(lines) + "\n")
-    (folder / TRACES).write_bytes(traces)
+    (folder / PLAIN_TRACES).write_bytes(traces)
     return folder
 
 

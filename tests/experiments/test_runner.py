@@ -20,7 +20,8 @@ from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched, run_trials
 from loopbench.experiments.journal import TRIALS, Journal, RunError, read_records
-from loopbench.experiments.preparing import MOST_ATTEMPTS, Allowed, Experiment, prepare, reopen
+from loopbench.experiments.past import MOST_ATTEMPTS
+from loopbench.experiments.preparing import Allowed, Experiment, Sitting, prepare, reopen
 from loopbench.experiments.registry import Spec
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.schedule import Arm, Trial
@@ -105,7 +106,7 @@ def test_a_resume_of_a_finished_run_runs_nothing(configured):
     first = done(configured())
     before = (first.folder / TRIALS).read_bytes()
     again, progress = reopen(first.folder), Count()
-    assert again.missing() == []
+    assert len(again.missing()) == len(list(again.missing())) == 0
     assert run(again, progress) == ""
     assert progress.records == []
     assert (first.folder / TRIALS).read_bytes() == before
@@ -164,9 +165,10 @@ def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
     assert 0 < len(found.records) < found.scheduled
     assert not found.is_complete
     assert sum(record.lm_calls for record in found.records) <= 50
-    for _ in range(20):
-        if not run(reopen(experiment.folder), Count()):
-            break
+    before = (experiment.folder / TRIALS).read_bytes()
+    assert run(reopen(experiment.folder), Count()) == stopped  # nothing is run: the budget is the whole run's
+    assert (experiment.folder / TRIALS).read_bytes() == before
+    assert run(reopen(experiment.folder, sitting=Sitting({"budget": {"calls": 100_000}})), Count()) == ""
     assert results(experiment.folder).digest == whole.digest
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == whole.scheduled
 
@@ -198,8 +200,8 @@ def test_a_disk_that_fails_ends_the_run_with_one_plain_error(configured, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(journal, "MOST_UNSYNCED", 5)
-    monkeypatch.setattr("loopbench.experiments.journal.os.fsync", full)
-    with pytest.raises(RunError, match=r"traces\.jsonl: No space left on device"):
+    monkeypatch.setattr("loopbench.experiments.run_files.os.fsync", full)
+    with pytest.raises(RunError, match=r"traces\.zst: No space left on device"):
         run(experiment, Count())
     monkeypatch.undo()
     assert lines(experiment.folder) == []
@@ -278,7 +280,7 @@ def test_a_trial_that_gets_through_on_resume_counts_once(real):
     found = results(experiment.folder)
     assert [(record.status, record.attempt) for record in found.records] == [("scored", 1)] * 3
     assert found.comparison.arms[0].summary.trials == 3
-    assert reopen(experiment.folder).missing() == []
+    assert len(reopen(experiment.folder).missing()) == 0
 
 
 # --- what a resume refuses ---
@@ -287,12 +289,13 @@ def test_a_trial_that_gets_through_on_resume_counts_once(real):
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("suite", "digest"), "0" * 64, "suite changed"),
-        (("suite", "tasks"), 3, "suite changed"),
-        (("profiles", "flaky-tools"), "0" * 64, "profiles changed"),
-        (("versions", "policy_and_profiles"), -1, "versions changed"),
-        (("arms", 0, "code"), "0" * 64, "arms changed"),
-        (("arms", 0, "configuration"), "Bare()", "arms changed"),
+        (("suite", "digest"), "0" * 64, r"suite arithmetic \(its tasks, tools or expected answers\); .* loopbench rescore"),
+        (("suite", "tasks"), 3, r"the number of tasks \(3, now 12\)"),
+        (("profiles", "flaky-tools"), "0" * 64, "fault profile flaky-tools; .* --fork"),
+        (("versions", "policy_and_profiles"), -1, r"the scripted model \(version -1, now \d+\)"),
+        (("arms", 0, "code"), "0" * 64, r"arm bare/flaky-format \(its code\); .* --fork"),
+        (("arms", 0, "configuration"), "Bare()", r"arm bare/flaky-format \(its configuration\)"),
+        (("arms",), [], r"arm bare/flaky-format \(there was none\), arm bare/flaky-tools"),
         (("config", "loops"), ["bear"], "--allow bear"),
         (("config", "tsks"), 3, "manifest.json: unknown field 'tsks'; did you mean 'tasks'"),
     ],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -12,9 +14,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,12 +26,14 @@ from urllib.error import URLError
 from urllib.parse import quote
 from xml.etree import ElementTree
 
+import psycopg
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mlflow import MlflowClient
 from mlflow.utils.validation import _validate_logged_model_name, _validate_metric_name, _validate_param_name
+from requests.adapters import HTTPAdapter
 
 from loopbench.experiments import ablation, compare, tracking
 from loopbench.experiments.config import CompareConfig
@@ -37,6 +43,7 @@ from loopbench.experiments.journal import read_trace
 from loopbench.experiments.outside import Wanted, import_files
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
+from loopbench.experiments.traces import Traces
 from loopbench.experiments.tracking import store
 from loopbench.experiments.tracking.addresses import reason
 from loopbench.experiments.tracking.comparison import MODEL_METRICS
@@ -834,3 +841,147 @@ def wait_for(url: str) -> None:
         except (URLError, OSError):
             assert time.monotonic() < give_up, f"{url} did not come up"
             time.sleep(0.2)
+
+
+# --- at scale, and other stores ---
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[str]:
+    """The address of a server with a store of its own."""
+    folder = tmp_path_factory.mktemp("server")
+    with served(f"sqlite:///{folder}/server.db", folder) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def served(uri: str, folder: Path) -> Iterator[str]:
+    """A real `mlflow server` on loopback over a store."""
+    port = free_port()
+    options = [
+        "--backend-store-uri",
+        uri,
+        "--artifacts-destination",
+        str(folder / "artifacts"),
+        "--workers",
+        "1",
+        "--port",
+        str(port),
+    ]
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", *options]
+    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(command, cwd=folder, start_new_session=True, env=environment, stdout=log, stderr=log)
+    try:
+        wait_for(f"http://127.0.0.1:{port}/health")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(20)
+
+
+def of_size(folder: Path, repeats: int) -> Results:
+    """A run in which every trial is solved."""
+    config = CompareConfig(loops=("bare",), suite="arithmetic", tasks=20, repeats=repeats, runs=folder, mlflow=False)
+    experiment = prepare(config)
+    assert compare.run(experiment, Silent()) == ""
+    return results(experiment.folder)
+
+
+@pytest.mark.thorough
+def test_requests_to_a_server_do_not_grow_with_the_trials(server, tmp_path, monkeypatch):
+    sent: list[str] = []
+    send = HTTPAdapter.send
+
+    def counting(adapter: HTTPAdapter, request: Any, **given: Any) -> Any:
+        sent.append(f"{request.method} {request.url}")
+        return send(adapter, request, **given)
+
+    monkeypatch.setattr(HTTPAdapter, "send", counting)
+    counts = []
+    for repeats in (1, 40):
+        found = of_size(tmp_path, repeats)
+        assert len(found.records) == 20 * repeats
+        sent.clear()
+        tracked = tracking.log_run(found, server, f"of {repeats}")
+        counts.append(Counter(re.sub(r"[0-9a-f]{32}|\?.*", "", line) for line in sent))
+        client = MlflowClient(tracking_uri=server)
+        (child,) = children(client, tracked).values()
+        assert child.data.metrics["trials"] == 20 * repeats
+    assert counts[0] == counts[1]
+    assert counts[0].total() > 10
+
+
+def test_of_many_trials_only_the_traces_that_are_shown_are_read(uri, tmp_path, monkeypatch):
+    read: list[Record] = []
+    own = Traces.read
+
+    def reading(self: Traces, record: Record) -> Any:
+        read.append(record)
+        return own(self, record)
+
+    monkeypatch.setattr(Traces, "read", reading)
+    tracked = tracking.log_run(of_size(tmp_path, 30), uri, "many")
+    shown = MlflowClient(tracking_uri=uri).search_traces(locations=[tracked.experiment_id])
+    assert len(read) == len(shown) == tracking.USUAL_TRACES
+
+
+needs_postgres = pytest.mark.skipif(
+    not (shutil.which("initdb") and shutil.which("postgres")), reason="needs PostgreSQL: initdb and postgres on the PATH"
+)
+
+
+@pytest.fixture
+def postgresql() -> Iterator[str]:
+    """The address of an empty database of a cluster of its own, on loopback. PostgreSQL does not run as root."""
+    given: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        owner = pwd.getpwnam("nobody")
+        given = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+    port, folder = free_port(), Path(tempfile.mkdtemp(prefix="pg"))  # where another user may go
+    server: subprocess.Popen[bytes] | None = None
+    try:
+        if given:
+            os.chown(folder, given["user"], given["group"])
+        data = str(folder / "data")
+        make = ["initdb", "--pgdata", data, "--auth", "trust", "--username", "loopbench", "--encoding", "UTF8", "--no-sync"]
+        subprocess.run(make, cwd=folder, check=True, capture_output=True, **given)
+        start = ["postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port), "-k", str(folder), "-c", "fsync=off"]
+        server = subprocess.Popen(start, cwd=folder, stderr=subprocess.DEVNULL, **given)
+        wait_for_port(port)
+        yield f"postgresql+psycopg://loopbench@127.0.0.1:{port}/postgres"
+    finally:
+        if server is not None:
+            server.send_signal(signal.SIGINT)  # fast shutdown: clients are sent away
+            server.wait(30)
+        shutil.rmtree(folder)
+
+
+def wait_for_port(port: int) -> None:
+    give_up = time.monotonic() + 60
+    while True:
+        try:
+            with psycopg.connect(host="127.0.0.1", port=port, user="loopbench", dbname="postgres"):
+                return
+        except psycopg.OperationalError:  # it is not up, or still getting ready
+            assert time.monotonic() < give_up
+            time.sleep(0.1)
+
+
+@needs_postgres
+@pytest.mark.thorough
+def test_postgresql_is_a_store_by_itself_and_below_a_server(run, postgresql, tmp_path):
+    direct = tracking.log_run(run, postgresql, "direct")
+    assert tracking.log_run(run, postgresql, "direct") == direct
+    found = {"direct": (MlflowClient(tracking_uri=postgresql), direct)}
+    with served(postgresql, tmp_path) as address:
+        found["served"] = (MlflowClient(tracking_uri=address), tracking.log_run(run, address, "served"))
+        for client, tracked in found.values():
+            logged = children(client, tracked)
+            for arm in run.comparison.arms:
+                child = logged[arm.info.arm]
+                assert child.data.metrics["accuracy"] == arm.summary.accuracy.value
+                assert [file.path for file in client.list_artifacts(child.info.run_id)] == ["trials.parquet"]
+                records = [record for record in run.records if record.arm == arm.info.arm]
+                shown = {trace.info.tags["loopbench.task"] for trace in traces(client, tracked, child.info.run_id)}
+                assert shown == {record.task for record in tracking.sample(records)}

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.journal import TRACES, TRIALS, RunError, read_records, read_trace
+from loopbench.experiments.journal import TRIALS, RunError, read_records, read_trace
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
+from loopbench.experiments.traces import PLAIN_TRACES
 from loopbench.experiments.why import comparable, loss_of, why
 from loopbench.metrics.losses.course import Ran, course, events
 from loopbench.metrics.record import Record, records_digest
@@ -183,7 +184,7 @@ def damaged(found: Results, folder: Path, change: Callable[[dict[str, Any]], Non
     trace = read_trace(found.folder, record)
     change(trace)
     line = json.dumps(trace).encode() + b"\n"
-    (folder / TRACES).write_bytes(line)
+    (folder / PLAIN_TRACES).write_bytes(line)
     return replace(found, folder=folder, records=(replace(record, trace_at=(0, len(line))),))
 
 
@@ -203,7 +204,7 @@ def test_a_damaged_trace_is_one_line_that_names_trial_and_field(found, tmp_path,
         with pytest.raises(RunError) as refused:
             act()
         said = str(refused.value)
-        assert said.startswith(f"{tmp_path / TRACES}: trial {record.arm}/{record.task}/{record.repeat}: ")
+        assert said.startswith(f"{tmp_path / PLAIN_TRACES}: trial {record.arm}/{record.task}/{record.repeat}: ")
         assert "\n" not in said
 
 
@@ -231,7 +232,7 @@ def test_a_trace_with_anything_in_it_is_told_or_refused(found, tmp_path_factory,
 def copied(found: Results, folder: Path, times: int) -> Results:
     """A run of so many times the trials, each with a trace."""
     records, offset = [], 0
-    with (folder / TRACES).open("wb") as file:
+    with (folder / PLAIN_TRACES).open("wb") as file:
         for record in found.records:
             for k in range(times):
                 task = f"{record.task}-{k}"
@@ -257,5 +258,5 @@ def test_memory_stays_flat_over_many_trials(found, tmp_path):
 
     few, many = peak(1), peak(8)
     trials = 7 * len(found.records)
-    mean_trace = sum(record.trace_at[1] for record in found.records if record.trace_at) / len(found.records)
+    mean_trace = sum(record.trace_at[-1] for record in found.records if record.trace_at) / len(found.records)
     assert (many - few) / trials < mean_trace / 10

@@ -9,28 +9,59 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from .ablate import ablate
 from .check_model import check_model
 from .check_suite import check_suite
-from .codes import BAD_INPUT, DONE, FAILED
+from .codes import BAD_INPUT, DONE, FAILED, INTERRUPTED
 from .environment import load_env
-from .folders import run_folder
+from .extend import extend
+from .flags import (
+    Address,
+    BudgetCalls,
+    BudgetDollars,
+    BudgetSeconds,
+    BudgetTokens,
+    Concurrency,
+    EngineName,
+    Json,
+    Quiet,
+    Runs,
+    Workers,
+    given,
+)
 from .gate import bless, gate
 from .import_ import import_
-from .optimize import go_on, optimize
+from .optimize import optimize
 from .own_prints import own_prints_aside
+from .process import lasting_stdout, terminated_as_interrupted
 from .profile import profile as profile_commands
 from .programs import diff, show_program
 from .report import report, show
+from .rescore import rescore
+from .resume import resume
 from .running import carry_out
 from .serve import serve
 from .size import size
 from .suite import suite as suite_commands
 from .why import why
 
+
+class _Commands(TyperGroup):
+    """All commands. Ctrl-C, wherever it comes in time, is one line and an exit code of its own."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # Typer's own context
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+
+
 app = typer.Typer(
     name="loopbench",
+    cls=_Commands,
     help="A wind tunnel for agent loops: compare designs on the same tasks, tools, model behaviour and faults.",
     no_args_is_help=True,
     add_completion=False,
@@ -42,14 +73,6 @@ check = typer.Typer(help="Check a design, a suite, or a real model.", no_args_is
 app.add_typer(check, name="check")
 new = typer.Typer(help="Write the beginnings of a design of your own.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(new, name="new")
-
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Run = Annotated[Path, typer.Argument(help="Run directory, its name under runs/, or `latest`.", show_default=False)]
-Workers = Annotated[int | None, typer.Option(help="Processes that trials run in [default: this one; under Ray one per processor].")]
-EngineName = Annotated[str | None, typer.Option(help="Where trials run, `local` or `ray` [default: local].")]
-Address = Annotated[str | None, typer.Option(help="Of a running Ray cluster [default: one is started on this machine].")]
-Runs = Annotated[Path | None, typer.Option(help="Folder of the run directories [default: runs].", show_default=False)]
 
 
 @app.callback(invoke_without_command=True)
@@ -101,7 +124,7 @@ def compare(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of all draws of faults [default: 0].")] = None,
     max_tool_steps: Annotated[int | None, typer.Option(help="Step limit of every arm [default: the suite's].")] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Trials in flight [default: 32; 8 where nothing waits].")] = None,
+    concurrency: Concurrency = None,
     workers: Workers = None,
     engine: EngineName = None,
     address: Address = None,
@@ -125,10 +148,10 @@ def compare(
     probe: Annotated[bool, typer.Option("--probe", help="Ask the real model first what it can do.")] = False,
     temperature: Annotated[float | None, typer.Option(help="Of a real model [default: its provider's].")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Most tokens of a real reply.")] = None,
-    budget_calls: Annotated[int | None, typer.Option(help="Most model calls of the run.")] = None,
-    budget_tokens: Annotated[int | None, typer.Option(help="Most tokens of the run.")] = None,
-    budget_dollars: Annotated[float | None, typer.Option(help="Most US dollars of the run, as far as prices are known.")] = None,
-    budget_seconds: Annotated[float | None, typer.Option(help="Most seconds of the run.")] = None,
+    budget_calls: BudgetCalls = None,
+    budget_tokens: BudgetTokens = None,
+    budget_dollars: BudgetDollars = None,
+    budget_seconds: BudgetSeconds = None,
     alpha: Annotated[float | None, typer.Option(help="Level of tests and intervals [default: 0.05].")] = None,
     margin: Annotated[float | None, typer.Option(help="Accuracy difference of no consequence [default: 0.02].")] = None,
     runs: Runs = None,
@@ -142,6 +165,8 @@ def compare(
     """Run loops over a suite's tasks and say which is better, with intervals."""
     from loopbench.experiments.config import load_config
     from loopbench.experiments.preparing import prepare
+
+    from . import render
 
     provider: dict[str, Any] = {
         "call_timeout_s": call_timeout,
@@ -164,7 +189,7 @@ def compare(
         "profiles": tuple(profile or ()),
         "models": tuple(model or ()),
         "base_url": base_url,
-        "provider": _given(provider),
+        "provider": given(provider),
         "over_http": over_http or None,
         "cassette": cassette,
         "cassette_mode": cassette_mode,
@@ -184,7 +209,7 @@ def compare(
         "tool_timeout_s": tool_timeout,
         "traces": traces,
         "real_time": real_time or None,
-        "budget": _given(budget),
+        "budget": given(budget),
         "alpha": alpha,
         "margin": margin,
         "runs": runs,
@@ -195,36 +220,10 @@ def compare(
     load_env()  # keys may stand in a .env of the current directory
     with own_prints_aside():
         made = prepare(load_config(config, flags))
+    if made.config.tasks is not None and made.config.tasks > len(made.tasks):
+        where = made.suite.name if made.config.split is None else f"{made.suite.name}, split {made.config.split}"
+        render.say(f"note: --tasks {made.config.tasks}: {where} has {len(made.tasks)} tasks, and all of them are run")
     carry_out(made, as_json=as_json, quiet=quiet)
-
-
-def _given(flags: dict[str, Any]) -> dict[str, Any] | None:
-    """Of a section's flags those that were typed; None where none was."""
-    return {name: value for name, value in flags.items() if value is not None} or None
-
-
-@app.command()
-def resume(
-    run: Run,
-    runs: Runs = None,
-    allow: Annotated[list[str] | None, typer.Option(help="Code of your own that the run may import, package.module:Name.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="The server that the run asks, typed again.")] = None,
-    cassette: Annotated[Path | None, typer.Option(help="The recording that the run uses, typed again.")] = None,
-    mlflow: Annotated[bool | None, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow [default: as it began].")] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Go on with an interrupted run: only trials without a result, or that infrastructure made fail, are run."""
-    from loopbench.experiments.optimization.files import is_optimization
-    from loopbench.experiments.preparing import Allowed, reopen
-
-    load_env()  # keys may stand in a .env of the current directory
-    folder, allowed = run_folder(run, runs), Allowed(allow or (), base_url, cassette)
-    if is_optimization(folder):
-        go_on(folder, allowed, mlflow=mlflow, as_json=as_json, quiet=quiet)
-    with own_prints_aside():
-        again = reopen(folder, allowed, mlflow=mlflow)
-    carry_out(again, as_json=as_json, quiet=quiet)
 
 
 class Listed(StrEnum):
@@ -294,6 +293,9 @@ check.command(name="model")(check_model)
 check.command(name="suite")(check_suite)
 app.add_typer(profile_commands, name="profile")
 app.add_typer(suite_commands, name="suite")
+app.command()(resume)
+app.command()(extend)
+app.command()(rescore)
 app.command()(ablate)
 app.command()(report)
 app.command()(show)
@@ -311,7 +313,8 @@ app.command(name="import")(import_)
 def main() -> None:
     """Entry point: a mistake of the user's is one line on stderr, without secrets, and exit code 2."""
     try:
-        app()
+        with terminated_as_interrupted(), lasting_stdout():
+            app()
     except (ValueError, OSError) as error:
         from loopbench.experiments.report import plain
         from loopbench.protocol.redact import redact

@@ -1,113 +1,386 @@
-"""Live progress on stderr: a bar and accuracy so far per arm on a terminal, a plain line now and then elsewhere."""
+"""Live progress on stderr: a view that is redrawn on a terminal, a plain line now and then elsewhere."""
 
 from __future__ import annotations
 
+import json
 import sys
+import threading
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
-from loopbench.experiments.engine.runner import Unwatched
+from loopbench.experiments.engine.runner import Progress, Unwatched
+from loopbench.experiments.journal import each_record
 from loopbench.experiments.preparing import Experiment
 from loopbench.experiments.report import plain
 from loopbench.metrics.record import Record
+from loopbench.metrics.statistics import wilson
 
-PLAIN_EVERY_S = 5.0
+RATE_OVER_S, RATE_OVER_TRIALS = 30.0, 10
+"""The rate is that of so many seconds, and of more where fewer trials than this have ended in them."""
+LONGEST_STILL_S, MOST_SHARE = 0.125, 0.03
+"""A view is redrawn after so long, or later where redrawing would take more than this share of a processor."""
+PLAIN_EVERY_S, PLAIN_LATER_S, LATER_S = 5.0, 30.0, 60.0
+"""A plain line comes so often; less often once the run is a minute old."""
+MOST_KINDS = 20
+"""Of reasons that are told apart."""
+MOST_KIND_CHARS = 40
+ALPHA = 0.05
+NOTHING_USD = 0.000_05
+"""Would be shown as 0."""
+
+
+# --- what is counted ---
+
+
+class End(NamedTuple):
+    """What is told of how a trial ended."""
+
+    status: str
+    score: float
+    stop: str | None
+    wire: int
+    """Replies that could not be read."""
+    reason: str
+
+    @classmethod
+    def of(cls, record: Record) -> End:
+        return cls(record.status, record.accuracy, record.stop, record.errors.get("wire", 0), record.reason)
+
+
+@dataclass(slots=True)
+class ArmTally:
+    """Of one arm, over all sittings."""
+
+    scored: int = 0
+    right: float = 0.0
+    """Sum of scores: graded ones are fractions."""
+    errored: Counter[str] = field(default_factory=Counter)
+    """By the first words of the reason."""
+    excluded: int = 0
+    wire: int = 0
+    timeouts: int = 0
+    crashes: int = 0
+
+    def add(self, end: End) -> None:
+        if end.status == "scored":
+            self.scored += 1
+            self.right += end.score
+            self.wire += end.wire
+            self.timeouts += end.stop == "timeout"
+            self.crashes += end.stop == "crashed"
+        elif end.status == "excluded":
+            self.excluded += 1
+        else:
+            kind = _kind(end.reason)
+            self.errored[kind if len(self.errored) < MOST_KINDS or kind in self.errored else "other"] += 1
+
+    @property
+    def accuracy(self) -> tuple[float, float, float] | None:
+        """Mean, low, high, each trial counted as a task of its own: rough; None where nothing is scored."""
+        scored, right = self.scored, self.right
+        if not scored:
+            return None
+        right = min(right, scored)  # another thread may be in the middle of adding one
+        return (right / scored, *wilson(right, scored, ALPHA))
+
+    @property
+    def troubles(self) -> dict[str, int]:
+        """What went wrong, where it did."""
+        counts = {"wire": self.wire, "timeout": self.timeouts, "crashed": self.crashes}
+        return {name: count for name, count in counts.items() if count}
+
+
+def _kind(reason: str) -> str:
+    return " ".join(reason.partition(":")[0].split())[:MOST_KIND_CHARS] or "unknown"
+
+
+@dataclass(slots=True)
+class Spending:
+    """By all sittings, in US dollars where prices are known."""
+
+    calls: int
+    tokens: int
+    dollars: float
+    """Billed."""
+    nominal: float = 0.0
+
+    def add(self, record: Record) -> None:
+        self.calls += record.lm_calls
+        self.tokens += record.tokens
+        self.dollars += record.cost_usd or 0.0
+        self.nominal += record.nominal_usd or 0.0
+
+    @property
+    def amounts(self) -> dict[str, float]:
+        """By name; dollars where there are any, nominal ones where they are more."""
+        made: dict[str, float] = {"calls": self.calls, "tokens": self.tokens}
+        saved = self.nominal - self.dollars >= NOTHING_USD
+        if self.dollars >= NOTHING_USD or saved:
+            made["dollars"] = self.dollars
+        return made | ({"nominal": self.nominal} if saved else {})
 
 
 class Tally(Unwatched):
-    """Counts of what has finished."""
+    """Counts of what has ended. One thread counts, another reads: names are added now and then, and none is ever taken away."""
 
     def __init__(self, experiment: Experiment) -> None:
+        self.limits = experiment.config.budget.model_dump(exclude_none=True)
         self.total = len(experiment.missing())
+        """Of this sitting."""
+        self.before = experiment.trials - self.total
+        """Trials of earlier sittings that stand."""
         self.done = 0
-        self.scored = Counter[str]({arm.name: 0 for arm in experiment.arms})
-        self.right = Counter[str]()
-        self.errors = Counter[str]()
+        self.arms = {arm.name: ArmTally() for arm in experiment.arms}
+        spent = experiment.spent
+        self.used_s = spent.seconds
+        """By earlier sittings."""
+        self.spent = Spending(spent.calls, spent.tokens, spent.dollars)
+        if self.before:
+            self._add_earlier(experiment)
+        self.began = time.monotonic()
+        self._marks = deque([(self.began, 0)])
+
+    def _add_earlier(self, experiment: Experiment) -> None:
+        ends: dict[tuple[str, str, int], End] = {}
+        for record in each_record(experiment.folder):
+            ends[record.key] = End.of(record)  # of several lines the last one stands
+            self.spent.nominal += record.nominal_usd or 0.0
+        for key, end in ends.items():
+            if experiment.past.next_attempt(key, experiment.retry) is None:
+                self.arms[key[0]].add(end)
 
     def finished(self, record: Record) -> None:
         self.done += 1
-        if record.status == "scored":
-            self.scored[record.arm] += 1
-            self.right[record.arm] += record.accuracy  # type: ignore[assignment]  # graded scores are fractions
-        else:
-            self.errors[record.status] += 1
+        self.arms[record.arm].add(End.of(record))
+        self.spent.add(record)
 
-    def lines(self) -> list[str]:
-        """One line per arm, with what else is to be told."""
-        made = []
-        for arm, n in self.scored.items():
-            mean = f"{self.right[arm] / n:.3f}" if n else "–"
-            made.append(f"{arm}: accuracy so far {mean} (n = {n})")
-        if self.errors:
-            made.append(", ".join(f"{name}: {n}" for name, n in self.errors.items()))
-        return made
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self.began
+
+    def rate(self) -> float:
+        """Trials per second, lately."""
+        now, marks, done = time.monotonic(), self._marks, self.done
+        if now - marks[-1][0] >= 1 and done > marks[-1][1]:
+            marks.append((now, done))
+        while len(marks) > 1 and now - marks[1][0] >= RATE_OVER_S and done - marks[1][1] >= RATE_OVER_TRIALS:
+            marks.popleft()
+        since, before = marks[0]
+        return (done - before) / (now - since) if now > since else 0.0
+
+    def left(self) -> dict[str, float]:
+        """Of each limit of the run's budget."""
+        spent = self.spent
+        used = {"calls": spent.calls, "tokens": spent.tokens, "dollars": spent.dollars, "seconds": self.used_s + self.elapsed_s}
+        return {name: max(0.0, limit - used[name]) for name, limit in self.limits.items()}
 
 
-class _Speed(ProgressColumn):
-    """Trials per second; nothing before the first has ended."""
-
-    def render(self, task: Task) -> Text:
-        return Text("" if task.speed is None else f"{task.speed:.0f}/s")
+# --- on a terminal ---
 
 
-class _Terminal(Tally):
-    """A live view."""
+class _View(Tally):
+    """What is redrawn: a bar, a line per arm as far as they fit, what is spent."""
 
-    def __init__(self, experiment: Experiment, live: Live, bar: Progress) -> None:
+    def __init__(self, experiment: Experiment, live: Live) -> None:
         super().__init__(experiment)
         self.live = live
-        self.bar = bar
-        self.task = bar.add_task("trials", total=self.total)
 
-    def finished(self, record: Record) -> None:
-        super().finished(record)
-        self.bar.advance(self.task)
+    def noted(self, text: str) -> None:
+        self.live.console.print(Text(_one_line(text)))
 
-    def __rich__(self) -> Group:
-        return Group(self.bar, Text(plain("\n".join(self.lines())), style="dim"))
+    def draw(self) -> float:
+        """Redraw; gives how long to leave it then."""
+        started = time.perf_counter()
+        self.live.refresh()
+        return max(LONGEST_STILL_S, (time.perf_counter() - started) / MOST_SHARE)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rate, yet = self.rate(), self.total - self.done
+        head = Table.grid(padding=(0, 2))
+        for _ in range(6):
+            head.add_column(no_wrap=True, overflow="ellipsis")
+        eta = f"{clock(yet / rate)} left" if rate and yet else ""
+        counts = f"{self.done:,}/{self.total:,}"
+        bar = ProgressBar(max(self.total, 1), self.done, width=max(10, min(40, console.width - 60)))
+        head.add_row("trials", bar, counts, _speed(rate), eta, f"{clock(self.elapsed_s)} gone")
+        yield head
+        last = [self._spent_line()]
+        if self.before:
+            last.insert(0, f"whole run: {self.before + self.done:,}/{self.before + self.total:,}, {self.before:,} from before")
+        yield from self._arms(console.height - 3 - len(last))
+        for line in last:
+            yield _shown(line, "dim")
+
+    def _arms(self, room: int) -> RenderResult:
+        """Those with errored trials first where not all fit."""
+        names = list(self.arms)
+        if len(names) > room:
+            names = sorted(names, key=lambda name: not self.arms[name].errored)[: max(0, room - 1)]
+        grid = Table.grid(padding=(0, 2))
+        for is_text in (True, False, False, True):  # where the terminal is narrow, text is cut and numbers are not
+            grid.add_column(no_wrap=not is_text, overflow="ellipsis")
+        grid.add_row(*(_shown(title, "dim") for title in ("arm", "n", "accuracy so far, rough interval", "")))
+        for name in names:
+            arm = self.arms[name]
+            grid.add_row(_shown(name, "bold"), f"{arm.scored:,}", _accuracy(arm), _shown(_troubles(arm), "yellow"))
+        yield grid
+        if hidden := len(self.arms) - len(names):
+            yield _shown(f"… and {hidden} more arms, {self._hidden(names)}", "dim")
+
+    def _hidden(self, names: Iterable[str]) -> str:
+        shown = set(names)
+        means = [arm.right / arm.scored for name, arm in self.arms.items() if name not in shown and arm.scored]
+        return f"accuracy so far {min(means):.3f} to {max(means):.3f}" if means else "nothing scored"
+
+    def _spent_line(self) -> str:
+        spent = ", ".join(f"{_amount(name, value)}" for name, value in self.spent.amounts.items())
+        left = ", ".join(f"{_amount(name, value)}" for name, value in self.left().items())
+        return f"spent: {spent}{f'; left of the budget: {left}' if left else ''}"
+
+
+def _shown(text: str, style: str) -> Text:
+    """One line, cut at the terminal's edge."""
+    return Text(_one_line(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _one_line(text: str) -> str:
+    return plain(" ".join(text.split()))
+
+
+def _accuracy(arm: ArmTally) -> str:
+    found = arm.accuracy
+    return "–" if found is None else f"{found[0]:.3f} [{found[1]:.2f}, {found[2]:.2f}]"
+
+
+def _troubles(arm: ArmTally) -> str:
+    kinds = list(arm.errored.items())
+    told = ", ".join(f"{kind} {count}" for kind, count in kinds) if len(kinds) > 1 else "".join(kind for kind, _ in kinds)
+    counts = {**arm.troubles, **({"excluded": arm.excluded} if arm.excluded else {})}
+    errored = [f"errored {sum(count for _, count in kinds)} ({told})"] if kinds else []
+    return ", ".join([*errored, *(f"{name} {count}" for name, count in counts.items())])
+
+
+def _amount(name: str, value: float) -> str:
+    if name in ("dollars", "nominal"):
+        return f"${value:,.4f}{'' if name == 'dollars' else ' nominal'}"
+    return clock(value) if name == "seconds" else f"{value:,.0f} {name}"
+
+
+def _speed(rate: float) -> str:
+    return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s" if rate >= 0.1 else f"{60 * rate:.1f}/min" if rate else ""
+
+
+def clock(seconds: float) -> str:
+    """`0:07`, `12:34`, `1:02:03`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+# --- elsewhere ---
 
 
 class _Lines(Tally):
-    """A line now and then."""
+    """A line now and then, the same fields in each, for people and for grep."""
 
     def __init__(self, experiment: Experiment) -> None:
         super().__init__(experiment)
-        self.said_at = time.monotonic()
+        self.said: int | None = None
+        """Trials that had ended when the last line was printed."""
 
-    def finished(self, record: Record) -> None:
-        super().finished(record)
-        now = time.monotonic()
-        if now - self.said_at >= PLAIN_EVERY_S or self.done == self.total:
-            self.said_at = now
-            print(plain(f"{self.done} of {self.total} trials; {'; '.join(self.lines())}"), file=sys.stderr, flush=True)
+    def noted(self, text: str) -> None:
+        _print(f"note: {_one_line(text)}")
+
+    def draw(self) -> float:
+        """Print a line, but for the first time, when there is nothing to tell; gives how long to be silent then."""
+        if self.elapsed_s >= PLAIN_EVERY_S:
+            self.say()
+        return PLAIN_EVERY_S if self.elapsed_s < LATER_S else PLAIN_LATER_S
+
+    def say(self) -> None:
+        self.said = self.done
+        _print(plain(f"progress: {' '.join([*self._head(), *self._spent()])} | {' | '.join(map(self._arm, self.arms))}"))
+
+    def end(self) -> None:
+        """A last line, where something has ended since the one before."""
+        if self.total and self.said != self.done:
+            self.say()
+
+    def _head(self) -> Iterator[str]:
+        rate, yet = self.rate(), self.total - self.done
+        yield f"done={self.done}/{self.total}"
+        if self.before:
+            yield f"run={self.before + self.done}/{self.before + self.total}"
+        yield f"rate={rate:.2f}/s"
+        if rate:
+            yield f"eta={yet / rate:.0f}s"
+        yield f"elapsed={self.elapsed_s:.0f}s"
+
+    def _spent(self) -> Iterator[str]:
+        for prefix, amounts in (("", self.spent.amounts), ("left_", self.left())):
+            for name, value in amounts.items():
+                yield f"{prefix}{name}={value:.4f}" if name in ("dollars", "nominal") else f"{prefix}{name}={value:.0f}"
+
+    def _arm(self, name: str) -> str:
+        arm = self.arms[name]
+        found = arm.accuracy
+        score = "-" if found is None else f"{found[0]:.3f} rough={found[1]:.3f}..{found[2]:.3f}"
+        kinds = {f"errored.{kind.replace(' ', '-')}": count for kind, count in list(arm.errored.items())}
+        counts = {"excluded": arm.excluded, **arm.troubles, **kinds}
+        told = " ".join(f"{kind}={count}" for kind, count in counts.items() if count)
+        return f"arm={json.dumps(name, ensure_ascii=False)} n={arm.scored} accuracy={score} {told}".rstrip()
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+# --- either ---
 
 
 @contextmanager
-def watching(experiment: Experiment, *, quiet: bool) -> Iterator[Tally]:
+def watching(experiment: Experiment, *, quiet: bool) -> Iterator[Progress]:
     """The progress of a run, for as long as the block lasts."""
     if quiet:
-        yield Tally(experiment)
-        return
-    if not sys.stderr.isatty():
-        yield _Lines(experiment)
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _Speed(),
-        TimeRemainingColumn(),
-    )
-    bar = Progress(*columns)
-    live = Live(console=Console(file=sys.stderr), refresh_per_second=8, transient=True)
-    view = _Terminal(experiment, live, bar)
-    live.update(view)
-    with live:
-        yield view
+        yield Unwatched()
+    elif sys.stderr.isatty():
+        live = Live(console=Console(file=sys.stderr), auto_refresh=False, transient=True)
+        view = _View(experiment, live)
+        live.update(view)
+        with live, _calling(view.draw):
+            yield view
+    else:
+        lines = _Lines(experiment)
+        try:
+            with _calling(lines.draw):
+                yield lines
+        finally:
+            lines.end()
+
+
+@contextmanager
+def _calling(draw: Callable[[], float]) -> Iterator[None]:
+    """Call `draw` again and again on a thread of its own; it says after how many seconds. Trials never wait for it."""
+    ended = threading.Event()
+
+    def call() -> None:
+        while not ended.wait(draw()):
+            pass
+
+    thread = threading.Thread(target=call, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -56,6 +56,11 @@ def results(found: Results, *, all_metrics: bool = False) -> None:
         console.print(Text(plain(note), style="yellow" if note.startswith("Warning") else "dim"))
 
 
+def aside(line: str) -> None:
+    """What is good to know beside the results, to stdout."""
+    out().print(Text(plain(line), style="dim"), soft_wrap=True)
+
+
 def collection(found: Collection) -> None:
     """Several runs: the matrix of (suite, profile) × loops, all pairs, and how often each loop is the highest."""
     console = out()

@@ -28,7 +28,10 @@ def why(found: Results, reasons: Why, *, show_all: bool) -> None:
     in_short = len(reasons.pairs) > FEW_PAIRS and not show_all
     for pair in reasons.pairs:
         _pair(found, pair, in_short=in_short)
-    for arm in () if reasons.pairs else reasons.arms:
+    alone = reasons.is_unparted and any(arm.causes for arm in reasons.arms)
+    if alone:
+        _say("\nTrials that were solved have no trace to hold the lost ones against: each by itself", "yellow")
+    for arm in reasons.arms if alone or not reasons.pairs else ():
         _arm(found, arm)
     if reasons.untraced:
         _say(f"\n{reasons.untraced} lost trials have no trace: why they were lost is not known", "yellow")

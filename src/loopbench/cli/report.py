@@ -126,6 +126,8 @@ def print_results(found: Results, *, as_json: bool, all_metrics: bool = False) -
         render_effects.ablation(ablation)
     if ablation is None or all_metrics:
         render.results(found, all_metrics=all_metrics)
+    if found.traces.kept:
+        render.aside(str(found.traces))
 
 
 # --- pages ---
@@ -174,25 +176,33 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print the trace of one trial: prompt, reply, move, observation, faults."""
-    from loopbench.experiments.journal import read_trace
+    from loopbench.experiments.journal import find_trial, read_manifest, read_trace
     from loopbench.experiments.optimization.files import trials_folder
-    from loopbench.experiments.results import find_record, results
 
     from . import render
 
     folder = trials_folder(run_folder(run, runs))
-    found = results(folder)
     if trial is None:
-        missed = [record for record in found.records if record.status != "excluded" and record.accuracy < 1]
-        missed.sort(key=lambda record: (record.arm, record.task, record.repeat))
-        if as_json:
-            print(json.dumps([record.to_json() for record in missed], ensure_ascii=True))
-        else:
-            render.failures(missed)
+        _list_missed(folder, as_json=as_json)
         return
-    record = find_record(found, trial)
+    read_manifest(folder)  # what has none is no run
+    record = find_trial(folder, trial)
     trace = read_trace(folder, record)
     if as_json:
         print(json.dumps(trace, ensure_ascii=True))
     else:
         render.trace(trace, record.faults, full=full)
+
+
+def _list_missed(folder: Path, *, as_json: bool) -> None:
+    """The trials that were not solved."""
+    from loopbench.experiments.results import results
+
+    from . import render
+
+    missed = [record for record in results(folder).records if record.status != "excluded" and record.accuracy < 1]
+    missed.sort(key=lambda record: record.key)
+    if as_json:
+        print(json.dumps([record.to_json() for record in missed], ensure_ascii=True))
+    else:
+        render.failures(missed)

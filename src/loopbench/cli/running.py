@@ -12,6 +12,9 @@ from .own_prints import own_prints_aside, quiet_loops
 from .report import print_results, write_report
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from loopbench.experiments.past import Spent
     from loopbench.experiments.preparing import Experiment
     from loopbench.experiments.results import Results
 
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
 def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn:
     """Run what is missing, print and write down what came of it, and leave with the exit code."""
     from loopbench.experiments.compare import run
-    from loopbench.experiments.preparing import own_code
     from loopbench.experiments.results import results
 
     from . import render
@@ -35,10 +37,7 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
     if interrupted or stopped:
         missing = found.scheduled - len(found.records)
         render.say(f"{'interrupted' if interrupted else stopped}: {missing} trials are left; go on with")
-        allowed = "".join(f" --allow {name}" for name in own_code(experiment.config))
-        typed = {"base-url": experiment.config.public()["base_url"], "cassette": experiment.config.cassette}
-        again = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in typed.items() if value)
-        render.say(f"  loopbench resume {shlex.quote(str(experiment.folder))}{allowed}{again}")
+        render.say(f"  {resume_command(experiment)}")
         if not found.records:
             raise typer.Exit(INTERRUPTED)
     print_results(found, as_json=as_json)
@@ -58,6 +57,34 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
     if interrupted or stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(INVALID if found.comparison.invalid else DONE)
+
+
+def resume_command(experiment: Experiment) -> str:
+    """What goes on with a run that has stopped, in full; where a limit of its budget is used up, with twice as much."""
+    from loopbench.experiments.past import used_up
+    from loopbench.experiments.preparing import own_code
+
+    folder, config, begun = experiment.folder, experiment.config, experiment.manifest["config"]
+    shown = config.public()
+    flags: list[tuple[str, object]] = [("allow", name) for name in own_code(config)]
+    flags += [(name.replace("_", "-"), shown[name]) for name in ("base_url", "cassette", "address") if shown[name]]
+    flags += [(name, shown[name]) for name in ("engine", "workers", "concurrency") if shown[name] != begun.get(name)]
+    more = {name: 2 * limit for name, limit in used_up(config.budget, _spent(folder)).items()}
+    known = begun.get("budget") or {}
+    limits = {name: limit for name, limit in (shown["budget"] | more).items() if limit != known.get(name)}
+    flags += [(f"budget-{name}", f"{limit:.12g}") for name, limit in limits.items()]
+    if config.mlflow != begun.get("mlflow"):
+        flags.append(("mlflow" if config.mlflow else "no-mlflow", None))
+    words = [word for name, value in flags for word in (f"--{name}", *([] if value is None else [shlex.quote(str(value))]))]
+    return " ".join(["loopbench resume", shlex.quote(str(folder)), *words])
+
+
+def _spent(folder: Path) -> Spent:
+    """By a run, all sittings together."""
+    from loopbench.experiments.journal import read_manifest
+    from loopbench.experiments.past import Spent, read_past
+
+    return read_past(folder).spent + Spent.cut_short(read_manifest(folder))
 
 
 def _track(experiment: Experiment, found: Results) -> None:

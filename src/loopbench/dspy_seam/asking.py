@@ -81,7 +81,7 @@ async def ask_fields(predictor: Any, fields: Mapping[str, str], *, codec: Signat
     if isinstance(model, ThroughPredictor):
         return await _ask_predictor(predictor, dict(fields), codec, scope)
     request = request_of(predictor, fields, codec, scope=scope)
-    debug_text("prompt", "\n\n".join(message.content for message in request.messages))
+    debug_text("prompt", *[message.content for message in request.messages])
     reply = await model.complete(request)
     debug_text("reply", reply.text)
     return Asked(codec.read(reply), reply.usage)

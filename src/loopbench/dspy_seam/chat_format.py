@@ -9,16 +9,20 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from enum import EnumMeta
 from functools import lru_cache
-from typing import Any, cast
+from types import UnionType
+from typing import Any, Literal, Union, cast, get_origin
 
 import dspy
 from dspy.adapters.chat_adapter import field_header_pattern
 from dspy.adapters.utils import parse_value, serialize_for_json
 from dspy.utils.exceptions import AdapterParseError
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from loopbench.protocol import Inexpressible, Move, Reply, Role, WireError
+from loopbench.protocol.json_text import Encoder
+from loopbench.protocol.wire import read_once
 
 logger = logging.getLogger("loopbench.dspy")
 
@@ -28,6 +32,7 @@ MOST_NESTED = 60
 """Brackets within brackets that DSPy's lenient reading is tried on: Python's own parser, its last resort, fails beyond 200."""
 MOST_REPAIRED = 10_000
 """Characters of a reply that DSPy's lenient reading is tried on: its time grows with the square of the length."""
+_ENCODER = Encoder(ensure_ascii=False, allow_nan=False)
 _LINE_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
@@ -62,7 +67,7 @@ class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
     def format(self, signature: Any, demos: Sequence[Fields], inputs: Fields) -> list[Fields]:
         user = self.format_user_message_content(signature, inputs, main_request=True)
         messages = [*self.prefix(signature, demos), {"role": "user", "content": user}]
-        debug_text("prompt", "\n\n".join(message["content"] for message in messages))
+        debug_text("prompt", *[message["content"] for message in messages])
         return messages
 
     def format_demos(self, signature: Any, demos: Sequence[Fields]) -> list[Fields]:
@@ -152,7 +157,23 @@ def _read_value(text: str, annotation: Any) -> Any:
         if not isinstance(value, dict):
             raise ValueError("no object")
         return value
+    reads = _adapter(annotation)
+    if reads is not None:
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = ""
+        if value != "":
+            return reads.validate_python(value)
     return parse_value(text, annotation)
+
+
+@lru_cache(maxsize=512)
+def _adapter(annotation: Any) -> TypeAdapter[Any] | None:
+    """What DSPy reads JSON of such a type with, and makes anew for each value; None where it reads in a way of its own."""
+    if isinstance(annotation, EnumMeta) or get_origin(annotation) in (Literal, Union, UnionType):
+        return None
+    return TypeAdapter(annotation)
 
 
 @lru_cache(maxsize=512)
@@ -217,6 +238,7 @@ class SignatureCodec(ABC):
     def parse(self, reply: Reply) -> Move:
         return self.move(self.read(reply))
 
+    @read_once
     def read(self, reply: Reply) -> Fields:
         """The output fields of a reply. Raises WireError."""
         try:
@@ -238,7 +260,9 @@ def _field_text(name: str, value: Any, annotation: Any) -> str:
         return value
     try:
         plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-        text = json.dumps(plain, ensure_ascii=False, allow_nan=False).translate(_LINE_BREAKS)
+        text = _ENCODER.encode(plain)
+        if not text.isascii():
+            text = text.translate(_LINE_BREAKS)
         same = _read_value(text, annotation) == value
     except (TypeError, ValueError, RecursionError) as error:
         raise Inexpressible(f"{name}: {error}") from None
@@ -278,7 +302,7 @@ def _kind(annotation: Any) -> str:
     return _KINDS.get(annotation, "a JSON value")
 
 
-def debug_text(what: str, text: str) -> None:
+def debug_text(what: str, *texts: str) -> None:
     """`DSPY_DEBUG=true` shows prompts and replies on stderr (row S2-12)."""
     if os.environ.get("DSPY_DEBUG", "").lower() != "true":
         return
@@ -288,4 +312,4 @@ def debug_text(what: str, text: str) -> None:
         logger.addHandler(handler)
         logger.setLevel(logging.DEBUG)
         logger.propagate = False
-    logger.debug("%s:\n%s", what, text)
+    logger.debug("%s:\n%s", what, "\n\n".join(texts))

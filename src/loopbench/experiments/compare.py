@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 
+from loopbench.metrics.sequential import Looks, looked
 from loopbench.models.metering import Meter
 
 from .engine.engines import Job, budget_of, opened
 from .engine.runner import Execute, Progress, run_trials
-from .journal import Journal, read_records
+from .ground import arms_of
+from .history import RETRIED
+from .journal import Journal, RunError, read_manifest, write_manifest
+from .past import CUT_SHORT, Spent, Tally, read_past
 from .preparing import Experiment
-from .results import looked_at, looks_of, results
+from .results import looks_of, results
+from .schedule import Trial
+from .traces import Kept
 
 
 def run(experiment: Experiment, progress: Progress) -> str:
@@ -22,13 +32,54 @@ def run(experiment: Experiment, progress: Progress) -> str:
 async def _run(experiment: Experiment, progress: Progress) -> str:
     stopped = "interrupted"
     try:
-        with Journal(experiment.folder) as journal:
+        with Journal(experiment.folder, _kept(experiment)) as journal:
             # Read again under the lock: another process may have gone on with this run in the meantime.
-            current = replace(experiment, finished=tuple(read_records(experiment.folder)))
-            async with opened(job_of(current), progress) as execute:
-                stopped = await _run_to_a_decision(current, execute, journal, progress)
+            current = _as_it_stands(experiment)
+            stopped = await _sit(current, journal, progress)
     finally:
         experiment.answering.close(whole=not stopped)
+    return stopped
+
+
+def _kept(experiment: Experiment) -> Kept:
+    """Which traces the run keeps."""
+    config = experiment.config
+    if not config.traces.startswith("sample"):
+        return Kept(config.traces)
+    cells = ((task.id, repeat) for task in experiment.tasks for repeat in range(config.repeats))
+    return Kept.of(config.traces, cells, config.seed)
+
+
+def _as_it_stands(experiment: Experiment) -> Experiment:
+    """Raises RunError where its arms or its suite are others by now: it was extended, or its answers were judged again."""
+    folder, manifest = experiment.folder, read_manifest(experiment.folder)
+    was, now = experiment.manifest, manifest
+    same = (list(arms_of(was)), was["suite"], was["config"]["repeats"]) == (
+        list(arms_of(now)),
+        now["suite"],
+        now["config"]["repeats"],
+    )
+    if not same:
+        raise RunError(f"{folder}: another process has changed this run meanwhile; type the command again")
+    return replace(experiment, manifest=manifest, past=read_past(folder))
+
+
+async def _sit(experiment: Experiment, journal: Journal, progress: Progress) -> str:
+    """One sitting: nothing is begun where the run's budget is used up already; what it cuts short is written down."""
+    missing = experiment.missing()
+    if not missing:
+        return ""
+    job = job_of(experiment)
+    if job.meter.exhausted:
+        return job.meter.exhausted
+    experiment = _with_retries_noted(experiment)
+    tally, began, stopped = Tally(progress), time.monotonic(), "interrupted"
+    try:
+        async with opened(job, tally) as execute:
+            stopped = await _run_to_a_decision(experiment, execute, journal, tally)
+    finally:
+        if stopped:
+            _note_cut_short(experiment, _spent_since(job.meter, experiment.spent, time.monotonic() - began), tally.spent)
     return stopped
 
 
@@ -37,21 +88,61 @@ async def _run_to_a_decision(experiment: Experiment, execute: Execute, journal: 
 
     The look that an earlier sitting had reached is taken again, on the same records: a kill may have come before it.
     """
-    todo, looks, in_flight = experiment.missing(), looks_of(experiment.manifest), experiment.config.in_flight
+    missing, looks, in_flight = experiment.missing(), looks_of(experiment.manifest), experiment.config.in_flight
     if looks is None:
-        return await run_trials(todo, execute, journal, progress, in_flight)
-    first = max(1, looked_at(looks, experiment.finished, experiment.manifest).reached)
+        return await run_trials(missing, execute, journal, progress, in_flight)
+    first = max(1, _reached(experiment, looks))
     for look in range(first, looks.count + 1):
-        stage = [trial for trial in todo if max(first, looks.look_of(trial.task.id)) == look]
-        stopped = await run_trials(stage, execute, journal, progress, in_flight)
+        stopped = await run_trials(_of_look(missing, looks, look, first), execute, journal, progress, in_flight)
         if stopped or results(experiment.folder).is_complete:
             return stopped
     return ""
 
 
+def _of_look(missing: Iterable[Trial], looks: Looks, look: int, first: int) -> Iterable[Trial]:
+    return (trial for trial in missing if max(first, looks.look_of(trial.task.id)) == look)
+
+
+def _reached(experiment: Experiment, looks: Looks) -> int:
+    """The last look that an earlier sitting has come to."""
+    per_task = len(experiment.arms) * experiment.config.repeats
+    return looked(looks, Counter(task for _, task, _ in experiment.past.ended), per_task).reached
+
+
 def job_of(experiment: Experiment) -> Job:
     """What an engine is to know of a run."""
-    config = experiment.config
-    return Job(
-        config, experiment.suite, experiment.arms, experiment.manifest, experiment.answering, Meter(budget_of(config.budget))
+    config, spent = experiment.config, experiment.spent
+    meter = Meter(budget_of(config.budget))
+    meter.calls, meter.tokens, meter.dollars, meter.earlier_s = spent.calls, spent.tokens, spent.dollars, spent.seconds
+    return Job(config, experiment.suite, experiment.arms, experiment.manifest, experiment.answering, meter)
+
+
+# --- what the manifest is told ---
+
+
+def _with_retries_noted(experiment: Experiment) -> Experiment:
+    """Before they begin: results that owe something to a second chance say so for good."""
+    favoured = experiment.missing().favoured
+    if not favoured:
+        return experiment
+    manifest = dict(experiment.manifest)
+    note = {"when": datetime.now(UTC).isoformat(timespec="seconds"), "what": experiment.retry, "trials": favoured}
+    manifest[RETRIED] = [*manifest.get(RETRIED, []), note]
+    write_manifest(experiment.folder, manifest)
+    return replace(experiment, manifest=manifest)
+
+
+def _spent_since(meter: Meter, before: Spent, seconds: float) -> Spent:
+    return Spent(meter.calls - before.calls, meter.tokens - before.tokens, meter.dollars - before.dollars, seconds)
+
+
+def _note_cut_short(experiment: Experiment, spent: Spent, recorded: Spent) -> None:
+    """What a sitting has spent and its records do not show."""
+    lost = Spent(
+        max(0, spent.calls - recorded.calls),
+        max(0, spent.tokens - recorded.tokens),
+        max(0.0, spent.dollars - recorded.dollars),
+        max(0.0, spent.seconds - recorded.seconds),
     )
+    total = Spent.cut_short(experiment.manifest) + lost
+    write_manifest(experiment.folder, {**experiment.manifest, CUT_SHORT: total.to_json()})

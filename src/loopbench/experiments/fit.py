@@ -5,7 +5,6 @@ The traces' marks of injected faults are never read: they are the answer key of 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter, defaultdict
@@ -16,15 +15,15 @@ from typing import Any
 
 from scipy import stats
 
-from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import ALPHA, Interval, wilson
 from loopbench.models.faults import CALLING, FLAKY_ATTEMPTS
 from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile
 from loopbench.models.tokens import MESSAGE_OVERHEAD, estimate_tokens
 from loopbench.protocol import Message
 
-from .journal import TRIALS, RunError, read_manifest, read_trace
+from .journal import RunError, each_record, read_manifest
 from .points import REFUSED, REPEATED, TOOL, Attempt, Course, Hint, Point, Shape, provider_fault, read_course
+from .traces import Traces, policy_of
 
 FEW_POINTS = 30
 """Fewer points than this, and an estimate says little: the profile says so."""
@@ -156,6 +155,8 @@ def fit_run(
     Raises RunError where there is no such run or arm, and where arms of several models or profiles would be pooled.
     """
     manifest = read_manifest(folder)
+    if policy_of(folder) == "failures":
+        raise RunError(f"{folder}: only the traces of failures were kept (--traces failures): rates from them would be too high")
     chosen, source = _chosen(folder, manifest, arms, profile, model)
     scripted = source[0] == "scripted"
     label = source[1] if scripted else source[0]
@@ -219,26 +220,11 @@ def _slug(text: str) -> str:
 
 def _traces(folder: Path, arms: frozenset[str]) -> Iterator[Mapping[str, Any]]:
     """Trace by trace, in the order in which trials ended; attempts that infrastructure made fail are among them."""
-    path = folder / TRIALS
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.endswith(b"\n"):
-                    return  # torn by a kill
-                record = _record(line, f"{path}:{number}")
-                if record.arm in arms and record.trace_at is not None:
-                    yield {**read_trace(folder, record), "retries": record.retries}
-    except OSError as error:
-        raise RunError(f"{path}: {error.strerror}") from None
-
-
-def _record(line: bytes, where: str) -> Record:
-    try:
-        record = Record.from_json(json.loads(line))
-        hash(record.key)  # TypeError where a name is a list
-        return record
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        raise RunError(f"{where}: no record of a trial: {type(error).__name__}: {error}") from None
+    traces, seen = Traces(folder), set[tuple[int, ...]]()
+    for record in each_record(folder):
+        if record.arm in arms and record.trace_at is not None and record.trace_at not in seen:  # judged again, it has two lines
+            seen.add(record.trace_at)
+            yield {**traces.read(record), "retries": record.retries}
 
 
 # --- counting ---

@@ -1,8 +1,8 @@
-"""A run directory: manifest, one line per trial, traces. Append-only; what was written survives a kill at any moment.
+"""The journal of a run: one line per trial, its trace before it. Append-only; what was written survives a kill at any moment.
 
 manifest.json   configuration, versions, digests, seed
 trials.jsonl    one record per trial; of several for one trial the last counts
-traces.jsonl    one trace per line; a record holds where its own stands
+traces.zst      compressed traces, see `traces.py`; a record holds where its own stands
 run.lock        held while a process writes
 """
 
@@ -10,55 +10,54 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
+from threading import Condition, Thread
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Self
 
-from loopbench.metrics.record import Record
+from loopbench.metrics.record import Record, Shared
 
-MANIFEST = "manifest.json"
+from .run_files import MANIFEST, RunError, append_whole, open_repaired, read_manifest, write_manifest
+from .traces import MOST_TEXT, TRACES, Kept, TraceWriter, read_trace, referenced_end
+
+__all__ = [
+    "LONGEST_UNSYNCED_S",
+    "MANIFEST",
+    "MOST_UNSYNCED",
+    "TRACES",
+    "TRIALS",
+    "Journal",
+    "RunError",
+    "append_whole",
+    "each_record",
+    "find_trial",
+    "locked",
+    "one_of",
+    "open_repaired",
+    "read_manifest",
+    "read_records",
+    "read_trace",
+    "write_manifest",
+]
+
 TRIALS = "trials.jsonl"
-TRACES = "traces.jsonl"
 LOCK = "run.lock"
 
 MOST_UNSYNCED = 256
 """Finished trials that may wait for the disk; after a kill they run again."""
 LONGEST_UNSYNCED_S = 1.0
-
-_ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-
-
-class RunError(ValueError):
-    """A run directory that cannot be read, or written, as asked; one line that names it."""
+BATCH = 64
+"""Finished trials after which writing begins, and"""
+BATCH_S = LONGEST_UNSYNCED_S / 2
+"""how long the first of fewer waits for others: what is left is for the disk."""
 
 
-def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Whole or not at all."""
-    scratch = folder / f"{MANIFEST}.part"
-    scratch.write_text(json.dumps(manifest, indent=2, allow_nan=False) + "\n", encoding="ascii")
-    with scratch.open("rb") as file:
-        os.fsync(file.fileno())
-    scratch.replace(folder / MANIFEST)
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Raises RunError where there is none or it is no JSON object."""
-    path = folder / MANIFEST
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RunError(f"{folder}: no run directory (it has no {MANIFEST})") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"{path}: {error}") from None
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("config"), dict):
-        raise RunError(f"{path}: no manifest of a run")
-    return manifest
+# --- reading ---
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -66,51 +65,95 @@ def read_records(folder: Path) -> list[Record]:
 
     A torn last line, left by a kill, is skipped. Raises RunError for any other line that is no record.
     """
-    path = folder / TRIALS
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise RunError(f"{path}: {error.strerror}") from None
     latest: dict[tuple[str, str, int], Record] = {}
-    for number, line in enumerate(raw[: whole_lines(raw)].splitlines(), 1):
-        try:
-            record = Record.from_json(json.loads(line))
-            latest[record.key] = record
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-            raise RunError(f"{path}:{number}: no record of a trial: {type(error).__name__}: {error}") from None
+    for record in each_record(folder):
+        latest[record.key] = record
     return list(latest.values())
 
 
-def read_trace(folder: Path, record: Record) -> dict[str, Any]:
-    """The trace of one trial. Raises RunError where there is none."""
-    if record.trace_at is None:
-        why = record.reason or "none was recorded"
-        raise RunError(f"{folder}: trial {record.arm}/{record.task}/{record.repeat} has no trace: {why}")
-    offset, length = record.trace_at
+def each_record(folder: Path) -> Iterator[Record]:
+    """Every line of a run as it was written, also those that a later one of the same trial replaces. Raises as `read_records`."""
+    path = folder / TRIALS
+    shared = Shared()
+    for number, line in enumerate(_lines(path), 1):
+        yield record_of(line, f"{path}:{number}", shared)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The whole lines of a file; none where there is no file."""
     try:
-        with (folder / TRACES).open("rb") as file:
-            file.seek(offset)
-            trace = json.loads(file.read(length))
-    except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise RunError(f"{folder / TRACES}: no trace at {offset}: {error}") from None
-    if not isinstance(trace, dict) or not isinstance(trace.get("events"), list):
-        raise RunError(f"{folder / TRACES}: no trace at {offset}")
-    if (trace.get("arm"), trace.get("task"), trace.get("repeat")) != record.key:
-        raise RunError(f"{folder / TRACES}: the trace at {offset} is that of another trial")
-    return trace
+        with path.open("rb") as lines:
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    return  # torn by a kill
+                yield line
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
 
 
-def whole_lines(raw: bytes) -> int:
-    """Length of the part that ends with a line's end."""
-    return raw.rfind(b"\n") + 1
+def record_of(line: bytes, where: str, shared: Shared | None = None) -> Record:
+    """One line of `trials.jsonl`. `where`: for the RunError that is raised where it is no record."""
+    try:
+        data = json.loads(line)
+        record = Record.from_json(data if shared is None else shared.of(data))
+        hash(record.key)  # TypeError where a name is a list
+        return record
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise RunError(f"{where}: no record of a trial: {type(error).__name__}: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    record: Record
-    trace: bytes
+def find_trial(folder: Path, trial: str) -> Record:
+    """The record of `ARM/TASK/REPEAT`, or a part of that as `one_of` takes it; of all other lines only names are read.
+
+    Raises RunError where none or several match.
+    """
+    path = folder / TRIALS
+    places: dict[str, tuple[int, int]] = {}
+    start = 0
+    for number, line in enumerate(_lines(path), 1):
+        places[_name(line, f"{path}:{number}")] = (number, start)
+        start += len(line)
+    number, start = places[one_of(places, trial, folder)]
+    with path.open("rb") as file:
+        file.seek(start)
+        return record_of(file.readline(), f"{path}:{number}")
+
+
+def one_of(names: Collection[str], trial: str, folder: Path) -> str:
+    """The name `ARM/TASK/REPEAT` that is meant: the repeat may be left out, and so may all but a unique end or a task's id.
+
+    Raises RunError where none or several match.
+    """
+    if trial in names:
+        return trial
+    matching = [name for name in names if f"/{trial}/" in f"/{name}/"] or [name for name in names if trial in name]
+    if len(matching) == 1:
+        return matching[0]
+    if not matching:
+        raise RunError(f"{folder}: no trial {trial!r}; a trial is ARM/TASK/REPEAT, such as {next(iter(names), '(none)')}")
+    shown = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
+    raise RunError(f"{folder}: {trial!r} matches {len(matching)} trials: {shown}")
+
+
+def _name(line: bytes, where: str) -> str:
+    """ARM/TASK/REPEAT of a line, by its beginning where that is as a journal writes it."""
+    found = _HEAD.match(line)
+    if found is None:
+        return record_of(line, where).name
+    arm, task, repeat = found.groups()
+    return f"{arm.decode()}/{task.decode()}/{int(repeat)}"
+
+
+_TEXT = rb'"([ !#-\[\]-~]*)"'
+"""In JSON, of ASCII without an escape."""
+_HEAD = re.compile(
+    rb'\{"arm": ?%b, ?"suite": ?"[^"\\]*", ?"suite_digest": ?"[^"\\]*", ?"task": ?%b, ?"repeat": ?(\d{1,9}),' % (_TEXT, _TEXT)
+)
+
+
+# --- the lock ---
 
 
 def _lock(folder: Path) -> IO[str]:
@@ -131,20 +174,45 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-class Journal:
-    """Appends finished trials to a run directory. One process at a time: a second one gets RunError."""
+# --- writing ---
 
-    def __init__(self, folder: Path) -> None:
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    record: Record
+    trace: bytes
+    """Empty where none is to be kept."""
+
+
+class Journal:
+    """Appends finished trials to a run directory. One process at a time: a second one gets RunError.
+
+    A thread of its own encodes, compresses and writes: whoever appends waits only where the disk falls behind. After a write that
+    failed every call raises what it failed with; the run can be resumed.
+    """
+
+    def __init__(self, folder: Path, kept: Kept | None = None) -> None:
         self.folder = folder
-        self._pending: list[_Pending] = []
-        self._synced_at = time.monotonic()
+        self._kept = kept or Kept()
         self._lock = _lock(folder)
         try:
             self._trials = open_repaired(folder / TRIALS)
-            self._traces = open_repaired(folder / TRACES)
+            self._traces = TraceWriter(folder / TRACES, referenced_end(folder / TRIALS))
         except OSError:
             self._lock.close()
             raise
+        self._changed = Condition()
+        """Guards all below."""
+        self._pending: list[_Finished] = []
+        self._writing = 0
+        """Finished trials on their way to the disk."""
+        self._since = 0.0
+        """When the first one that is pending came."""
+        self._hurried = False
+        self._closing = False
+        self._failure: BaseException | None = None
+        self._writer = Thread(target=self._write_on, name=f"journal of {folder}", daemon=True)
+        self._writer.start()
 
     def __enter__(self) -> Self:
         return self
@@ -153,69 +221,77 @@ class Journal:
         self.close()
 
     def append(self, record: Record, trace: bytes) -> None:
-        """Take a finished trial; it is on the disk within 256 trials, or with the first one that ends a second later."""
-        self._pending.append(_Pending(record, trace))
-        if len(self._pending) >= MOST_UNSYNCED or time.monotonic() - self._synced_at >= LONGEST_UNSYNCED_S:
-            self.sync()
+        """Take a finished trial: it is on the disk in about a second. Waits while as many as may be are not. Raises RunError."""
+        is_kept = 0 < len(trace) <= MOST_TEXT and self._kept.keeps(record)
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure is not None or self._unsynced < MOST_UNSYNCED)
+            self._check()
+            if self._closing:
+                raise RunError(f"{self.folder}: a trial has ended after its journal was closed")
+            if not self._pending:
+                self._since = time.monotonic()
+            self._pending.append(_Finished(record, trace if is_kept else b""))
+            if len(self._pending) in (1, BATCH):
+                self._changed.notify_all()
 
     def sync(self) -> None:
-        """Write and fsync what is pending: traces first, so that no record points at a trace that was lost."""
-        if not self._pending:
-            return
-        offset = self._traces.seek(0, os.SEEK_END)
-        lines = []
-        for item in self._pending:
-            line = item.record.to_json()
-            if item.trace:
-                line["trace_at"] = [offset, len(item.trace)]
-                offset += len(item.trace)
-            lines.append(_ENCODER.encode(line).encode("ascii") + b"\n")
-        append_whole(self._traces, b"".join(item.trace for item in self._pending), self.folder / TRACES)
-        append_whole(self._trials, b"".join(lines), self.folder / TRIALS)
-        self._pending.clear()
-        self._synced_at = time.monotonic()
+        """Wait until all that was appended is on the disk. Raises RunError."""
+        with self._changed:
+            self._hurried = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._failure is not None or self._unsynced == 0)
+            self._hurried = False
+            self._check()
 
     def close(self) -> None:
+        """Write what is pending, and let another process write. Raises RunError."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._writer.join()
+        self._trials.close()
+        self._traces.close()
+        self._lock.close()
+        self._check()
+
+    @property
+    def _unsynced(self) -> int:
+        return len(self._pending) + self._writing
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    # --- in the writer's thread ---
+
+    def _write_on(self) -> None:
         try:
-            self.sync()
-        finally:
-            self._trials.close()
-            self._traces.close()
-            self._lock.close()
+            while batch := self._next():
+                self._write(batch)
+        except BaseException as error:  # whoever appends is told
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
 
+    def _next(self) -> Sequence[_Finished]:
+        """What is to be written now, once there is some; nothing at the end."""
+        with self._changed:
+            self._writing = 0
+            self._changed.notify_all()
+            while not self._is_due():
+                self._changed.wait(self._since + BATCH_S - time.monotonic() if self._pending else None)
+            batch, self._pending = self._pending, []
+            self._writing = len(batch)
+            return batch
 
-def open_repaired(path: Path) -> FileIO:
-    """Open for appending; a torn last line is cut off."""
-    path.touch()
-    file = path.open("r+b", buffering=0)
-    size = file.seek(0, os.SEEK_END)
-    for start in _blocks(size):
-        file.seek(start)
-        whole = whole_lines(file.read(min(_BLOCK, size - start)))
-        if whole or start == 0:
-            file.truncate(start + whole)
-            break
-    return file
+    def _is_due(self) -> bool:
+        if not self._pending:
+            return self._closing
+        many = len(self._pending) >= BATCH or self._hurried or self._closing
+        return many or time.monotonic() >= self._since + BATCH_S
 
-
-_BLOCK = 1 << 20
-
-
-def _blocks(size: int) -> Iterator[int]:
-    """Starts of the blocks of a file, the last one first."""
-    yield from range(max(0, (size - 1) // _BLOCK * _BLOCK), -1, -_BLOCK)
-
-
-def append_whole(file: FileIO, data: bytes, path: Path) -> None:
-    """All of it on the disk, or nothing: a line that does not fit leaves no torn half behind. Raises RunError."""
-    start = file.seek(0, os.SEEK_END)
-    rest = memoryview(data)
-    try:
-        while rest:
-            rest = rest[file.write(rest) :]
-        os.fsync(file.fileno())
-    except BaseException as error:
-        file.truncate(start)
-        if isinstance(error, OSError):
-            raise RunError(f"{path}: {error.strerror}; what was written before is whole, and the run can be resumed") from None
-        raise
+    def _write(self, batch: Sequence[_Finished]) -> None:
+        """Traces first, so that no record points at a trace that was lost."""
+        places = iter(self._traces.append([item.trace for item in batch if item.trace]))
+        lines = [item.record.line(next(places) if item.trace else item.record.trace_at) for item in batch]
+        append_whole(self._trials, b"".join(lines), self.folder / TRIALS)

@@ -153,9 +153,12 @@ def _opener(suite: Suite) -> str:
 def _solved(records: Iterable[Record], run: str) -> list[Record]:
     """The successful trials of a task, the one with the fewest calls first. Raises Unlearnable where there is none."""
     scored = [record for record in records if record.status == "scored"]
-    found = [record for record in scored if record.accuracy >= 1]
-    if not found:
+    solved = [record for record in scored if record.accuracy >= 1]
+    if not solved:
         raise Unlearnable(f"not solved in {run}" if scored else f"not run in {run}")
+    found = [record for record in solved if record.trace_at is not None]
+    if not found:
+        raise Unlearnable(f"solved in {run}, but no trace of that was kept")
     return sorted(found, key=lambda record: (record.tool_calls, record.steps, record.arm, record.repeat))
 
 

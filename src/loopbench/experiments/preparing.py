@@ -6,7 +6,8 @@ import dataclasses
 import platform
 import re
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -17,7 +18,7 @@ from loopbench.datasets.generating import SPLITS, split_of
 from loopbench.datasets.importing.rows import Rows
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
 from loopbench.datasets.task import Suite, Task
-from loopbench.metrics.record import RECORD_VERSION, Record
+from loopbench.metrics.record import RECORD_VERSION
 from loopbench.metrics.scorers import scorer_named
 from loopbench.metrics.sequential import Looks
 from loopbench.models.profiles import PROFILES_VERSION
@@ -25,17 +26,47 @@ from loopbench.protocol import Loop, Optimizable, program_digest, render_value
 
 from .answering import Answering, answering
 from .config import CompareConfig, config_from
-from .journal import RunError, read_manifest, read_records, write_manifest
+from .ground import ASKED, arms_changed, asked_of, changes, told, typed
+from .journal import RunError, read_manifest, write_manifest
+from .past import Past, Retry, Spent, read_past
 from .registry import builtin_names, code_digest, loops_named, make_suite, nearest, own_code_digest, parse_spec
 from .results import looks_of
 from .schedule import Arm, Trial, make_arms, schedule
 from .suite_checks import quick_problems
 from .trial import json_safe
 
-MOST_ATTEMPTS = 3
-"""How often a trial that infrastructure made fail is tried in all, over resumes."""
-
 PACKAGES = ("loopbench", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The trials of a schedule that are to be run, each made when its turn comes."""
+
+    cells: Callable[[], Iterator[Trial]]
+    """The whole schedule."""
+    scheduled: int
+    past: Past
+    retry: Retry | None
+
+    def __iter__(self) -> Iterator[Trial]:
+        for trial in self.cells():
+            attempt = self.past.next_attempt(trial.key, self.retry)
+            if attempt is not None:
+                yield replace(trial, attempt=attempt) if attempt else trial
+
+    def __len__(self) -> int:
+        return self.scheduled - len(self.past.ended) + self.again
+
+    @property
+    def again(self) -> int:
+        """Of them, those that have a record."""
+        return sum(self.past.next_attempt(key, self.retry) is not None for key in self.past.ended)
+
+    @property
+    def favoured(self) -> int:
+        """Of them, those that are scored already."""
+        past = self.past
+        return sum(past.is_favoured(key) and past.next_attempt(key, self.retry) is not None for key in past.ended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +75,30 @@ class Experiment:
 
     folder: Path
     config: CompareConfig
+    """As it is carried out now: a resume may have other workers, or another budget, than the manifest says."""
     suite: Suite
     tasks: Sequence[Task]
     arms: tuple[Arm, ...]
     manifest: Mapping[str, Any]
     answering: Answering = field(default_factory=Answering)
-    finished: tuple[Record, ...] = ()
-    """Of an earlier sitting."""
+    past: Past = field(default_factory=Past)
+    """What earlier sittings gave."""
+    retry: Retry | None = None
+    """What is run again on request."""
 
     @property
     def trials(self) -> int:
         """In the whole schedule."""
         return len(self.arms) * len(self.tasks) * self.config.repeats
 
-    def missing(self) -> list[Trial]:
-        """Trials without a record, and errored ones that may be tried again."""
-        known = {record.key: record for record in self.finished}
-        todo = []
-        for trial in self._schedule():
-            record = known.get(trial.key)
-            if record is None:
-                todo.append(trial)
-            elif record.status == "errored" and record.attempt + 1 < MOST_ATTEMPTS:
-                todo.append(replace(trial, attempt=record.attempt + 1))
-        return todo
+    @property
+    def spent(self) -> Spent:
+        """By earlier sittings, as far as it is known."""
+        return self.past.spent + Spent.cut_short(self.manifest)
+
+    def missing(self) -> Missing:
+        """Trials without a record, and those that are to be tried again."""
+        return Missing(self._schedule, self.trials, self.past, self.retry)
 
     def _schedule(self) -> Iterator[Trial]:
         repeats, seed, looks = self.config.repeats, self.config.seed, looks_of(self.manifest)
@@ -88,6 +119,7 @@ def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
     check_plans(config, suite, tasks)
     answers = answering(config, arms)
     manifest = manifest_of(config, suite, tasks, arms) | {
+        ASKED: asked_of(suite, tasks, config.max_tool_steps or suite.max_tool_steps),
         "models": answers.as_manifest(),
         "suite_problems": list(quick_problems(suite, tasks)),
     }
@@ -132,29 +164,100 @@ class Allowed:
     """The server that may be asked, and sent the key."""
     cassette: Path | None = None
     """The folder of recordings that may be read and written."""
+    address: str | None = None
+    """The Ray cluster that may be sent the trials."""
 
 
 NOTHING = Allowed()
 
+SITTING = frozenset({"concurrency", "workers", "engine", "address", "budget", "mlflow"})
 
-def reopen(folder: Path, allowed: Allowed = NOTHING, *, mlflow: bool | None = None) -> Experiment:
-    """An interrupted run. Raises RunError where code, suite or profiles have changed since: results are never mixed."""
+
+@dataclass(frozen=True, slots=True)
+class Sitting:
+    """How a run goes on this time. What a trial gives does not depend on it, and none of it is written to the manifest."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `CompareConfig` that win over the manifest's: those in `SITTING`; of `budget` the limits that are given."""
+    retry: Retry | None = None
+
+    def over(self, begun: Mapping[str, Any]) -> dict[str, Any]:
+        """What differs from the configuration that a run began with. Raises ValueError for a setting that results depend on."""
+        for name in self.settings:
+            if name not in SITTING:
+                raise ValueError(f"{name}: it stays as it was when the run began")
+        changed = dict(self.settings)
+        if "budget" in changed:
+            changed["budget"] = {**(begun.get("budget") or {}), **changed["budget"]}
+        if changed.get("engine") == "local":
+            changed.setdefault("address", None)
+        elif changed.get("address") is not None:
+            changed.setdefault("engine", "ray")
+        return changed
+
+
+AS_BEGUN = Sitting()
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run that was begun, and what its configuration means today."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    config: CompareConfig
+    """With what was typed for this sitting."""
+    suite: Suite
+    tasks: Sequence[Task]
+    arms: tuple[Arm, ...]
+    today: Mapping[str, Any]
+    """The manifest that a run of this configuration would have if it began now."""
+
+    @property
+    def changes(self) -> list[str]:
+        """What is another since the run began, in words."""
+        return changes(self.manifest, self.today)
+
+    def answering(self) -> Answering:
+        """What answers; real models as they showed themselves when the run began. Raises as `answering` does."""
+        known = self.manifest.get("models")
+        return answering(self.config, self.arms, known if isinstance(known, dict) else {})
+
+
+def look_again(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_BEGUN) -> Begun:
+    """Look up what a run's configuration means today. Raises RunError and ValueError; nothing is written."""
     manifest = read_manifest(folder)
     if "imported" in manifest:
         raise RunError(f"{folder}: imported from another tool's files, so there is nothing to run")
-    config = config_from(manifest["config"], f"{folder}/manifest.json")
+    changed = sitting.over(manifest["config"])
+    config = config_from({**manifest["config"], **changed}, f"{folder}/manifest.json", flags=tuple(changed))
     config = allowed_config(folder, config, allowed)
-    if mlflow is not None:
-        config = config.model_copy(update={"mlflow": mlflow})
     suite, tasks, arms = look_up(config)
-    now = manifest_of(config, suite, tasks, arms)
-    for what in ("versions", "suite", "profiles", "arms"):
-        if now[what] != manifest.get(what):
-            raise RunError(f"{folder}: {what} changed since this run began; start a new run (nothing was written)")
-    _check_looks(folder, manifest, tasks)
-    known = manifest.get("models")
-    answers = answering(config, arms, known if isinstance(known, dict) else {})
-    return Experiment(folder, config, suite, tasks, arms, manifest, answers, tuple(read_records(folder)))
+    return Begun(folder, manifest, config, suite, tasks, arms, manifest_of(config, suite, tasks, arms))
+
+
+def reopen(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_BEGUN) -> Experiment:
+    """An interrupted run. Raises RunError where code, suite or profiles have changed since: results are never mixed."""
+    begun = look_again(folder, allowed, sitting)
+    if begun.changes:
+        raise RunError(changed_message(begun))
+    _check_looks(folder, begun.manifest, begun.tasks)
+    past = read_past(folder)
+    return Experiment(
+        folder, begun.config, begun.suite, begun.tasks, begun.arms, begun.manifest, begun.answering(), past, sitting.retry
+    )
+
+
+def changed_message(begun: Begun) -> str:
+    """What has changed since a run began, and what can be done about it, in one line."""
+    folder, suite = begun.folder, begun.suite
+    name = typed(folder)
+    way = f"a new run that takes over what still holds: loopbench resume {name} --fork"
+    if not arms_changed(begun.manifest, begun.today):
+        asked = asked_of(suite, begun.tasks, begun.config.max_tool_steps or suite.max_tool_steps)
+        if begun.manifest.get(ASKED) == asked:
+            way = f"the questions are the same, so the answers can be judged again: loopbench rescore {name}"
+    return f"{folder}: changed since this run began: {told(begun.changes)}; results are never mixed, nothing was written; {way}"
 
 
 def _check_looks(folder: Path, manifest: Mapping[str, Any], tasks: Sequence[Task]) -> None:
@@ -169,17 +272,36 @@ def _check_looks(folder: Path, manifest: Mapping[str, Any], tasks: Sequence[Task
 
 def allowed_config(folder: Path, config: CompareConfig, allowed: Allowed) -> CompareConfig:
     """A manifest's configuration, with what the user typed again. Raises RunError for what has to be typed and was not."""
-    for name in own_code(config):
-        if name not in allowed.code:
-            raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
+    allowed_code(folder, own_code(config), allowed.code)
+    shown = config.public()  # as in the manifest, which leaves out what is secret
     if config.base_url is not None:
-        typed = config.model_copy(update={"base_url": allowed.base_url})
-        if typed.public()["base_url"] != config.base_url:  # the manifest leaves out what is secret
-            raise RunError(f"{folder}: this run asks the server at {config.base_url}; type it again: --base-url {config.base_url}")
-        config = typed
+        config = config.model_copy(update={"base_url": allowed.base_url})
+        if config.public()["base_url"] != shown["base_url"]:
+            again = f"type it again: --base-url {shlex.quote(shown['base_url'])}"
+            raise RunError(f"{folder}: this run asks the server at {shown['base_url']}; {again}")
+    if config.address is not None:
+        config = config.model_copy(update={"address": allowed.address})
+        if config.public()["address"] != shown["address"]:
+            again = f"type it again: --address {shlex.quote(shown['address'])}, or stay here: --engine local"
+            raise RunError(f"{folder}: this run goes to the Ray cluster at {shown['address']}; {again}")
     if config.cassette is not None and allowed.cassette != config.cassette:
-        raise RunError(f"{folder}: this run uses the recordings in {config.cassette}; type it again: --cassette {config.cassette}")
+        again = f"type it again: --cassette {shlex.quote(str(config.cassette))}"
+        raise RunError(f"{folder}: this run uses the recordings in {config.cassette}; {again}")
     return config
+
+
+def allowed_code(folder: Path, names: Iterable[str], allowed: Collection[str]) -> None:
+    """Raises RunError for the first name of the user's own code that was not typed."""
+    for name in names:
+        if name not in allowed:
+            again = f"type its name to let it be imported: --allow {shlex.quote(name)}"
+            raise RunError(f"{folder}: this run uses {name}, code of your own; {again}")
+
+
+def begins_with(config: CompareConfig) -> str:
+    """How the command begins that runs a configuration anew."""
+    names = [f"--suite {shlex.quote(config.suite)}", *(f"--loop {shlex.quote(loop)}" for loop in config.loops)]
+    return " ".join(["loopbench compare", *names])
 
 
 def own_code(config: CompareConfig) -> list[str]:
@@ -234,19 +356,13 @@ def _scorers(suite: Suite) -> Mapping[str, str]:
 
 
 def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: Sequence[Arm]) -> dict[str, Any]:
+    """What decides what trials give, and where they ran."""
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "config": config.public(),
         "seed": config.seed,
         "versions": {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION},
-        "suite": {
-            "name": suite.name,
-            "version": suite.version,
-            "digest": suite.digest,
-            "tasks": len(tasks),
-            "max_tool_steps": config.max_tool_steps or suite.max_tool_steps,
-            **({"code": code} if (code := suite_code(config, suite)) else {}),
-        },
+        "suite": suite_manifest(config, suite, tasks),
         "profiles": {arm.profile.name: arm.profile.digest for arm in arms},
         "arms": [
             {
@@ -264,6 +380,19 @@ def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms
         "packages": {name: package_version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "platform": platform.platform(terse=True),
+    }
+
+
+def suite_manifest(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> dict[str, Any]:
+    """What a manifest says of the suite."""
+    code = suite_code(config, suite)
+    return {
+        "name": suite.name,
+        "version": suite.version,
+        "digest": suite.digest,
+        "tasks": len(tasks),
+        "max_tool_steps": config.max_tool_steps or suite.max_tool_steps,
+        **({"code": code} if code else {}),
     }
 
 
@@ -299,13 +428,18 @@ def package_version(package: str) -> str | None:
 
 def new_folder(runs: Path, suite: str) -> Path:
     """Makes a run directory whose name says when, and what of; never one that is there already."""
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    label = re.sub(r"[^A-Za-z0-9._-]+", "-", suite)[:60]
     runs.mkdir(parents=True, exist_ok=True)
     while True:
-        folder = runs / f"{stamp}-{label}-{secrets.token_hex(2)}"
+        folder = runs / new_name(suite)
         try:
             folder.mkdir()
         except FileExistsError:  # another process began in the same second, and drew the same
             continue
         return folder
+
+
+def new_name(suite: str) -> str:
+    """Of a run directory: when, and what of."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    label = re.sub(r"[^A-Za-z0-9._-]+", "-", suite)[:60]
+    return f"{stamp}-{label}-{secrets.token_hex(2)}"

@@ -14,7 +14,9 @@ from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.sequential import Looked, Looks, all_decided, looked
 from loopbench.metrics.views import Views, views
 
-from .journal import RunError, read_manifest, read_records
+from .history import remarks_of, warnings_of
+from .journal import RunError, one_of, read_manifest, read_records
+from .traces import TracesSize, traces_size
 
 ABLATION = "ablation"
 """Of the manifest: which arm is which cell of an ablation, see `ablation.py`."""
@@ -72,6 +74,11 @@ class Results:
         compared = self.comparison
         return views(self.records, [arm.info for arm in compared.arms], alpha=compared.alpha, margin=compared.margin)
 
+    @cached_property
+    def traces(self) -> TracesSize:
+        """What the traces take."""
+        return traces_size(self.folder, self.records)
+
     def to_json(self) -> dict[str, Any]:
         """The object of `--json`: names stay stable."""
         return self.comparison.to_json(run=str(self.folder.resolve()), digest=self.digest, wall_s=self.wall_s) | {
@@ -79,6 +86,7 @@ class Results:
             "scheduled": self.scheduled,
             "views": self.views.to_json(),
             "looks": None if self.looked is None else self.looked.to_json(),
+            "traces": self.traces.to_json(),
         }
 
 
@@ -97,11 +105,13 @@ def results(folder: Path) -> Results:
         alpha, paired = config["alpha"] if at is None else at.level, ABLATION not in manifest or len(arms) <= MOST_PAIRED
         compared = compare(records, arms, alpha=alpha, margin=config["margin"], paired=paired)
         problems = tuple(f"the suite fails a check, {problem}" for problem in manifest.get("suite_problems", ()))
-        compared = replace(compared, warnings=(*compared.warnings, *problems))
+        compared = replace(
+            compared, warnings=(*compared.warnings, *problems, *warnings_of(manifest)), remarks=tuple(remarks_of(manifest))
+        )
         if at is not None:
             at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))
             pairs = tuple(map(undecided, compared.pairs)) if at.between else compared.pairs
-            compared = replace(compared, remarks=(at.remark,), pairs=pairs)
+            compared = replace(compared, remarks=(at.remark, *compared.remarks), pairs=pairs)
         found = Results(folder, manifest, tuple(records), compared, at)
         found.title  # noqa: B018  a manifest without what the title says is none
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -110,20 +120,9 @@ def results(folder: Path) -> Results:
 
 
 def find_record(found: Results, trial: str) -> Record:
-    """The record of `ARM/TASK/REPEAT`; the repeat may be left out, and so may all but a unique end or a task's id.
-
-    Raises RunError where none or several match.
-    """
-    names = {f"{r.arm}/{r.task}/{r.repeat}": r for r in found.records}
-    if trial in names:
-        return names[trial]
-    matching = [name for name in names if f"/{trial}/" in f"/{name}/"] or [name for name in names if trial in name]
-    if len(matching) == 1:
-        return names[matching[0]]
-    if not matching:
-        raise RunError(f"{found.folder}: no trial {trial!r}; a trial is ARM/TASK/REPEAT, such as {next(iter(names), '(none)')}")
-    shown = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
-    raise RunError(f"{found.folder}: {trial!r} matches {len(matching)} trials: {shown}")
+    """The record of `ARM/TASK/REPEAT`, or of a part of that as `one_of` takes it. Raises RunError where none or several match."""
+    records = {record.name: record for record in found.records}
+    return records[one_of(records, trial, found.folder)]
 
 
 def looked_at(looks: Looks, records: Sequence[Record], manifest: Mapping[str, Any]) -> Looked:

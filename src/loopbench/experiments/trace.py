@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,7 +35,9 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.digest import sha256
+from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.redact import redact
+from loopbench.protocol.tools import own_copy
 
 TRIAL_NAMES = ("arm", "task", "repeat")
 NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
@@ -59,6 +60,7 @@ class Recorder(Observer):
         self.provider_trouble: ProviderError | None = None
         """The last failure of a real provider in which the request had no part, whatever came after it."""
         self.tools: Toolbox | None = None
+        """What calls are checked against."""
         self._digested: list[Any] = []
         self._gave: set[str] = set()
         """Keys of the calls that have given a result."""
@@ -172,7 +174,7 @@ class Recorder(Observer):
                 self.errors["call.unknown_tool"] += 1
             elif tool.arguments is not None:
                 try:
-                    tool.arguments.bind(call.arguments)
+                    tool.arguments.check(call.arguments)
                 except ToolArgumentError:
                     self.errors["call.invalid_arguments"] += 1
 
@@ -209,24 +211,35 @@ def _in_order(digested: list[Any]) -> list[Any]:
     ordered: list[Any] = []
     for at_once, items in itertools.groupby(digested, key=lambda item: item[0] == _AT_ONCE):
         group = list(items)
-        ordered.extend(sorted(group, key=_encoded) if at_once else group)
+        ordered.extend(sorted(group, key=_encoded) if at_once and len(group) > 1 else group)
     return ordered
 
 
 def move_to_json(move: Move) -> dict[str, Any]:
-    """A move as plain JSON, its kind under `move`."""
+    """A move as plain JSON, its kind under `move`; nothing of it is the loop's, which may do with its move what it likes."""
     if isinstance(move, Act):
-        calls = [{"name": call.name, "arguments": call.arguments} for call in move.calls]
+        calls = [{"name": call.name, "arguments": own_copy(call.arguments)} for call in move.calls]
         return {"move": "act", "thought": move.thought, "calls": calls}
     if isinstance(move, Answer):
-        made: dict[str, Any] = {"move": "answer", "thought": move.thought, "value": move.value}
+        made: dict[str, Any] = {"move": "answer", "thought": move.thought, "value": own_copy(move.value)}
         return made if move.confidence is None else made | {"confidence": move.confidence}
     if isinstance(move, Text):
         return {"move": "text", "text": move.text}
-    return {"move": type(move).__name__.lower(), **dataclasses.asdict(move)}
+    return {"move": type(move).__name__.lower(), **_fields(move)}
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=True, sort_keys=False, separators=(",", ":"), allow_nan=False, default=render_value)
+def _fields(value: Any) -> dict[str, Any]:
+    """A dataclass by its fields, those within it too."""
+    return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return _fields(value) if dataclasses.is_dataclass(value) else own_copy(value)
+
+
+_ENCODER = Encoder(ensure_ascii=True, sort_keys=False, separators=(",", ":"), allow_nan=False, default=render_value)
 MOST_DEPTH = 12
 """Levels at which what JSON cannot say is looked for; deeper than that it is text."""
 

@@ -14,7 +14,7 @@ from loopbench.datasets.task import Environment, Suite, Task
 from loopbench.datasets.validity import replay
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.scorers import is_abstention, scores_of
+from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
 from loopbench.metrics.summary import false_success
 from loopbench.models.cassette import RecordedModel
 from loopbench.models.metering import Budget, Meter
@@ -24,12 +24,13 @@ from loopbench.models.sampling import WithSampling
 from loopbench.models.scripted import Script
 from loopbench.models.tunnel import Tunnel
 from loopbench.models.waits import WAITS, Waits
-from loopbench.protocol import Model, Outcome, StopReason, render_value
+from loopbench.protocol import Model, Outcome, StopReason, Toolbox, render_value
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import redact
 from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S, cap, error_text
 
 from .answering import Answering
+from .engine.watchdog import Hold
 from .schedule import Trial
 from .scripting import script_of
 from .trace import Recorder
@@ -47,6 +48,8 @@ GRACE_S = 2.0
 MOST_ANSWER_CHARS = 100_000
 """Longest answer that is scored and kept; more is cut off."""
 MOST_REASON_CHARS = 2_000
+SWALLOWED = "cancellation was swallowed"
+"""In the reason of a trial whose loop had to be abandoned."""
 
 logger = logging.getLogger(__name__)
 
@@ -154,7 +157,7 @@ class _Run:
         self.tools = GuardedToolbox(
             self.turnstile, environment.tools, self.recorder, self.tunnel, time_limit_s=setting.tool_timeout_s
         )
-        self.recorder.tools = self.tools
+        self.recorder.tools = Toolbox(environment.tools)  # not those that tell it: a circle waits for the garbage collector
         self.meter = Meter(setting.trial_budget, setting.meter)
         self.outcome = Outcome(None, StopReason.CRASHED, 0)
         self.crash = ""
@@ -183,8 +186,9 @@ class _Run:
             await self._run_loop(GuardedModel(self.turnstile, inner, self.meter, self.recorder, self.tunnel))
 
     async def _run_loop(self, model: GuardedModel) -> None:
-        lost = WAITS.set(self.waits)
-        running = asyncio.create_task(self._guarded(model))
+        lost, hold = WAITS.set(self.waits), Hold(" ".join(map(str, self.trial.key)))
+        with hold.inherited():
+            running = hold.task = asyncio.create_task(self._guarded(model))
         WAITS.reset(lost)
         ended = True
         try:
@@ -196,14 +200,16 @@ class _Run:
             await stop(running, GRACE_S)
             raise
         finally:
-            self.turnstile.shut = True
+            self.turnstile.shut, hold.task = True, None
         if self.meter.refused:  # whether the loop let BudgetExceeded through or swallowed it
             if self.setting.meter.exhausted:
                 raise NotRun(self.setting.meter.exhausted)
             self._end(StopReason.BUDGET, self.meter.refused)
+        elif hold.reason:
+            self._end(StopReason.TIMEOUT, hold.reason)
         elif not done:
             self.ran_out = ended
-            extra = "" if ended else ", and cancellation was swallowed"
+            extra = "" if ended else f", and {SWALLOWED}"
             self._end(StopReason.TIMEOUT, f"no end within {self.setting.timeout_s:g} s{extra}")
         else:
             self._take(running)
@@ -263,8 +269,9 @@ class _Run:
             scores, errored = self._score(answer)
         abstained = isinstance(answer, str) and is_abstention(answer) and not self.outcome.gave_up
         simulated_s = self.tunnel.simulated_s if self.tunnel is not None else 0.0
+        plan_unseen = self.tunnel is not None and bool(self.tunnel.unknown)
         record = Record(
-            **_head(trial, self.setting),
+            **head_of(trial, self.setting.suite),
             status="errored" if errored else "scored",
             reason=_reason(errored or self.crash),
             stop=self.outcome.stop.value,
@@ -274,6 +281,8 @@ class _Run:
             calls=dict(sorted(recorder.calls.items())),
             tool_calls=recorder.tool_calls,
             repeated_calls=recorder.repeated_calls,
+            gave_up=bool(self.outcome.gave_up),
+            plan_unseen=plan_unseen,
             input_tokens=recorder.usage.input_tokens,
             output_tokens=recorder.usage.output_tokens,
             cached_tokens=recorder.usage.cached_tokens,
@@ -289,7 +298,7 @@ class _Run:
                 stop=self.outcome.stop.value,
                 abstained=abstained,
                 faults=faults,
-                planned_call_unknown=self.tunnel is not None and bool(self.tunnel.unknown),
+                planned_call_unknown=plan_unseen,
             ),
             abstained=abstained,
             confidence=_confidence(self.outcome.confidence),
@@ -346,7 +355,7 @@ class _Run:
             "repeat": record.repeat,
             "query": task.query.full_text,
             "expected": task.expected,
-            **({} if task.end_state is None else {"end_state": {"expected": task.end_state, "found": json_safe(self.end_state)}}),
+            **self._found(),
             "answer": record.answer,
             "stop": record.stop,
             "status": record.status,
@@ -354,6 +363,13 @@ class _Run:
             "scores": record.scores,
             "details": _brief(self.outcome.details),
         }
+
+    def _found(self) -> dict[str, Any]:
+        """The end state, where the answer's scores depend on it."""
+        task = self.trial.task
+        if task.end_state is not None:
+            return {"end_state": {"expected": task.end_state, "found": json_safe(self.end_state)}}
+        return {"end_state": {"found": json_safe(self.end_state)}} if reads_state(task.scorer) else {}
 
 
 _STANDS = frozenset({StopReason.FINISHED, StopReason.TIMEOUT, StopReason.BUDGET})
@@ -373,11 +389,12 @@ def _breach(left: object) -> str:
     return f"ValueError: the outcome's stop is {stop.value!r}, which only the harness sets" if stop in _HARNESS_ONLY else ""
 
 
-def _head(trial: Trial, setting: Setting) -> dict[str, Any]:
+def head_of(trial: Trial, suite: Suite) -> dict[str, Any]:
+    """The fields of a record that say which trial it is of."""
     return {
         "arm": trial.arm.name,
-        "suite": setting.suite.name,
-        "suite_digest": setting.suite.digest,
+        "suite": suite.name,
+        "suite_digest": suite.digest,
         "task": trial.task.id,
         "repeat": trial.repeat,
         "seed": trial.seed,
@@ -386,19 +403,19 @@ def _head(trial: Trial, setting: Setting) -> dict[str, Any]:
 
 
 def _excluded(trial: Trial, setting: Setting, reason: str) -> Done:
-    return Done(Record(**_head(trial, setting), status="excluded", reason=reason, started_at=time.time()))
+    return Done(Record(**head_of(trial, setting.suite), status="excluded", reason=reason, started_at=time.time()))
 
 
 def _errored(trial: Trial, setting: Setting, reason: str, started_at: float) -> Done:
     wall_s = time.time() - started_at
-    head = _head(trial, setting)
+    head = head_of(trial, setting.suite)
     reason = _reason(reason)
     return Done(Record(**head, status="errored", reason=reason, started_at=started_at, wall_s=wall_s, attempt=trial.attempt))
 
 
 def _reason(text: str) -> str:
     """As it is written down: without secrets, which must be whole to be known, then without what is too long."""
-    return cap(redact(text), MOST_REASON_CHARS)
+    return cap(redact(text), MOST_REASON_CHARS) if text else ""
 
 
 def json_safe(value: Any) -> Any:

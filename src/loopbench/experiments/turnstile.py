@@ -28,10 +28,15 @@ class Turnstile:
         self.shut = False
         self._turned_at = time.monotonic()
 
+    @property
+    def is_free(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return not self.shut and time.monotonic() - self._turned_at <= TURN_S
+
     async def enter(self) -> None:
         if self.shut:
             await asyncio.get_running_loop().create_future()
-        if time.monotonic() - self._turned_at > TURN_S:
+        if not self.is_free:
             await asyncio.sleep(0)
             self._turned_at = time.monotonic()
 
@@ -44,7 +49,8 @@ class GuardedModel(MeteredModel):
         self.turnstile = turnstile
 
     async def complete(self, request: Request) -> Reply:
-        await self.turnstile.enter()
+        if not self.turnstile.is_free:
+            await self.turnstile.enter()
         return await super().complete(request)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
@@ -65,7 +71,8 @@ class GuardedToolbox(MeteredToolbox):
         self.turnstile = turnstile
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        await self.turnstile.enter()
+        if not self.turnstile.is_free:
+            await self.turnstile.enter()
         return await super().call(call, validate=validate)
 
 

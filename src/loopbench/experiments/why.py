@@ -17,8 +17,9 @@ from loopbench.metrics.losses.setbacks import Trial
 from loopbench.metrics.record import Record
 from loopbench.metrics.tasks import TaskFindings, task_findings
 
-from .journal import TRACES, RunError, read_trace
+from .journal import RunError
 from .results import Results
+from .traces import Traces, traces_file
 
 Read = TypeVar("Read")
 Example = TypeVar("Example")
@@ -102,6 +103,11 @@ class Why:
     findings: TaskFindings
     """Of all arms of the suites and profiles that are looked at."""
 
+    @property
+    def is_unparted(self) -> bool:
+        """Pairs part, but no trial that was solved has a trace, to hold that of the lost one against."""
+        return any(pair.only_a or pair.only_b for pair in self.pairs) and not any(pair.divergences for pair in self.pairs)
+
     def to_json(self) -> dict[str, Any]:
         """The object of `--json`: names stay stable."""
         return {
@@ -135,7 +141,7 @@ def why(
     infos = [arm.info for arm in found.comparison.arms]
     alone = list(arms) if arms is not None else [info.arm for info in infos if not paired or info.arm in paired]
     chosen = paired | set(alone)
-    collected = _Collected(found, matched, alone, most)
+    collected = _Collected(Traces(found.folder), matched, alone, most)
     for cell in _cells(records, chosen):
         collected.add(cell)
     groups = {(info.suite, info.profile) for info in infos if info.arm in chosen}
@@ -152,15 +158,15 @@ def comparable(found: Results) -> list[tuple[str, str]]:
 
 def loss_of(found: Results, record: Record) -> Loss:
     """Why a trial was lost, by itself. Raises RunError where it has no trace, or one that is none."""
-    return explain(_read(found, record, lambda trace: read_trial(trace, record)))
+    return explain(_read(Traces(found.folder), record, lambda trace: read_trial(trace, record)))
 
 
-def _read(found: Results, record: Record, read: Callable[[Mapping[str, Any]], Read]) -> Read:
-    trace = read_trace(found.folder, record)
+def _read(traces: Traces, record: Record, read: Callable[[Mapping[str, Any]], Read]) -> Read:
+    trace = traces.read(record)
     try:
         return read(trace)
     except ValueError as error:
-        raise RunError(f"{found.folder / TRACES}: trial {record.arm}/{record.task}/{record.repeat}: {error}") from None
+        raise RunError(f"{traces_file(traces.folder, record)}: trial {record.name}: {error}") from None
 
 
 def _cells(records: Sequence[Record], arms: set[str]) -> Iterator[list[Record]]:
@@ -210,8 +216,8 @@ class _Tally(Generic[Example]):
 class _Collected:
     """What has been found so far."""
 
-    def __init__(self, found: Results, pairs: Sequence[tuple[str, str]], alone: Sequence[str], most: int | None) -> None:
-        self.found = found
+    def __init__(self, traces: Traces, pairs: Sequence[tuple[str, str]], alone: Sequence[str], most: int | None) -> None:
+        self.traces = traces
         self.pairs = pairs
         self.alone = alone
         self.most = most
@@ -244,7 +250,7 @@ class _Collected:
 
     def _course(self, record: Record) -> Sequence[Step]:
         """Empty where it has no trace."""
-        return () if record.trace_at is None else _read(self.found, record, course)
+        return () if record.trace_at is None else _read(self.traces, record, course)
 
     def _explain(self, record: Record, lost: Sequence[tuple[tuple[str, str], str, Sequence[Step]]]) -> None:
         if not lost and record.arm not in self._alone:
@@ -252,7 +258,7 @@ class _Collected:
         if record.trace_at is None:
             self.untraced += 1
             return
-        trial = _read(self.found, record, lambda trace: read_trial(trace, record))
+        trial = _read(self.traces, record, lambda trace: read_trial(trace, record))
         if record.arm in self._alone:
             loss = explain(trial)
             self._alone[record.arm].add(loss.cause, Lost(record.task, record.repeat, record.stop, loss), self.most)

@@ -54,6 +54,7 @@ from loopbench.protocol import (
     render_value,
     run_sync,
 )
+from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.program import merged
 
 from .bare_formats import CODEC, FORMATS, BadMove, BareCodec
@@ -70,6 +71,7 @@ INSTRUCTIONS = f"{CODEC.task} {CODEC.form}"
 DECIDE = "decide"
 """The one predictor: every request is its."""
 
+_ENCODER = Encoder(ensure_ascii=False)
 History = list[dict[str, str]]
 Ask = Callable[[tuple[Message, ...], int], Awaitable[Reply]]
 
@@ -173,7 +175,7 @@ class Bare:
             messages.append(Message("assistant", reply.text[:most], reply.calls))
 
         def observe(status: str, data: str, tool_name: str | None = None) -> None:
-            content = json.dumps(create_observation(status, data, tool_name), ensure_ascii=False)
+            content = _ENCODER.encode(create_observation(status, data, tool_name))
             history.append({"role": "observation", "content": content})
             if messages and messages[-1].calls:  # native calls: each must be answered
                 messages.extend([Message("tool", content, call_id=call.id) for call in messages[-1].calls])
@@ -215,7 +217,7 @@ class Bare:
             if isinstance(move, Answer):
                 if dropped:
                     observer.note("not_run", tool_name=dropped, reason="final_answer wins")
-                answer = move.value if isinstance(move.value, str) else json.dumps(move.value, ensure_ascii=False)
+                answer = move.value if isinstance(move.value, str) else _ENCODER.encode(move.value)
                 return _outcome(answer, StopReason.FINISHED, step, history, consecutive_errors)
 
             call = move.calls[0]
@@ -272,7 +274,7 @@ _OWN_WORDS = frozenset({StopReason.MAX_STEPS, StopReason.ERROR_VALVE})
 
 def system_text(instructions: str, tools: Toolbox) -> str:
     """The instructions, then `name(signature): docstring` for each tool."""
-    lines = [f"{tool.name}{_signature(tool.function)[1]}: {tool.description}".rstrip(": ") for tool in tools]
+    lines = [f"{tool.name}{_signature(tool.function).text}: {tool.description}".rstrip(": ") for tool in tools]
     return "\n".join([instructions, *lines])
 
 
@@ -289,29 +291,39 @@ def validate_tool_arguments(func: Callable[..., Any], args: Mapping[str, Any], n
 
     `bound`: the toolbox puts arguments in their places, so positional-only ones and `*args` have names too.
     """
-    signature, _ = _signature(func)
-    if signature is None:
+    known = _signature(func)
+    names = known.bound if bound else known.by_name
+    if names is None:
         return None
-    parameters = signature.parameters.values()
-    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
-    by_name = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD and (bound or p.kind not in by_place)}
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+    if not known.is_open:
         for argument in args:
-            if argument not in by_name:
-                valid = ", ".join(p.name for p in parameters if p.name in by_name)
-                return f"Error: Tool '{name}' does not accept argument '{argument}'. Valid parameters: {valid}"
-    for parameter in parameters:
-        needed = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL
-        if parameter.name in by_name and needed and parameter.name not in args:
-            return f"Error: Tool '{name}' missing required argument '{parameter.name}'"
+            if argument not in names:
+                return f"Error: Tool '{name}' does not accept argument '{argument}'. Valid parameters: {', '.join(names)}"
+    for parameter, is_needed in names.items():
+        if is_needed and parameter not in args:
+            return f"Error: Tool '{name}' missing required argument '{parameter}'"
     return None
 
 
-_SIGNATURES: WeakKeyDictionary[Callable[..., Any], tuple[inspect.Signature | None, str]] = WeakKeyDictionary()
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    """What a function takes."""
+
+    text: str
+    """As the model sees it."""
+    by_name: Mapping[str, bool] | None = None
+    """Parameters that an argument can name, in order, and whether it must; None where nobody knows."""
+    bound: Mapping[str, bool] | None = None
+    """The same where arguments are put in their places."""
+    is_open: bool = False
+    """It takes arguments of any name."""
 
 
-def _signature(func: Callable[..., Any]) -> tuple[inspect.Signature | None, str]:
-    """A function's signature and how the model sees it; read once, and let go with the function."""
+_SIGNATURES: WeakKeyDictionary[Callable[..., Any], _Signature] = WeakKeyDictionary()
+
+
+def _signature(func: Callable[..., Any]) -> _Signature:
+    """A function's signature; read once, and let go with the function."""
     try:
         return _SIGNATURES[func]
     except KeyError:
@@ -321,12 +333,22 @@ def _signature(func: Callable[..., Any]) -> tuple[inspect.Signature | None, str]
     return found
 
 
-def _read_signature(func: Callable[..., Any]) -> tuple[inspect.Signature | None, str]:
+def _read_signature(func: Callable[..., Any]) -> _Signature:
     try:
         signature = inspect.signature(func)
     except (ValueError, TypeError):  # some builtins have none
-        return None, "(...)"
-    return signature, re.sub(r" at 0x[0-9a-f]+", "", str(signature)).replace("'", "")
+        return _Signature("(...)")
+    parameters = signature.parameters.values()
+    bound = {
+        p.name: p.default is p.empty and p.kind is not p.VAR_POSITIONAL for p in parameters if p.kind is not p.VAR_KEYWORD
+    }
+    by_place = {p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
+    return _Signature(
+        re.sub(r" at 0x[0-9a-f]+", "", str(signature)).replace("'", ""),
+        {name: is_needed for name, is_needed in bound.items() if name not in by_place},
+        bound,
+        is_open=len(bound) < len(parameters),
+    )
 
 
 # --- standalone use ---
@@ -346,10 +368,10 @@ class ToolRegistry:
 
         def add(func: Callable[..., Any]) -> Callable[..., Any]:
             known = name if name is not None else str(getattr(func, "__name__", type(func).__name__))
-            signature, _ = _signature(func)
-            for parameter in signature.parameters.values() if signature else ():
-                if parameter.kind is parameter.POSITIONAL_ONLY and parameter.default is parameter.empty:
-                    raise ValueError(f"tool {known!r}: parameter {parameter.name!r} is positional-only and has no default")
+            signature = _signature(func)
+            for parameter, is_needed in (signature.bound or {}).items():
+                if is_needed and parameter not in (signature.by_name or {}):
+                    raise ValueError(f"tool {known!r}: parameter {parameter!r} is positional-only and has no default")
             if known in self._tools:
                 warnings.warn(f"tool {known!r} is registered again; the last one wins", stacklevel=2)
             self._tools[known] = func

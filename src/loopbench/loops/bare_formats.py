@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from loopbench.protocol import Act, Answer, Inexpressible, Move, Reply, Role, ToolCall, WireError
-from loopbench.protocol.wire import from_json, native_call, to_json
+from loopbench.protocol.wire import from_json, native_call, read_once, to_json
 
 TASK = "You solve tasks step by step with tools."
 OBSERVATIONS = (
@@ -57,6 +57,7 @@ To end with your answer: {{"final_answer": "the answer"}}
     def parse(self, reply: Reply) -> Move:
         return self.read(reply)[0]
 
+    @read_once
     def read(self, reply: Reply) -> tuple[Act | Answer, str]:
         """The move, and the name of a tool that was called beside a final answer. Raises WireError."""
         data = _read_object(reply.text)
@@ -111,6 +112,7 @@ Answer: the answer
     def parse(self, reply: Reply) -> Move:
         return self.read(reply)[0]
 
+    @read_once
     def read(self, reply: Reply) -> tuple[Act | Answer, str]:
         """The move, and the name of a tool that was called beside an answer. Raises WireError."""
         marks = list(_FIELD.finditer(reply.text))
@@ -163,6 +165,7 @@ Reply with your answer as plain text when you have it.
     def parse(self, reply: Reply) -> Move:
         return self.read(reply)[0]
 
+    @read_once
     def read(self, reply: Reply) -> tuple[Act | Answer, str]:
         """The move; nothing can stand beside it. Raises WireError."""
         if not reply.calls:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import hashlib
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Literal
 
-from loopbench.protocol.digest import canonical_json, sha256
+import orjson
+
+from loopbench.protocol.digest import canonical_json
 
 RECORD_VERSION = 1
 RECORDING = "recording"
@@ -33,6 +38,16 @@ class FaultRecord:
     def family(self) -> str:
         """wire, decision, provider or tool."""
         return self.kind.partition(".")[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "kind": self.kind,
+            "point": self.point,
+            "landed": self.landed,
+            "absorbed": self.absorbed,
+            "recovered": self.recovered,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +98,10 @@ class Record:
     # What follows is no part of the digest.
     repeated_calls: int = 0
     """Tool calls equal to an earlier one of the same trial that had given a result."""
+    gave_up: bool = False
+    """The answer is the design's own words for having none: kept, as the next, for judging the answer again."""
+    plan_unseen: bool = False
+    """The scripted model was never shown the result of a planned call."""
     seconds: float = 0.0
     """Wall time; under the scripted model the simulated time of slow and hanging faults, since its own speed says nothing."""
     wall_s: float = 0.0
@@ -91,8 +110,9 @@ class Record:
     """Unix time."""
     attempt: int = 0
     """How many earlier attempts at this trial were errored."""
-    trace_at: tuple[int, int] | None = None
-    """Offset and length, in bytes, of the trace in `traces.jsonl`."""
+    trace_at: tuple[int, ...] | None = None
+    """In bytes: offset and length of a frame of `traces.zst`, offset and length of the trace in the frame's text; of an earlier
+    version offset and length in `traces.jsonl`."""
     unknown: tuple[str, ...] = ()
     """Metrics and fields that an imported record's source does not tell: what stands in them, 0 or nothing, was not measured."""
     version: int = RECORD_VERSION
@@ -101,6 +121,11 @@ class Record:
     def key(self) -> tuple[str, str, int]:
         """Which cell of the schedule: arm, task, repeat."""
         return (self.arm, self.task, self.repeat)
+
+    @property
+    def name(self) -> str:
+        """As it is typed: ARM/TASK/REPEAT."""
+        return f"{self.arm}/{self.task}/{self.repeat}"
 
     @property
     def lm_calls(self) -> int:
@@ -117,11 +142,30 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; `from_json` reads it back."""
-        made = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
-        made["faults"] = [dataclasses.asdict(fault) for fault in self.faults]
+        made = dict(zip(_NAMES, _values(self), strict=True))
+        made["faults"] = [fault.to_json() for fault in self.faults]
         made["trace_at"] = None if self.trace_at is None else list(self.trace_at)
         made["unknown"] = list(self.unknown)
         return made
+
+    def line(self, trace_at: tuple[int, ...] | None) -> bytes:
+        """A line of `trials.jsonl`, in ASCII, with `trace_at` in place of its own. Raises ValueError where a number is NaN."""
+        made = self._quickly() if self.trace_at is None else None
+        if made is None:
+            return f"{_ENCODER.encode(self.to_json() | {'trace_at': trace_at})}\n".encode("ascii")
+        if trace_at is not None:
+            before, _, behind = made.rpartition(_UNTRACED)
+            made = b'%b"trace_at":[%b]%b' % (before, ",".join(map(str, trace_at)).encode("ascii"), behind)
+        return made + b"\n"
+
+    def _quickly(self) -> bytes | None:
+        """None for what only `json` writes as it should: long numbers, lone surrogates, and text that is not ASCII."""
+        try:
+            made = orjson.dumps(self)
+        except TypeError:
+            return None
+        # orjson writes null for NaN: then there are more of them than None.
+        return made if made.isascii() and made.count(b"null") == sum(value is None for value in _optional(self)) else None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Record:
@@ -130,27 +174,67 @@ class Record:
             raise ValueError(f"record version {data.get('version')!r}, this loopbench reads {RECORD_VERSION}")
         if not (isinstance(data["arm"], str) and isinstance(data["task"], str) and type(data["repeat"]) is int):
             raise TypeError("arm and task are text, repeat is a whole number")
-        known = {item.name for item in dataclasses.fields(cls)}
-        values = {name: value for name, value in data.items() if name in known}
-        values["faults"] = tuple(FaultRecord(**fault) for fault in data["faults"])
+        values = {name: value for name, value in data.items() if name in _KNOWN}
+        values["faults"] = tuple([FaultRecord(**fault) for fault in data["faults"]])
         at = data.get("trace_at")
-        values["trace_at"] = None if at is None else (at[0], at[1])
+        values["trace_at"] = None if at is None else _place(at)
         not_counted = () if "repeated_calls" in data else ("repeated_calls",)  # by an earlier version
         values["unknown"] = (*data.get("unknown", ()), *not_counted)
         return cls(**values)
+
+
+def _place(at: Sequence[int]) -> tuple[int, ...]:
+    if len(at) not in (2, 4):
+        raise ValueError("trace_at is two numbers, or four")
+    return tuple(at)
+
+
+_NAMES = tuple(item.name for item in fields(Record))
+_KNOWN = frozenset(_NAMES)
+_values = attrgetter(*_NAMES)
+_optional = attrgetter("answer", "stop", "cost_usd", "nominal_usd", "confidence", "trace_at")
+_UNTRACED = b'"trace_at":null'
+_ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+
+
+class Shared:
+    """Texts and counts that many lines of one file have in common, each held once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+
+    def of(self, data: Any) -> Any:
+        """The JSON of a record, changed in place; what is none stays as it is."""
+        if isinstance(data, dict):
+            for name in _TEXTS:
+                text = data.get(name)
+                if type(text) is str:
+                    data[name] = sys.intern(text)
+            for name in _COUNTS:
+                counts = data.get(name)
+                if type(counts) is dict:
+                    data[name] = self._known.setdefault(repr(counts), counts)  # repr: 1, 1.0 and True are equal
+        return data
+
+
+_TEXTS = ("arm", "suite", "suite_digest", "task", "status", "reason", "stop", "cluster")
+_COUNTS = ("scores", "calls", "retries", "errors")
 
 
 _DIGESTED = (
     "arm", "suite_digest", "task", "repeat", "status", "answer", "stop", "steps", "calls", "tool_calls",
     "input_tokens", "output_tokens", "errors", "scores", "false_success", "trace_digest",
 )  # fmt: skip
+_digested = attrgetter(*_DIGESTED)
 
 
 def records_digest(records: Iterable[Record]) -> str:
     """sha256 over the records sorted by (arm, task, repeat): never times, cost, host, ids or the order in the file."""
-    lines = []
+    made = hashlib.sha256()
+    between = b""
     for record in sorted(records, key=lambda record: record.key):
-        kept: dict[str, Any] = {name: getattr(record, name) for name in _DIGESTED}
-        kept["faults"] = [dataclasses.asdict(fault) for fault in record.faults]
-        lines.append(canonical_json(kept))
-    return sha256("\n".join(lines))
+        kept = dict(zip(_DIGESTED, _digested(record), strict=True))
+        kept["faults"] = [fault.to_json() for fault in record.faults]
+        made.update(between + canonical_json(kept).encode("ascii"))
+        between = b"\n"
+    return made.hexdigest()

@@ -136,6 +136,12 @@ def scorer_named(spec: str) -> Scorer:
     return _made(name, SCORERS[name], options)
 
 
+def reads_state(spec: str) -> bool:
+    """Whether a scorer may look at the end state: of the built-in ones `bfcl` alone does."""
+    name = spec.partition("(")[0].strip()
+    return name == "bfcl" or name not in SCORERS
+
+
 def scores_of(judgement: Judgement) -> dict[str, float]:
     """All scores of one trial: `accuracy`, and where the end state counts too, the `answer` and `state` that it is the product of.
 

@@ -63,6 +63,8 @@ class Meter:
         self.tokens = 0
         self.dollars = 0.0
         self.simulated_s = 0.0
+        self.earlier_s = 0.0
+        """Seconds that earlier sittings of the run took."""
         self.refused = ""
         """Why the last call was refused; a loop may have swallowed the exception."""
         self._started = time.monotonic()
@@ -90,7 +92,7 @@ class Meter:
             "model calls": (self.calls, budget.calls),
             "tokens": (self.tokens, budget.tokens),
             "dollars": (self.dollars, budget.dollars),
-            "seconds": (time.monotonic() - self._started + self.simulated_s, budget.seconds),
+            "seconds": (time.monotonic() - self._started + self.earlier_s + self.simulated_s, budget.seconds),
         }
         for what, (used, limit) in spent.items():
             if limit is not None and used >= limit:
@@ -237,7 +239,8 @@ class MeteredToolbox(Toolbox):
         entry = tunnel.ledger.sign(digest, seen.data, seen.value, seen.ok)
         flood = f" {'x' * HUGE_CHARS}" if fault is not None and fault.kind == "tool.huge" else ""
         text = f"{seen.data}{flood} {entry.receipt}"
-        return replace(seen, data=text, value=text if seen.ok else None)
+        value = text if seen.ok else None
+        return Observation(seen.tool_name, seen.status, text, seen.error_type, value, seen.call_id, seen.seconds)
 
     async def _lost(self, fault: Disturbance, tunnel: Tunnel, call: ToolCall) -> Observation:
         """A call whose result never comes."""

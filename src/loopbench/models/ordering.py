@@ -28,6 +28,8 @@ class InOrder(WrappedModel):
         """A request is being answered, or turns are counted before one is."""
 
     async def complete(self, request: Request) -> Reply:
+        if not request.scope:
+            return await self.model.complete(request)
         async with self._turn(request.scope):
             return await self.model.complete(request)
 

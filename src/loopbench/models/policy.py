@@ -98,10 +98,11 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
     known: dict[str, Known] = {}
     misled = stuck = False
     values: dict[str, Any] = {}
+    given: tuple[object, ...] = ()
     for planned in plan.calls if seen else ():
-        shown = plan.dependencies[planned.id] <= known.keys()
+        shown = known.keys() >= plan.dependencies[planned.id]
         failed = 0
-        for form in _forms(planned, values, ledger) if shown else ledger.forms.get(planned.id, ()):
+        for form in _forms(planned, values, given, ledger) if shown else ledger.forms.get(planned.id, ()):
             shows = _latest(seen.get(form.digest, ()), form, ledger, ok=not planned.fails)
             if shows is None:
                 continue
@@ -111,6 +112,7 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
                 continue
             known[planned.id] = Known(form.call, entry.value, entry.receipt, distance)
             values[planned.id] = entry.value
+            given += (planned.id, id(entry.value))
             truth = oracle.get(planned.id)
             misled = misled or (form.option == 0 and truth is not None and truth.content != entry.content)
             break
@@ -124,18 +126,24 @@ def _latest(seen: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool) -> t
 
     A repeat that is refused, such as booking a second time, does not undo what the model has seen to succeed.
     """
-    found = [(entry, one.distance) for one in reversed(seen) if (entry := ledger.find(form.digest, one.content)) is not None]
-    return next((each for each in found if each[0].ok is ok), found[0] if found else None)
+    latest: tuple[Entry, float] | None = None
+    for one in reversed(seen):
+        entry = ledger.find(form.digest, one.content)
+        if entry is not None and entry.ok is ok:
+            return entry, one.distance
+        if entry is not None and latest is None:
+            latest = entry, one.distance
+    return latest
 
 
-def _forms(planned: PlannedCall, values: Mapping[str, Any], ledger: Ledger) -> list[Form]:
+def _forms(planned: PlannedCall, values: Mapping[str, Any], given: tuple[object, ...], ledger: Ledger) -> list[Form]:
     """The call that a planned one stands for, given the results so far, then its alternatives.
 
-    Each is noted down: where a prompt shows a result but no longer those that it came from, it is known by its receipt.
+    `given`: names and identities of the results, in order. Each form is noted down: where a prompt shows a result but no longer those that it came from, it is known by its receipt.
     """
     forms = []
     for number, option in enumerate((planned, *planned.alternatives)):
-        key = (id(option), *values, *map(id, values.values()))
+        key = (id(option), *given)
         if key not in ledger.filled:
             call = concrete(option, values)
             form = None if call is None else Form(call, call_digest(call.name, call.arguments), number)

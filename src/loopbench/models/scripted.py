@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -225,15 +224,14 @@ class Scripted:
         return view
 
     def _decide(self, request: Request, view: View, codec: Codec) -> Decision:
-        own = [
-            (point.call, visits)
-            for (point, scope), visits in self._visits.items()
-            if scope == request.scope and point.role in CALLING
-        ]
-        failures = Counter[str]()
-        for call, visits in own:
-            failures[call] += visits.failures
-        invented = {call for call, visits in own if visits.invented}
+        failures: dict[str, int] = {}
+        invented = set[str]()
+        for (point, scope), visits in self._visits.items():
+            if scope != request.scope or point.role not in CALLING:
+                continue
+            failures[point.call] = failures.get(point.call, 0) + visits.failures
+            if visits.invented:
+                invented.add(point.call)
         profile = self.script.profile
         return POLICY[request.role](view, Ask(codec.max_calls, failures, profile.patience, self._bluffs, self._said, invented))
 

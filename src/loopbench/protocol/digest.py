@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
 
-_ENCODER = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False)
+from .json_text import Encoder
+
+_ENCODER = Encoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def canonical_json(value: Any) -> str:

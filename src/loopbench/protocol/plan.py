@@ -96,9 +96,9 @@ def resolve(value: Any, results: Mapping[str, Any]) -> Any:
     if kind is Ref:
         return value.of(results[value.call])
     if kind is dict or isinstance(value, Mapping):
-        return {key: resolve(item, results) for key, item in value.items()}
+        return {key: item if type(item) in _LITERALS else resolve(item, results) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [resolve(item, results) for item in value]
+        return [item if type(item) in _LITERALS else resolve(item, results) for item in value]
     return value
 
 

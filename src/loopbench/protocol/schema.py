@@ -37,6 +37,8 @@ class Arguments:
     json_schema: Mapping[str, Any]
     by_name: bool
     """Every argument is passed by name: no positional-only ones, no `*args`."""
+    named: tuple[tuple[str, str], ...]
+    """Parameters that an argument's name can mean, each with its field."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], tool: str) -> Arguments:
@@ -72,27 +74,29 @@ class Arguments:
         schema.pop("title", None)
         schema.setdefault("properties", {})
         by_name = all(p.kind not in (_POSITIONAL_ONLY, _VAR_POSITIONAL) for p in parameters)
-        return cls(tool, model, parameters, schema, by_name)
+        named = tuple((p.name, f"p{index}") for index, p in enumerate(parameters) if p.kind is not _VAR_KEYWORD)
+        return cls(tool, model, parameters, schema, by_name, named)
 
     def bind(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Check and convert; gives what to call the function with.
 
         Raises ToolArgumentError, which names every unknown, missing and mistyped argument and lists what is allowed.
         """
+        checked = self.check(arguments)
+        # An extra argument may be called p0, or as the parameter that takes it.
+        values = {name: getattr(checked, where) for name, where in self.named if name in arguments}
+        if checked.__pydantic_extra__:
+            values |= checked.__pydantic_extra__
+        return ((), values) if self.by_name else self._spread(values)
+
+    def check(self, arguments: Mapping[str, Any]) -> BaseModel:
+        """The arguments as fields. Raises as `bind` does."""
         try:
-            checked = self.model.model_validate(arguments)
+            return self.model.model_validate(arguments)
         except ValidationError as error:
             raise self._error(self._complaint(error)) from None
         except Exception as error:  # a validator of the user's may raise anything
             raise self._error(f"{type(error).__name__}: {error_text(error)}") from None
-        values = {
-            parameter.name: getattr(checked, f"p{index}")
-            for index, parameter in enumerate(self.parameters)
-            if parameter.name in arguments and parameter.kind is not _VAR_KEYWORD  # an extra argument may be called p0, or as it
-        }
-        if checked.__pydantic_extra__:
-            values |= checked.__pydantic_extra__
-        return ((), values) if self.by_name else self._spread(values)
 
     def bind_unchecked(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as they are, positional ones put in their place."""

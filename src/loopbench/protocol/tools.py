@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from .json_text import Encoder
 from .threads import in_thread
 
 if TYPE_CHECKING:
@@ -245,10 +246,10 @@ class Toolbox:
             raise
 
     def _bind(self, tool: Tool, arguments: Mapping[str, Any], validate: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if not isinstance(arguments, Mapping):
+        if type(arguments) is not dict and not isinstance(arguments, Mapping):
             raise ToolArgumentError(f"Tool '{tool.name}': arguments must be an object")
         try:
-            own = {name: _own(value) for name, value in dict(arguments).items()}
+            own = {name: value if type(value) in _ATOMS else own_copy(value) for name, value in dict(arguments).items()}
         except Exception:  # a mapping of foreign code that cannot be read
             raise ToolArgumentError(f"Tool '{tool.name}': arguments must be an object") from None
         if tool.arguments is None:
@@ -266,7 +267,7 @@ class Toolbox:
         if tool.blocking and not tool.is_async:
             return await _limited(in_thread(tool.function, *args, **kwargs), limit)
         value = tool.function(*args, **kwargs)
-        if inspect.isawaitable(value):
+        if type(value) not in _ATOMS and inspect.isawaitable(value):
             value = await _limited(value, limit)
         return value
 
@@ -275,10 +276,12 @@ class Toolbox:
         return Observation(call.name, "error", text, error_type, None, call.call_id, time.perf_counter() - started)
 
 
-def _own(value: Any) -> Any:
-    """A copy of an argument: a tool that changes what it is given must not change the move."""
+def own_copy(value: Any) -> Any:
+    """A copy of a JSON value that others hold too: who changes what it is given must not change the move."""
     if not isinstance(value, list | dict):
         return value
+    if type(value) is dict and all(type(item) in _ATOMS for item in value.values()):
+        return value.copy()
     try:
         return copy.deepcopy(value)
     except Exception:  # nested too deep, or an object that cannot be copied: then it is handed over as it is
@@ -378,8 +381,10 @@ def _in_order(plain: Any, source: Any) -> Any:
     return plain
 
 
+_ATOMS = frozenset({str, int, float, bool, type(None)})
+"""Values of these very types hold nothing, and wait for nothing."""
 _JSON_TYPES = (str, int, float, dict, list, tuple)
-_JSON = json.JSONEncoder(ensure_ascii=False, default=_jsonable)
+_JSON = Encoder(ensure_ascii=False, default=_jsonable)
 
 
 def _notation(value: Any, above: tuple[int, ...] = ()) -> str:

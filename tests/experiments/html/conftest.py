@@ -17,9 +17,10 @@ import pytest
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.journal import MANIFEST, TRACES, TRIALS
+from loopbench.experiments.journal import MANIFEST, TRIALS, read_trace
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
+from loopbench.experiments.traces import PLAIN_TRACES
 from loopbench.metrics.record import Record
 
 VOID = frozenset({"meta", "link", "wbr", "br", "img", "input", "hr"})
@@ -103,12 +104,12 @@ def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Results, str]
         for record in found.records:
             line = with_text(record.to_json(), text, kept=("suite_digest", "status"))
             if record.trace_at is not None:
-                trace = json.dumps(with_text(read(found.folder / TRACES, record.trace_at), text, kept=EVENTS)) + "\n"
+                trace = json.dumps(with_text(read_trace(found.folder, record), text, kept=EVENTS)) + "\n"
                 line["trace_at"] = [at, len(trace)]
                 at += len(trace)
                 traces.append(trace)
             lines.append(json.dumps(line) + "\n")
-        (folder / TRACES).write_text("".join(traces))
+        (folder / PLAIN_TRACES).write_text("".join(traces))
         (folder / TRIALS).write_text("".join(lines))
         return results(folder)
 
@@ -117,12 +118,6 @@ def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Results, str]
 
 EVENTS = ("event", "role", "status")
 """Of a trace's events: our own words, which tell what an event is."""
-
-
-def read(path: Path, at: tuple[int, int]) -> Any:
-    with path.open("rb") as file:
-        file.seek(at[0])
-        return json.loads(file.read(at[1]))
 
 
 def with_text(value: Any, text: str, kept: tuple[str, ...] = ()) -> Any:

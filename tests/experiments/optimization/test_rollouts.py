@@ -21,7 +21,7 @@ from loopbench.dspy_seam.program import LoopProgram, Ran, Sampled
 from loopbench.experiments.engine.runner import FIRST_FAILURES
 from loopbench.experiments.journal import RunError
 from loopbench.experiments.optimization.rollouts import BudgetSpent, Key, Rollouts, RunStopped
-from loopbench.experiments.preparing import MOST_ATTEMPTS
+from loopbench.experiments.past import MOST_ATTEMPTS
 from loopbench.protocol import (
     Model,
     Observer,

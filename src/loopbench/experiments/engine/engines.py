@@ -2,55 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from loopbench.datasets.task import Suite
-from loopbench.models.metering import Budget, Meter
-
-from ..answering import Answering
-from ..config import BudgetConfig, CompareConfig
-from ..schedule import Arm
-from ..trial import Setting, run_trial
+from ..config import CompareConfig
+from ..schedule import Trial
+from ..trial import Done, Setting, run_trial
+from .job import Job as Job
+from .job import budget_of as budget_of
+from .job import setting_of
+from .leftovers import Abandoned, Leftovers
+from .links import Links
+from .pool import Pool
+from .processes import ProcessLink
 from .runner import Execute, Progress
+from .watchdog import Watch
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What an engine is to know of a run."""
+class Engine:
+    """What carries trials out."""
 
-    config: CompareConfig
-    suite: Suite
-    arms: tuple[Arm, ...]
-    manifest: Mapping[str, Any]
-    answering: Answering
-    meter: Meter
-    """Of the whole run."""
+    execute: Execute
+    in_flight: int
+    """How many trials are to be asked for at once."""
+    abandoned: Abandoned
+
+    async def __call__(self, trial: Trial) -> Done:
+        """Raises NotRun when the run's budget is used up."""
+        return self.abandoned.count(await self.execute(trial))
 
 
 @asynccontextmanager
-async def opened(job: Job, progress: Progress) -> AsyncIterator[Execute]:
+async def opened(job: Job, progress: Progress) -> AsyncIterator[Engine]:
     """What carries trials out, for as long as the block lasts. Raises WorkerError where no worker can be had."""
-    async with job.answering.opened() as answers:
-        yield partial(run_trial, setting=setting_of(job, answers))
+    abandoned = Abandoned()
+    try:
+        if not job.config.is_spread:
+            async with _here(job, progress) as setting:
+                yield Engine(partial(run_trial, setting=setting), job.config.in_flight, abandoned)
+            return
+        with _links(job.config) as links:
+            async with Pool(job, links, progress).opened() as pool:
+                yield Engine(pool.run, pool.in_flight, abandoned)
+    finally:
+        for line in abandoned.lines():
+            progress.noted(line)
 
 
-def setting_of(job: Job, answers: Answering) -> Setting:
-    """What all trials of a run share in one process; `answers` is ready to answer in its event loop."""
-    config = job.config
-    return Setting(
-        job.suite,
-        answers,
-        config.trial_timeout_s,
-        budget_of(config.trial_budget),
-        job.meter,
-        config.real_time,
-        config.tool_timeout_s,
-    )
+@contextmanager
+def _links(config: CompareConfig) -> Iterator[Links]:
+    """Where the run's workers come from. Raises WorkerError where there are none."""
+    if config.engine == "local":
+        assert config.workers is not None
+        yield Links(ProcessLink, config.workers)
+        return
+    from .on_ray import joined
+
+    with joined(config.address, config.workers) as links:
+        yield links
 
 
-def budget_of(config: BudgetConfig) -> Budget:
-    return Budget(config.calls, config.tokens, config.dollars, config.seconds)
+@asynccontextmanager
+async def _here(job: Job, progress: Progress) -> AsyncIterator[Setting]:
+    """Trials run in this process, beside what watches over them."""
+
+    def told(trouble: str) -> None:
+        progress.noted(f"{trouble}; --workers N runs trials in processes, which can be ended")
+
+    leftovers, watch = Leftovers(), Watch(job.config.trial_timeout_s, told)
+    try:
+        async with job.answering.opened() as answers:
+            with watch.watching():
+                yield setting_of(job.config, job.suite, answers, job.meter)
+    finally:
+        for line in (await leftovers.end()).lines():
+            progress.noted(line)

@@ -1,7 +1,26 @@
-"""How a worker is reached: one that is another process of this machine, or an actor of a Ray cluster."""
+"""How a worker is reached: one that is another process of this machine, or an actor of a Ray cluster.
+
+Messages are bytes: one line of JSON, after which a trace may follow as it is.
+
+To a worker:
+    {"run": [job, arm, task, repeat, attempt]}: a trial; arm and task by their place in the run's arms and its suite's tasks.
+    {"stop": reason}: the run's budget is used up, and trials end as not run.
+    {"end": true}: no trial will follow. It answers `ended`, and that is the last of it.
+
+From a worker:
+    {"done": job, "record": {…}}, a newline and the trace: a finished trial.
+    {"not_run": job, "why": reason}
+    {"spent": [calls, tokens, dollars]}: since it last said so.
+    {"alive": running, "stuck": s, "threads": n}: each second, from a thread; trials under way, how long its event loop has not
+        turned, threads of calls that have not come back.
+    {"ended": {"threads": {name: n}, "tasks": n, "said": [line, …], "replayed": n, "miss": text}}: what it leaves behind, lines to
+        be told, and what came of a recording.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -10,11 +29,11 @@ class WorkerError(ValueError):
 
 
 class WorkerLost(Exception):
-    """A worker has died, or cannot be reached any more; says how."""
+    """A worker has died, or cannot be reached any more; says how: `signal 9`, `exit code 1`."""
 
 
 class Link(Protocol):
-    """To one worker. Messages are bytes: a line of JSON, after which a trace may follow as it is."""
+    """To one worker."""
 
     name: str
     """`worker 2`, or `worker 2 on 10.0.0.7`: for what is told of it."""
@@ -26,7 +45,17 @@ class Link(Protocol):
         """Raises WorkerLost."""
 
     async def receive(self) -> bytes:
-        """Its next message. Raises WorkerLost."""
+        """Its next message; what it said before it died is still received. Raises WorkerLost."""
 
     async def stop(self, *, kill: bool) -> None:
-        """End it: kindly, or at once, whatever it does."""
+        """End it: kindly, or at once, whatever it does. May be called twice, and of one that is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where workers come from."""
+
+    make: Callable[[int], Link]
+    """A link that is not started yet, to worker number 1, 2, …; one that takes a lost worker's place has a new number."""
+    workers: int
+    """How many there are to be at once."""

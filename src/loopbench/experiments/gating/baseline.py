@@ -16,10 +16,11 @@ from typing import Annotated, Any, Literal, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from loopbench.experiments.journal import RunError, read_trace
+from loopbench.experiments.journal import RunError
 from loopbench.experiments.optimization.files import TEST, is_optimization
 from loopbench.experiments.preparing import package_version
 from loopbench.experiments.results import Results, results
+from loopbench.experiments.traces import Traces
 from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.losses.course import course
 from loopbench.metrics.record import Record, records_digest
@@ -243,10 +244,10 @@ def measured(record: Record, metric: str) -> float | None:
     return value if float(value).is_integer() else float(f"{value:.{DIGITS}g}")
 
 
-def signatures(folder: Path, record: Record) -> str | None:
+def _signatures(traces: Traces, record: Record) -> str | None:
     """The course of a trial; None where it has no trace that can be read."""
     try:
-        return " ".join(step.signature for step in course(read_trace(folder, record)))
+        return " ".join(step.signature for step in course(traces.read(record)))
     except ValueError:
         return None
 
@@ -259,11 +260,12 @@ def _task_lines(folder: Path, records: Sequence[Record], repeats: int, known: Se
     by_task: dict[str, dict[int, Record]] = {}
     for record in records:
         by_task.setdefault(record.task, {})[record.repeat] = record
-    return {task: _task_line(folder, [by_task[task][k] for k in range(repeats)], known) for task in sorted(by_task)}
+    traces = Traces(folder)
+    return {task: _task_line(traces, [by_task[task][k] for k in range(repeats)], known) for task in sorted(by_task)}
 
 
-def _task_line(folder: Path, records: Sequence[Record], known: Sequence[str]) -> TaskLine:
-    courses = [signatures(folder, record) for record in records]
+def _task_line(traces: Traces, records: Sequence[Record], known: Sequence[str]) -> TaskLine:
+    courses = [_signatures(traces, record) for record in records]
     values = {name: tuple(measured(record, name) for record in records) for name in known}
     return TaskLine(
         **{name: found for name, found in values.items() if any(value is not None for value in found) or name == PRIMARY},

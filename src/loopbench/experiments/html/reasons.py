@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from loopbench.experiments.collection import short_name
 from loopbench.experiments.folders import run_name
-from loopbench.experiments.journal import RunError, read_trace
+from loopbench.experiments.journal import RunError
 from loopbench.experiments.report import interval
 from loopbench.experiments.results import Results
+from loopbench.experiments.traces import Traces
 from loopbench.experiments.why import ArmLosses, Parted, Why, comparable, why
 from loopbench.metrics.losses.divergence import Cause, Divergence
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
@@ -42,6 +43,8 @@ class Told:
 def told(found: Results, prefix: str) -> Told:
     """`prefix`: of the ids that links lead to. Raises RunError for a trace that is missing, or none."""
     explained = why(found, arms=() if comparable(found) else None, most=1)
+    if explained.is_unparted:
+        explained = why(found, most=1)
     picked = pick(explained.pairs, MOST_TRACES)
     before = f"{prefix}-" if prefix else ""
     ids = {(one.loser, one.task, one.repeat): (f"{before}trace-{number}", one) for number, one in enumerate(picked, 1)}
@@ -215,9 +218,9 @@ def traces_section(told: Told) -> Section | None:
     """The chosen trials, each beside one that solved the task. None where there is none. Raises RunError for a missing trace."""
     infos = {arm.info.arm: arm.info for arm in told.found.comparison.arms}
     records = {record.key: record for record in told.found.records}
-    parts, called = [], run_name(told.found.folder)
+    parts, called, traces = [], run_name(told.found.folder), Traces(told.found.folder)
     for anchor, one in told.chosen.values():
-        winner, loser = (read_trace(told.found.folder, records[arm, one.task, one.repeat]) for arm in (one.winner, one.loser))
+        winner, loser = (traces.read(records[arm, one.task, one.repeat]) for arm in (one.winner, one.loser))
         try:
             both = side_by_side((winner, loser), called)
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -22,6 +22,15 @@ def is_optimization(folder: Path) -> bool:
     return read_manifest(folder).get("kind") == KIND
 
 
+def refuse_optimization(folder: Path, what: str) -> None:
+    """Raises RunError for an optimization, and for its test, which is opened once; `what`: such as "extended"."""
+    parent = folder.resolve().parent
+    if is_optimization(folder):
+        raise RunError(f"{folder}: this is an optimization, which cannot be {what}; only comparisons can")
+    if folder.resolve().name == TEST and (parent / MANIFEST).is_file() and is_optimization(parent):
+        raise RunError(f"{folder}: this is the test of an optimization, which is opened once: it cannot be {what}")
+
+
 def trials_folder(folder: Path) -> Path:
     """Where a run's trials stand: its own directory, or that of an optimization's test. Raises RunError where none was begun."""
     if not is_optimization(folder):

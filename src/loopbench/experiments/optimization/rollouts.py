@@ -21,7 +21,7 @@ from loopbench.datasets.task import Task
 from loopbench.dspy_seam.program import Call, Heard, Ran, Sampled, loop_with
 from loopbench.experiments.engine.runner import FIRST_FAILURES
 from loopbench.experiments.journal import RunError
-from loopbench.experiments.preparing import MOST_ATTEMPTS
+from loopbench.experiments.past import MOST_ATTEMPTS
 from loopbench.experiments.schedule import Arm, Trial
 from loopbench.experiments.trial import Done, NotRun, Setting, run_trial
 from loopbench.metrics.record import Record

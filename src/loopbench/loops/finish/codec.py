@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopbench.protocol import Act, Answer, Inexpressible, Move, NativeCall, Reply, Role, ToolCall, WireError
-from loopbench.protocol.wire import from_json, native_call, to_json
+from loopbench.protocol.wire import from_json, native_call, read_once, to_json
 
 from .output import FINISH, WRAPPED, InvalidOutput, JsonOutput, Output, converted
 from .xml_output import output_xml, read_output
@@ -26,6 +26,7 @@ class ReadCall:
         return self.call.name == FINISH
 
 
+@read_once
 def read_calls(reply: Reply) -> list[ReadCall]:
     """A reply's calls in order; never raises."""
     return [_read_call(call) for call in reply.calls]

@@ -23,7 +23,7 @@ from loopbench.protocol import (
     WireError,
 )
 from loopbench.protocol.digest import canonical_json
-from loopbench.protocol.wire import from_json, native_call, read_call, to_json
+from loopbench.protocol.wire import from_json, native_call, read_call, read_once, to_json
 
 from .state import Reflection
 
@@ -69,6 +69,7 @@ class UnderstandCodec:
             raise _other(move)
         return _said(self, move, {"intent": move.intent, "entities": list(move.entities)})
 
+    @read_once
     def parse(self, reply: Reply) -> Understanding:
         data = read_object(reply.text)
         return Understanding(_text(data, "intent"), _texts(data, "entities"))
@@ -115,6 +116,7 @@ class PlanCodec:
         ]
         return _said(self, move, {"summary": move.summary, "tasks": tasks})
 
+    @read_once
     def parse(self, reply: Reply) -> Tasks:
         data = read_object(reply.text)
         tasks = data.get("tasks")
@@ -160,6 +162,7 @@ class ReflectCodec:
         made = {"isComplete": move.done, "reasoning": move.reason, "missingInfo": list(move.missing), "suggestedNextSteps": []}
         return _said(self, move, made)
 
+    @read_once
     def parse(self, reply: Reply) -> Verdict:
         read = self.reflection(reply)
         return Verdict(read.isComplete, read.reasoning, read.missingInfo)
@@ -199,6 +202,7 @@ class ContextsCodec:
         labels = [label for label, content in self.contents if _last_word(content) in move.text]
         return _said(self, move, {"contexts": labels, "why": move.text})
 
+    @read_once
     def parse(self, reply: Reply) -> Text:
         data = read_object(reply.text)
         if not isinstance(data.get("contexts"), list):
@@ -251,6 +255,7 @@ class SchemaAnswerCodec:
             raise _other(move)
         return _said(self, move, {"reasoning": move.thought, "answer": move.value})
 
+    @read_once
     def parse(self, reply: Reply) -> Answer:
         data = read_object(reply.text)
         if data.get("answer") is None:
@@ -314,6 +319,7 @@ class SelectCodec:
         calls = tuple(native_call(call, place) for place, call in enumerate(move.calls))
         return _checked(self, move, Reply(move.thought, calls, None, "tool_calls"))
 
+    @read_once
     def parse(self, reply: Reply) -> Act | Text:
         if not reply.calls:
             return Act("", ()) if reply.text.strip() in ("", NO_CALL) else Text(reply.text)

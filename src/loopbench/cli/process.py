@@ -1,0 +1,71 @@
+"""What a command shares with the shell that it runs in: signals, and readers of its output that leave early."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, TextIO, cast
+
+
+class _Lasting:
+    """Standard output that outlives its reader: `| head -1` ends neither the command nor changes its exit code."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._let_go()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """What is still held, and what follows, goes nowhere."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def lasting_stdout() -> Iterator[None]:
+    """Within the block standard output is such a stream."""
+    stream = _Lasting(sys.stdout)
+    with contextlib.redirect_stdout(cast(TextIO, stream)):
+        try:
+            yield
+        finally:
+            stream.flush()
+
+
+@contextlib.contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Within the block SIGTERM does what Ctrl-C does: a run comes to its end in order, and can be resumed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):  # as a shell starts what it runs in the background
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)

@@ -1,0 +1,132 @@
+"""`loopbench resume`: an interrupted run goes on, or a new one takes over what still holds of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .environment import load_env
+from .flags import (
+    Allow,
+    AsBegunAddress,
+    AsBegunConcurrency,
+    AsBegunEngine,
+    AsBegunWorkers,
+    BaseUrlAgain,
+    BudgetCalls,
+    BudgetDollars,
+    BudgetSeconds,
+    BudgetTokens,
+    CassetteAgain,
+    Json,
+    MlflowAgain,
+    Quiet,
+    Run,
+    Runs,
+    given,
+)
+from .folders import run_folder
+from .optimize import go_on
+from .own_prints import own_prints_aside
+from .running import carry_out
+
+if TYPE_CHECKING:
+    from loopbench.experiments.preparing import Allowed, Experiment, Sitting
+
+
+class Again(StrEnum):
+    """What is run again on request."""
+
+    INFRASTRUCTURE = "infrastructure"
+    ERRORS = "errors"
+
+
+def resume(
+    run: Run,
+    runs: Runs = None,
+    retry: Annotated[
+        Again | None,
+        typer.Option(
+            help="Run again what infrastructure made fail, however often it was tried; `errors`: also what crashed or timed out, "
+            "which the results then say."
+        ),
+    ] = None,
+    fork: Annotated[
+        bool,
+        typer.Option("--fork", help="Start a new run under today's code, which takes over the trials that still hold."),
+    ] = False,
+    concurrency: AsBegunConcurrency = None,
+    workers: AsBegunWorkers = None,
+    engine: AsBegunEngine = None,
+    address: AsBegunAddress = None,
+    budget_calls: BudgetCalls = None,
+    budget_tokens: BudgetTokens = None,
+    budget_dollars: BudgetDollars = None,
+    budget_seconds: BudgetSeconds = None,
+    allow: Allow = None,
+    base_url: BaseUrlAgain = None,
+    cassette: CassetteAgain = None,
+    mlflow: MlflowAgain = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with an interrupted run: only trials without a result, or that infrastructure made fail, are run."""
+    from loopbench.experiments.optimization.files import is_optimization
+    from loopbench.experiments.preparing import Allowed, Sitting
+
+    budget = {"calls": budget_calls, "tokens": budget_tokens, "dollars": budget_dollars, "seconds": budget_seconds}
+    settings = {
+        "concurrency": concurrency,
+        "workers": workers,
+        "engine": engine,
+        "address": address,
+        "budget": given(budget),
+    }
+    load_env()  # keys may stand in a .env of the current directory
+    folder, allowed = run_folder(run, runs), Allowed(allow or (), base_url, cassette, address)
+    if is_optimization(folder):
+        _refuse_for_optimizations({**settings, "retry": retry, "fork": fork or None})
+        go_on(folder, allowed, mlflow=mlflow, as_json=as_json, quiet=quiet)
+    sitting = Sitting(given({**settings, "mlflow": mlflow}) or {}, None if retry is None else retry.value)
+    again = _forked(folder, allowed, sitting) if fork else _reopened(folder, allowed, sitting)
+    carry_out(again, as_json=as_json, quiet=quiet)
+
+
+def _refuse_for_optimizations(flags: Mapping[str, Any]) -> None:
+    typed = given(flags)
+    if typed:
+        raise ValueError(f"--{next(iter(typed))} is for comparisons, and this is an optimization; leave it out")
+
+
+def _reopened(folder: Path, allowed: Allowed, sitting: Sitting) -> Experiment:
+    from loopbench.experiments.preparing import reopen
+
+    from . import render
+
+    with own_prints_aside():
+        again = reopen(folder, allowed, sitting)
+    missing = again.missing()
+    if sitting.retry is not None and not missing.again:
+        what = "errored" if sitting.retry == "infrastructure" else "errored, crashed or timed out"
+        render.say(f"nothing is run again: no trial is {what}")
+    if missing.favoured:
+        render.say(
+            f"warning: {missing.favoured} trials that crashed or timed out are run again, though they count as they are: "
+            "what comes of it is favourable, and the results will say so"
+        )
+    return again
+
+
+def _forked(folder: Path, allowed: Allowed, sitting: Sitting) -> Experiment:
+    from loopbench.experiments.forking import fork
+
+    from . import render
+
+    with own_prints_aside():
+        made = fork(folder, allowed, sitting)
+    render.say(f"{made.folder}: {len(made.past.ended)} trials taken over from {folder}, {len(made.missing())} to be run")
+    return made

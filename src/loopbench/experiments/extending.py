@@ -1,0 +1,155 @@
+"""Arms, tasks or repeats added to a run: what is there stays and counts, what is missing then is run as after an interruption."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from loopbench.datasets.task import Task
+
+from .answering import answering
+from .config import CompareConfig, config_from
+from .ground import ASKED, arms_of, asked_of, changes, told
+from .history import EXTENDED
+from .journal import RunError, locked, write_manifest
+from .optimization.files import refuse_optimization
+from .past import read_past
+from .preparing import (
+    AS_BEGUN,
+    NOTHING,
+    Allowed,
+    Begun,
+    Experiment,
+    Sitting,
+    changed_message,
+    check_plans,
+    look_again,
+    manifest_of,
+    tasks_of_split,
+)
+from .results import ABLATION
+from .schedule import Arm, make_arms
+from .suite_checks import quick_problems
+
+
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """What a run gets in addition. Arms are a full product: a loop is added under every profile and model, and so on."""
+
+    loops: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    repeats: int | None = None
+    """The new total."""
+    tasks: int | None = None
+    """The new total."""
+
+
+def extend(folder: Path, additions: Additions, allowed: Allowed = NOTHING, sitting: Sitting = AS_BEGUN) -> Experiment:
+    """Add to a run, in place. Raises RunError where what is there is not what it was, and ValueError; then nothing was written."""
+    refuse_optimization(folder, "extended")
+    with locked(folder):
+        begun = look_again(folder, allowed, sitting)
+        _refuse(begun)
+        config = _config(begun, additions)
+        arms = make_arms(config, begun.suite)
+        tasks = tasks_of_split(begun.suite, config.split)[: config.tasks]
+        _check_more(begun, additions, len(arms) * len(tasks) * config.repeats, len(tasks))
+        check_plans(config, begun.suite, tasks)
+        today = manifest_of(config, begun.suite, tasks, arms)
+        _check_kept(begun, today)
+        models = _models(begun, config, arms)
+        answers = answering(config, arms, models)
+        manifest = {
+            **begun.manifest,
+            **{name: today[name] for name in ("suite", "profiles", "arms")},
+            **_asked(begun, tasks),
+            "config": begun.manifest["config"] | {name: config.public()[name] for name in _added_to(begun.config, additions)},
+            "models": models | answers.as_manifest(),
+            "suite_problems": list(quick_problems(begun.suite, tasks)),
+            EXTENDED: [*begun.manifest.get(EXTENDED, []), _note(begun, len(arms) * len(tasks) * config.repeats)],
+        }
+        write_manifest(folder, manifest)
+        return Experiment(folder, config, begun.suite, tasks, arms, manifest, answers, read_past(folder), sitting.retry)
+
+
+def _refuse(begun: Begun) -> None:
+    """Raises RunError for a run that cannot be added to."""
+    for name, why in (
+        ("looks", "it is looked at on its way, at a plan of its tasks that more of them would break"),
+        (ABLATION, "it is an ablation, whose arms are a design of their own"),
+    ):
+        if begun.manifest.get(name) is not None:
+            raise RunError(f"{begun.folder}: nothing can be added to this run: {why}; start a new run: loopbench compare")
+    if begun.changes:
+        raise RunError(changed_message(begun))
+
+
+def _config(begun: Begun, additions: Additions) -> CompareConfig:
+    """With the additions. Raises ValueError for what stands in the run already, and for a total that is less than there is."""
+    now = begun.config
+    for name, total, there in (("repeats", additions.repeats, now.repeats), ("tasks", additions.tasks, len(begun.tasks))):
+        if total is not None and total < there:
+            raise ValueError(f"--{name} {total}: the run has {there} already, and N is the new total; nothing is taken away")
+    added = _added_to(now, additions)
+    return config_from(now.model_dump(mode="json") | added, "command line", flags=tuple(added))
+
+
+def _added_to(now: CompareConfig, additions: Additions) -> dict[str, Any]:
+    """The fields that the additions change."""
+    changed: dict[str, Any] = {}
+    for name in ("loops", "profiles", "models"):
+        if more := getattr(additions, name):
+            changed[name] = [*getattr(now, name), *more]
+    if additions.repeats is not None:
+        changed["repeats"] = additions.repeats
+    if additions.tasks is not None:
+        changed["tasks"] = additions.tasks
+    return changed
+
+
+def _check_more(begun: Begun, additions: Additions, trials: int, tasks: int) -> None:
+    """Raises ValueError where nothing is added."""
+    if trials > len(begun.arms) * len(begun.tasks) * begun.config.repeats:
+        return
+    if additions.tasks is not None and additions.tasks > tasks:
+        raise ValueError(f"--tasks {additions.tasks}: the run has all {tasks} tasks of suite {begun.suite.name} already")
+    raise ValueError("nothing is added: give --loop, --profile, --model, or a larger --repeats or --tasks than the run has")
+
+
+def _check_kept(begun: Begun, today: Mapping[str, Any]) -> None:
+    """Raises RunError where what is there would not be what it was."""
+    was, now = begun.today, arms_of(today)
+    kept = {
+        **today,
+        "suite": {**today["suite"], "tasks": was["suite"]["tasks"]},
+        "profiles": {name: today["profiles"].get(name) for name in was["profiles"]},
+        "arms": [now[name] for name in arms_of(was) if name in now],
+    }
+    if found := changes(was, kept):
+        raise RunError(f"{begun.folder}: with this the run would not be what it was: {told(found)}; nothing was written")
+
+
+def _models(begun: Begun, config: CompareConfig, arms: tuple[Arm, ...]) -> dict[str, Any]:
+    """What real models can do: those of the run as they showed when it began, new ones as they show now."""
+    known = begun.manifest.get("models")
+    models: dict[str, Any] = dict(known) if isinstance(known, dict) else {}
+    new = tuple(name for name in config.real_models if name not in models)
+    if not new:
+        return models
+    asked = config.model_copy(update={"models": new, "cassette": None, "cassette_mode": None})
+    return models | answering(asked, [arm for arm in arms if arm.model in new]).as_manifest()
+
+
+def _asked(begun: Begun, tasks: Sequence[Task]) -> dict[str, Any]:
+    """Not of a run of an earlier version, whose records lack what would go with it."""
+    limit = begun.config.max_tool_steps or begun.suite.max_tool_steps
+    return {ASKED: asked_of(begun.suite, tasks, limit)} if ASKED in begun.manifest else {}
+
+
+def _note(begun: Begun, trials: int) -> dict[str, Any]:
+    there = len(begun.arms) * len(begun.tasks) * begun.config.repeats
+    return {"when": datetime.now(UTC).isoformat(timespec="seconds"), "trials": there, "to": trials}

@@ -1,0 +1,103 @@
+"""A new run under today's code that takes over the trials of an older one that today's code would have run on the same ground."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from loopbench.metrics.record import Record, records_digest
+
+from .ground import arms_of, profile_changed, suite_changes, told, typed
+from .history import FORKED
+from .journal import Journal, RunError, locked, read_records, write_manifest
+from .optimization.files import refuse_optimization
+from .past import CUT_SHORT, read_past
+from .preparing import AS_BEGUN, NOTHING, Allowed, Begun, Experiment, Sitting, begins_with, look_again, new_name
+from .suite_checks import quick_problems
+from .traces import Traces
+
+
+def fork(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_BEGUN) -> Experiment:
+    """A new run directory beside a run's, with its records and traces of every arm that is what it was; all else is to be run.
+
+    Raises RunError where nothing has changed, or nothing can be taken over, and ValueError; then there is no new directory. A kill
+    on the way leaves none either, but a hidden one, named `.NAME.part`, that nothing reads.
+    """
+    refuse_optimization(folder, "forked")
+    begun = look_again(folder, allowed, sitting)
+    if not begun.changes:
+        raise RunError(f"{folder}: nothing has changed since this run began; go on with it: loopbench resume {typed(folder)}")
+    if begun.config.cassette is not None and not begun.config.replays:
+        raise RunError(f"{folder}: this run records, and a recording is of one run; start a new run with a recording of its own")
+    with locked(folder):
+        records = _that_hold(begun)
+        answers = begun.answering()
+        made = _made(begun, records)
+    return Experiment(
+        made,
+        begun.config,
+        begun.suite,
+        begun.tasks,
+        begun.arms,
+        _manifest(begun, records),
+        answers,
+        read_past(made),
+        sitting.retry,
+    )
+
+
+def _that_hold(begun: Begun) -> list[Record]:
+    """The records of arms on the same ground. Raises RunError where there is none."""
+    then, now = begun.manifest, begun.today
+    anew = f"start a new run: {begins_with(begun.config)}"
+    shared = suite_changes(then, now)
+    if shared:
+        raise RunError(f"{begun.folder}: nothing can be taken over, all trials rest on what has changed: {told(shared)}; {anew}")
+    were = arms_of(then)
+    hold = {
+        arm.name
+        for arm, entry in zip(begun.arms, now["arms"], strict=True)
+        if were.get(arm.name) == entry and not profile_changed(arm.profile.name, then, now)
+    }
+    records = [record for record in read_records(begun.folder) if record.arm in hold]
+    if not records:
+        raise RunError(f"{begun.folder}: nothing can be taken over: no arm that is what it was has a trial; {anew}")
+    return records
+
+
+def _manifest(begun: Begun, records: Sequence[Record]) -> dict[str, Any]:
+    """Today's, and what else the older one has to say; what it spent in trials without a record is no matter of the new run."""
+    source = {"run": begun.folder.resolve().name, "digest": records_digest(records), "trials": len(records)}
+    kept = {name: value for name, value in begun.manifest.items() if name != CUT_SHORT}
+    problems = list(quick_problems(begun.suite, begun.tasks))
+    return {**kept, **begun.today, "config": kept["config"], "suite_problems": problems, FORKED: source}
+
+
+def _made(begun: Begun, records: Sequence[Record]) -> Path:
+    """The directory, which bears its name once it is whole."""
+    folder = begun.folder.resolve().parent / new_name(begun.suite.name)
+    scratch = folder.with_name(f".{folder.name}.part")
+    scratch.mkdir()
+    try:
+        _copy(begun.folder, records, scratch)
+        write_manifest(scratch, _manifest(begun, records))
+        scratch.rename(folder)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    return begun.folder.parent / folder.name if begun.folder.name == begun.folder.resolve().name else folder
+
+
+def _copy(source: Path, records: Sequence[Record], into: Path) -> None:
+    """Records with their traces. Raises RunError for a trace that cannot be read."""
+    traces = Traces(source)
+    with Journal(into) as journal:
+        for record in records:
+            line = b""
+            if record.trace_at is not None:
+                line = json.dumps(traces.read(record), separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+            journal.append(replace(record, trace_at=None), line)

@@ -1,0 +1,30 @@
+"""What was done to a run after it began, as its manifest keeps it, and what a reader of its results has to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+RETRIED = "retried"
+"""Trials that were scored and run again on request: [{"when", "what", "trials"}]."""
+RESCORED = "rescored"
+"""Answers that were judged again: [{"when", "suite": its digest before, "trials": whose scores changed}]."""
+FORKED = "forked_from"
+"""The run whose trials were taken over: {"run", "digest": of the records taken over, "trials": their number}."""
+EXTENDED = "extended"
+"""Arms, tasks or repeats that were added: [{"when", "trials": the schedule before, "to": the schedule since}]."""
+
+
+def warnings_of(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """What makes a run's results say more than they should. Raises KeyError or TypeError for a damaged manifest."""
+    again = sum(int(note["trials"]) for note in manifest.get(RETRIED, []))
+    if again:
+        yield f"{again} trials that had crashed or timed out were run again on request: what they show is favourable"
+
+
+def remarks_of(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """What else a reader has to know. Raises KeyError or TypeError for a damaged manifest."""
+    for note in manifest.get(RESCORED, []):
+        yield f"Judged again on {note['when']}: the scores of {note['trials']} trials changed."
+    if FORKED in manifest:
+        yield f"{manifest[FORKED]['trials']} trials were taken over from {manifest[FORKED]['run']}."

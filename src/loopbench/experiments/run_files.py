@@ -1,0 +1,80 @@
+"""The files of a run directory: whole or not at all, whatever happens to the process that writes them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+MANIFEST = "manifest.json"
+
+_BLOCK = 1 << 20
+
+
+class RunError(ValueError):
+    """A run directory that cannot be read, or written, as asked; one line that names it."""
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Whole or not at all."""
+    scratch = folder / f"{MANIFEST}.part"
+    scratch.write_text(json.dumps(manifest, indent=2, allow_nan=False) + "\n", encoding="ascii")
+    with scratch.open("rb") as file:
+        os.fsync(file.fileno())
+    scratch.replace(folder / MANIFEST)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Raises RunError where there is none or it is no JSON object."""
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunError(f"{folder}: no run directory (it has no {MANIFEST})") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(f"{path}: {error}") from None
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("config"), dict):
+        raise RunError(f"{path}: no manifest of a run")
+    return manifest
+
+
+def whole_lines(raw: bytes) -> int:
+    """Length of the part that ends with a line's end."""
+    return raw.rfind(b"\n") + 1
+
+
+def open_repaired(path: Path) -> FileIO:
+    """Open for appending; a torn last line is cut off."""
+    path.touch()
+    file = path.open("r+b", buffering=0)
+    size = file.seek(0, os.SEEK_END)
+    for start in _blocks(size):
+        file.seek(start)
+        whole = whole_lines(file.read(min(_BLOCK, size - start)))
+        if whole or start == 0:
+            file.truncate(start + whole)
+            break
+    return file
+
+
+def _blocks(size: int) -> Iterator[int]:
+    """Starts of the blocks of a file, the last one first."""
+    yield from range(max(0, (size - 1) // _BLOCK * _BLOCK), -1, -_BLOCK)
+
+
+def append_whole(file: FileIO, data: bytes, path: Path) -> None:
+    """All of it on the disk, or nothing: a line that does not fit leaves no torn half behind. Raises RunError."""
+    start = file.seek(0, os.SEEK_END)
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+        os.fsync(file.fileno())
+    except BaseException as error:
+        file.truncate(start)
+        if isinstance(error, OSError):
+            raise RunError(f"{path}: {error.strerror}; what was written before is whole, and the run can be resumed") from None
+        raise
