@@ -18,7 +18,7 @@ from loopbench.experiments.compare import run
 from loopbench.experiments.config import BudgetConfig, CompareConfig, ProviderConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import RunError, read_trace
-from loopbench.experiments.preparing import Allowed, prepare, reopen
+from loopbench.experiments.preparing import Allowed, Sitting, prepare, reopen
 from loopbench.experiments.results import Results, results
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import FAULT_KINDS, built_in_profiles
@@ -27,6 +27,7 @@ OWN = ('bare(decision_format="native")', 'bare(on_provider_error="observe")')
 LOOPS = ("bare", *OWN, "finish", "phased", "react_extract", "stateless")
 """The five designs, one that makes native calls, and one that shows the provider's words to the model."""
 LESS = "arithmetic(size=6)"
+MORE = Sitting({"budget": {"calls": 100_000}})
 ON_THE_WIRE = tuple(kind for kind in FAULT_KINDS if kind.startswith(("provider.", "wire.")))
 
 

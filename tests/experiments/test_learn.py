@@ -26,9 +26,9 @@ from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.from_trace import Kind, Made, Unlearnable, draft_of, leaves, made_calls, plan_of
-from loopbench.experiments.journal import TRIALS, RunError, read_trace
+from loopbench.experiments.journal import TRIALS, RunError, read_trace, write_manifest
 from loopbench.experiments.learn import Learned, kind_of, learn_run, learn_suite, open_suite, write_suite
-from loopbench.experiments.preparing import Allowed, Experiment, prepare, reopen
+from loopbench.experiments.preparing import Allowed, Experiment, manifest_of, prepare, reopen
 from loopbench.experiments.registry import make_suite, parse_spec
 from loopbench.experiments.results import results
 from loopbench.experiments.schedule import make_arms
@@ -53,7 +53,10 @@ def ran(folder: Path, suite: Suite, loops: Sequence[str] = ("bare",), **config: 
     made = CompareConfig(loops=tuple(loops), **values)
     run_folder = folder / f"run-{len(list(folder.iterdir()))}"
     run_folder.mkdir()
-    experiment = Experiment(run_folder, made, suite, tuple(suite.tasks), make_arms(made, suite), {})
+    arms = make_arms(made, suite)
+    manifest = manifest_of(made, suite, suite.tasks, arms)
+    write_manifest(run_folder, manifest)
+    experiment = Experiment(run_folder, made, suite, tuple(suite.tasks), arms, manifest)
     assert run(experiment, Silent()) == ""
     return run_folder
 

@@ -14,7 +14,7 @@ from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import TRIALS, RunError
 from loopbench.experiments.optimization.config import load_optimize_config
-from loopbench.experiments.preparing import Allowed, Experiment, prepare, reopen
+from loopbench.experiments.preparing import Allowed, Experiment, Sitting, prepare, reopen
 from loopbench.experiments.report import notes
 from loopbench.experiments.results import Results, looks_of, results
 from loopbench.metrics.record import Record

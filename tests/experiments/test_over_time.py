@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -304,9 +305,7 @@ def test_what_crashed_is_run_again_on_request_only_and_the_results_say_so_for_go
     allowed = Allowed(["own_crashing:Mine"])
     for retry in (None, "infrastructure"):
         assert len(reopen(folder, allowed, Sitting(retry=retry)).missing()) == 0
-    import own_crashing
-
-    own_crashing.broken = False
+    importlib.import_module("own_crashing").broken = False  # type: ignore[attr-defined]
     again = reopen(folder, allowed, Sitting(retry="errors"))
     assert (again.missing().favoured, again.missing().again) == (3, 3)
     assert {(record.stop, record.attempt) for record in went_on(again)} == {("finished", 1)}

@@ -1,8 +1,11 @@
-"""What each design costs in clean air: model calls for k calls that wait for one another, by role."""
+"""What each design costs in clean air: model calls for k calls that wait for one another, by role; and the harness's own work."""
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections import Counter
+from types import FrameType
 
 import pytest
 
@@ -64,11 +67,15 @@ def chain(k: int) -> Task:
     )
 
 
-def solved(design: str, task: Task) -> Record:
-    spec = parse_spec(design)
-    suite = Suite("chains", "1", (task,), lambda _: StatelessEnvironment((Tool.from_function(add, blocking=False),)))
+def trial_of(design: str, task: Task) -> tuple[Trial, Setting]:
+    spec, tools = parse_spec(design), (Tool.from_function(add, blocking=False),)
+    suite = Suite("chains", "1", (task,), lambda _: StatelessEnvironment(tools))
     arm = Arm(design, spec, make_loop(spec, 8), "scripted", load_profile("clean"))
-    record = run_sync(run_trial(Trial(arm, task, 0, 0), Setting(suite))).record
+    return Trial(arm, task, 0, 0), Setting(suite)
+
+
+def solved(design: str, task: Task) -> Record:
+    record = run_sync(run_trial(*trial_of(design, task))).record
     assert (record.accuracy, record.stop) == (1, "finished")
     return record
 
@@ -81,3 +88,60 @@ def test_model_calls_by_role_for_k_calls_in_a_row(design: str, k: int) -> None:
     assert record.calls == dict(+expected)
     assert record.tool_calls == k
     assert record.steps == (k if design.startswith("phased") else k + 1)
+
+
+# --- the harness's own work ---
+
+MOST_WORK = {
+    # Function calls in Python and JSON texts written, in one trial of three calls of a tool, about a quarter above what they are:
+    # a time would depend on the machine, and these say where it goes.
+    "bare": (1_250, 24),
+    "finish": (1_650, 40),
+    "phased": (5_000, 70),
+    "react_extract": (1_700, 36),
+    "stateless": (2_700, 24),
+}
+
+
+async def work_of(trial: Trial, setting: Setting) -> Counter[str]:
+    """Calls by function, in a trial like others before it."""
+    await run_trial(trial, setting)
+    called = Counter[str]()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            called[f"{frame.f_code.co_filename}:{frame.f_code.co_name}"] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        await run_trial(trial, setting)
+    finally:
+        sys.setprofile(before)
+    return called
+
+
+@pytest.mark.parametrize("design", MOST_WORK)
+def test_a_trial_takes_few_function_calls_and_writes_little_json(design: str) -> None:
+    called = run_sync(work_of(*trial_of(design, chain(3))))
+    texts = sum(times for name, times in called.items() if name.endswith(("json_text.py:encode", "encoder.py:encode")))
+    most_calls, most_texts = MOST_WORK[design]
+    assert most_calls / 2 < called.total() < most_calls
+    assert most_texts / 2 < texts < most_texts
+
+
+async def garbage_of(trial: Trial, setting: Setting) -> int:
+    """Objects of a trial that are left in circles."""
+    await run_trial(trial, setting)
+    gc.collect()
+    gc.disable()
+    try:
+        await run_trial(trial, setting)
+        return gc.collect()
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("design", MOST_WORK)
+def test_a_trial_leaves_nothing_to_the_garbage_collector(design: str) -> None:
+    assert run_sync(garbage_of(*trial_of(design, chain(3)))) == 0

@@ -105,7 +105,7 @@ def test_units_are_summed_and_drawn():
     values = np.array([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]])
     assert unit_sums(values, ["a", "b", "a"]).tolist() == [[4.0, 40.0], [2.0, 20.0]]
     assert unit_sums(values, ["a", "a", "a"]).tolist() == values.tolist()
-    counts = draw_counts(5, 2_000, seed=1)
+    counts = np.concatenate(list(draw_counts(5, 2_000, seed=1)))
     assert counts.shape == (2_000, 5)
     assert (counts.sum(1) == 5).all()
     assert counts.mean() == 1

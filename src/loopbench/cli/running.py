@@ -1,4 +1,4 @@
-"""What `compare`, `ablate` and `resume` share: a run carried out, with progress, results, page and tracking."""
+"""What `compare`, `ablate`, `resume` and `extend` share: a run carried out, with progress, results, page and tracking."""
 
 from __future__ import annotations
 
@@ -73,6 +73,8 @@ def resume_command(experiment: Experiment) -> str:
     known = begun.get("budget") or {}
     limits = {name: limit for name, limit in (shown["budget"] | more).items() if limit != known.get(name)}
     flags += [(f"budget-{name}", f"{limit:.12g}") for name, limit in limits.items()]
+    if experiment.retry is not None:
+        flags.append(("retry", experiment.retry))
     if config.mlflow != begun.get("mlflow"):
         flags.append(("mlflow" if config.mlflow else "no-mlflow", None))
     words = [word for name, value in flags for word in (f"--{name}", *([] if value is None else [shlex.quote(str(value))]))]

@@ -28,7 +28,7 @@ from loopbench.protocol import (
     WireError,
 )
 
-from .chat_format import FORMAT, Fields, SignatureCodec, complaint, debug_text, outputs_of, with_instructions
+from .chat_format import FORMAT, Fields, SignatureCodec, complaint, debug_text, is_debugged, outputs_of, with_instructions
 from .errors import model_error
 
 
@@ -81,9 +81,12 @@ async def ask_fields(predictor: Any, fields: Mapping[str, str], *, codec: Signat
     if isinstance(model, ThroughPredictor):
         return await _ask_predictor(predictor, dict(fields), codec, scope)
     request = request_of(predictor, fields, codec, scope=scope)
-    debug_text("prompt", *[message.content for message in request.messages])
+    is_shown = is_debugged()
+    if is_shown:
+        debug_text("prompt", *[message.content for message in request.messages])
     reply = await model.complete(request)
-    debug_text("reply", reply.text)
+    if is_shown:
+        debug_text("reply", reply.text)
     return Asked(codec.read(reply), reply.usage)
 
 

@@ -302,9 +302,14 @@ def _kind(annotation: Any) -> str:
     return _KINDS.get(annotation, "a JSON value")
 
 
+def is_debugged() -> bool:
+    """Whether `debug_text` shows anything."""
+    return os.environ.get("DSPY_DEBUG", "").lower() == "true"
+
+
 def debug_text(what: str, *texts: str) -> None:
     """`DSPY_DEBUG=true` shows prompts and replies on stderr (row S2-12)."""
-    if os.environ.get("DSPY_DEBUG", "").lower() != "true":
+    if not is_debugged():
         return
     if not logger.handlers:
         handler = logging.StreamHandler(sys.stderr)

@@ -7,15 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from loopbench.metrics.sequential import Looks, looked
 from loopbench.models.metering import Meter
 
-from .engine.engines import Job, budget_of, opened
-from .engine.runner import Execute, Progress, run_trials
+from .engine.engines import Engine, Job, budget_of, opened
+from .engine.runner import Progress, run_trials
 from .ground import arms_of
-from .history import RETRIED
+from .history import RETRIED, noted
 from .journal import Journal, RunError, read_manifest, write_manifest
 from .past import CUT_SHORT, Spent, Tally, read_past
 from .preparing import Experiment
@@ -61,13 +60,12 @@ def _as_it_stands(experiment: Experiment) -> Experiment:
     )
     if not same:
         raise RunError(f"{folder}: another process has changed this run meanwhile; type the command again")
-    return replace(experiment, manifest=manifest, past=read_past(folder))
+    return replace(experiment, manifest=manifest, past=read_past(folder, experiment.past))
 
 
 async def _sit(experiment: Experiment, journal: Journal, progress: Progress) -> str:
     """One sitting: nothing is begun where the run's budget is used up already; what it cuts short is written down."""
-    missing = experiment.missing()
-    if not missing:
+    if not experiment.missing() or (looks_of(experiment.manifest) is not None and results(experiment.folder).is_complete):
         return ""
     job = job_of(experiment)
     if job.meter.exhausted:
@@ -75,25 +73,25 @@ async def _sit(experiment: Experiment, journal: Journal, progress: Progress) -> 
     experiment = _with_retries_noted(experiment)
     tally, began, stopped = Tally(progress), time.monotonic(), "interrupted"
     try:
-        async with opened(job, tally) as execute:
-            stopped = await _run_to_a_decision(experiment, execute, journal, tally)
+        async with opened(job, tally) as engine:
+            stopped = await _run_to_a_decision(experiment, engine, journal, tally)
     finally:
         if stopped:
             _note_cut_short(experiment, _spent_since(job.meter, experiment.spent, time.monotonic() - began), tally.spent)
     return stopped
 
 
-async def _run_to_a_decision(experiment: Experiment, execute: Execute, journal: Journal, progress: Progress) -> str:
+async def _run_to_a_decision(experiment: Experiment, engine: Engine, journal: Journal, progress: Progress) -> str:
     """Run what is missing: all of it, or where the run is looked at on its way, look by look until every pair is decided.
 
     The look that an earlier sitting had reached is taken again, on the same records: a kill may have come before it.
     """
-    missing, looks, in_flight = experiment.missing(), looks_of(experiment.manifest), experiment.config.in_flight
+    missing, looks, in_flight = experiment.missing(), looks_of(experiment.manifest), engine.in_flight
     if looks is None:
-        return await run_trials(missing, execute, journal, progress, in_flight)
+        return await run_trials(missing, engine, journal, progress, in_flight)
     first = max(1, _reached(experiment, looks))
     for look in range(first, looks.count + 1):
-        stopped = await run_trials(_of_look(missing, looks, look, first), execute, journal, progress, in_flight)
+        stopped = await run_trials(_of_look(missing, looks, look, first), engine, journal, progress, in_flight)
         if stopped or results(experiment.folder).is_complete:
             return stopped
     return ""
@@ -125,9 +123,8 @@ def _with_retries_noted(experiment: Experiment) -> Experiment:
     favoured = experiment.missing().favoured
     if not favoured:
         return experiment
-    manifest = dict(experiment.manifest)
-    note = {"when": datetime.now(UTC).isoformat(timespec="seconds"), "what": experiment.retry, "trials": favoured}
-    manifest[RETRIED] = [*manifest.get(RETRIED, []), note]
+    retried = noted(experiment.manifest, RETRIED, what=experiment.retry, trials=favoured)
+    manifest = {**experiment.manifest, RETRIED: retried}
     write_manifest(experiment.folder, manifest)
     return replace(experiment, manifest=manifest)
 
@@ -144,5 +141,6 @@ def _note_cut_short(experiment: Experiment, spent: Spent, recorded: Spent) -> No
         max(0.0, spent.dollars - recorded.dollars),
         max(0.0, spent.seconds - recorded.seconds),
     )
-    total = Spent.cut_short(experiment.manifest) + lost
-    write_manifest(experiment.folder, {**experiment.manifest, CUT_SHORT: total.to_json()})
+    if lost.calls:
+        total = Spent.cut_short(experiment.manifest) + lost
+        write_manifest(experiment.folder, {**experiment.manifest, CUT_SHORT: total.to_json()})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from loopbench.datasets.task import Task
 from .answering import answering
 from .config import CompareConfig, config_from
 from .ground import ASKED, arms_of, asked_of, changes, told
-from .history import EXTENDED
+from .history import EXTENDED, noted
 from .journal import RunError, locked, write_manifest
 from .optimization.files import refuse_optimization
 from .past import read_past
@@ -70,7 +69,7 @@ def extend(folder: Path, additions: Additions, allowed: Allowed = NOTHING, sitti
             "config": begun.manifest["config"] | {name: config.public()[name] for name in _added_to(begun.config, additions)},
             "models": models | answers.as_manifest(),
             "suite_problems": list(quick_problems(begun.suite, tasks)),
-            EXTENDED: [*begun.manifest.get(EXTENDED, []), _note(begun, len(arms) * len(tasks) * config.repeats)],
+            EXTENDED: noted(begun.manifest, EXTENDED, trials=_trials(begun), to=len(arms) * len(tasks) * config.repeats),
         }
         write_manifest(folder, manifest)
         return Experiment(folder, config, begun.suite, tasks, arms, manifest, answers, read_past(folder), sitting.retry)
@@ -113,7 +112,7 @@ def _added_to(now: CompareConfig, additions: Additions) -> dict[str, Any]:
 
 def _check_more(begun: Begun, additions: Additions, trials: int, tasks: int) -> None:
     """Raises ValueError where nothing is added."""
-    if trials > len(begun.arms) * len(begun.tasks) * begun.config.repeats:
+    if trials > _trials(begun):
         return
     if additions.tasks is not None and additions.tasks > tasks:
         raise ValueError(f"--tasks {additions.tasks}: the run has all {tasks} tasks of suite {begun.suite.name} already")
@@ -150,6 +149,6 @@ def _asked(begun: Begun, tasks: Sequence[Task]) -> dict[str, Any]:
     return {ASKED: asked_of(begun.suite, tasks, limit)} if ASKED in begun.manifest else {}
 
 
-def _note(begun: Begun, trials: int) -> dict[str, Any]:
-    there = len(begun.arms) * len(begun.tasks) * begun.config.repeats
-    return {"when": datetime.now(UTC).isoformat(timespec="seconds"), "trials": there, "to": trials}
+def _trials(begun: Begun) -> int:
+    """In the schedule so far."""
+    return len(begun.arms) * len(begun.tasks) * begun.config.repeats

@@ -126,4 +126,4 @@ def asked_of(suite: Suite, tasks: Sequence[Task], max_tool_steps: int) -> dict[s
         asked = [task.id, query.text, query.context, query.schema, dict(task.world)]
         questions.append(sha256(canonical_json(asked)))
         plans.append(sha256(canonical_json([task.id, None if task.plan is None else plan_to_json(task.plan)])))
-    return {"questions": digest([suite.name, max_tool_steps, suite.shared, tools, questions]), "plans": digest(plans)}
+    return {"questions": digest([max_tool_steps, suite.shared, tools, questions]), "plans": digest(plans)}

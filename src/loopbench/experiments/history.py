@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 RETRIED = "retried"
@@ -13,6 +14,12 @@ FORKED = "forked_from"
 """The run whose trials were taken over: {"run", "digest": of the records taken over, "trials": their number}."""
 EXTENDED = "extended"
 """Arms, tasks or repeats that were added: [{"when", "trials": the schedule before, "to": the schedule since}]."""
+
+
+def noted(manifest: Mapping[str, Any], name: str, **note: Any) -> list[Any]:
+    """What a manifest keeps under a name, and one note more, with the time it was made at."""
+    known = manifest.get(name)
+    return [*(known if isinstance(known, list) else []), {"when": datetime.now(UTC).isoformat(timespec="seconds"), **note}]
 
 
 def warnings_of(manifest: Mapping[str, Any]) -> Iterator[str]:

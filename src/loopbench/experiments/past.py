@@ -13,7 +13,7 @@ from loopbench.metrics.record import Record
 
 from .config import BudgetConfig
 from .engine.runner import Progress
-from .journal import RunError, each_record
+from .journal import TRIALS, RunError, each_record
 
 MOST_ATTEMPTS = 3
 """How often a trial that infrastructure made fail is tried in all, over resumes, unless it is asked for."""
@@ -78,6 +78,8 @@ class Past:
 
     ended: Mapping[Key, Ended] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
+    size: int = 0
+    """Of the file of records when it was read, in bytes."""
 
     def next_attempt(self, key: Key, retry: Retry | None) -> int | None:
         """Which attempt, from 0, a trial is to have now; None where what it gave stands."""
@@ -96,8 +98,15 @@ class Past:
         return ended is not None and ended.status == "scored" and ended.stop in FAVOURED
 
 
-def read_past(folder: Path) -> Past:
-    """Of a run directory. A torn last line is skipped. Raises RunError for any other line that is no record."""
+def read_past(folder: Path, known: Past | None = None) -> Past:
+    """Of a run directory; `known` where nothing was written since. A torn last line is skipped.
+
+    Raises RunError for any other line that is no record.
+    """
+    path = folder / TRIALS
+    size = path.stat().st_size if path.exists() else 0
+    if known is not None and known.size == size:
+        return known
     ended: dict[Key, Ended] = {}
     alike: dict[Ended, Ended] = {}
     tally = Tally()
@@ -107,7 +116,7 @@ def read_past(folder: Path) -> Past:
         if key not in ended or ended[key].attempt != record.attempt:  # else a line that only judges the same attempt again
             tally.add(record)
         ended[key] = alike.setdefault(now, now)
-    return Past(ended, tally.spent)
+    return Past(ended, tally.spent, size)
 
 
 class Tally:

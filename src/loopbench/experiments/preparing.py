@@ -27,7 +27,7 @@ from loopbench.protocol import Loop, Optimizable, program_digest, render_value
 from .answering import Answering, answering
 from .config import CompareConfig, config_from
 from .ground import ASKED, arms_changed, asked_of, changes, told, typed
-from .journal import RunError, read_manifest, write_manifest
+from .journal import RunError, locked, read_manifest, write_manifest
 from .past import Past, Retry, Spent, read_past
 from .registry import builtin_names, code_digest, loops_named, make_suite, nearest, own_code_digest, parse_spec
 from .results import looks_of
@@ -188,7 +188,8 @@ class Sitting:
                 raise ValueError(f"{name}: it stays as it was when the run began")
         changed = dict(self.settings)
         if "budget" in changed:
-            changed["budget"] = {**(begun.get("budget") or {}), **changed["budget"]}
+            known = begun.get("budget")
+            changed["budget"] = {**(known if isinstance(known, dict) else {}), **changed["budget"]}
         if changed.get("engine") == "local":
             changed.setdefault("address", None)
         elif changed.get("address") is not None:
@@ -239,6 +240,8 @@ def look_again(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_B
 def reopen(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_BEGUN) -> Experiment:
     """An interrupted run. Raises RunError where code, suite or profiles have changed since: results are never mixed."""
     begun = look_again(folder, allowed, sitting)
+    with locked(folder):
+        pass  # a run that another process writes to is refused before anything is shown of it
     if begun.changes:
         raise RunError(changed_message(begun))
     _check_looks(folder, begun.manifest, begun.tasks)

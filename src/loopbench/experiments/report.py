@@ -18,10 +18,6 @@ from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 
-_CONTROL = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
-"""Control characters, marks that turn the writing direction, line separators, half surrogates, invisible tags."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
 """What a spreadsheet may take for the start of a formula (OWASP, CSV injection)."""
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
@@ -363,11 +359,6 @@ def counts(found: Mapping[str, int]) -> str:
 
 
 # --- text that came from a model, a tool or a file ---
-
-
-def plain(text: str) -> str:
-    """Safe for a terminal: control characters other than line feed and tab are shown as their codes."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
 def to_markdown(title: str, comparison: Comparison, seen: Views | None = None) -> str:

@@ -6,7 +6,6 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from loopbench.protocol.tools import error_text
 
 from .config import CompareConfig, config_from
 from .ground import ASKED, asked_of
-from .history import RESCORED
+from .history import RESCORED, noted
 from .journal import TRIALS, RunError, append_whole, locked, open_repaired, read_records, write_manifest
 from .optimization.files import refuse_optimization
 from .preparing import allowed_code, own_code, suite_manifest, suite_of, tasks_of_split
@@ -130,9 +129,8 @@ def _config(folder: Path, manifest: Mapping[str, Any], allow: Sequence[str], dat
 def _check_questions(folder: Path, manifest: Mapping[str, Any], config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
     """Raises RunError where a trial would be asked something else today. Runs of earlier versions: see `_Bench.again`."""
     limit = config.max_tool_steps or suite.max_tool_steps
-    was = manifest["suite"]
-    if (was.get("name"), was.get("max_tool_steps")) != (suite.name, limit):
-        raise RunError(_other(folder, "the suite's name or step limit is another"))
+    if manifest["suite"].get("max_tool_steps") != limit:
+        raise RunError(_other(folder, "the step limit is another"))
     known = manifest.get(ASKED)
     if known is None:
         return
@@ -190,7 +188,7 @@ class _Bench:
     def again(self, record: Record) -> Record:
         """The record as it would be had its trial been judged today. Raises RunError for one that cannot be judged."""
         task = self.tasks[record.task]
-        moved = replace(record, suite_digest=self.suite.digest, cluster=str(task.labels.get("cluster", "")))
+        moved = replace(record, suite=self.suite.name, suite_digest=self.suite.digest, cluster=str(task.labels.get("cluster", "")))
         if record.status == "excluded" or (record.status == "errored" and not record.reason.startswith(SCORER)):
             return moved
         if task.quarantined:
@@ -286,14 +284,12 @@ def _add_lines(folder: Path, before: Sequence[Record], judged: Sequence[Record])
 def _manifest(
     manifest: Mapping[str, Any], config: CompareConfig, suite: Suite, tasks: Sequence[Task], changed: int
 ) -> dict[str, Any]:
-    note = {"when": datetime.now(UTC).isoformat(timespec="seconds"), "suite": manifest["suite"]["digest"], "trials": changed}
-    data = config.public()["data"]
     return {
         **manifest,
-        "config": {**manifest["config"], "data": data},
+        "config": {**manifest["config"], "data": config.public()["data"]},
         "suite": suite_manifest(config, suite, tasks),
         "suite_problems": list(quick_problems(suite, tasks)),
-        RESCORED: [*manifest.get(RESCORED, []), note],
+        RESCORED: noted(manifest, RESCORED, suite=manifest["suite"]["digest"], trials=changed),
     }
 
 

@@ -125,11 +125,9 @@ class Recorder(Observer):
         """The request; messages that the last request of this scope and role showed already are only counted."""
         key = f"{role}/{request.scope}"
         before = self._shown.get(key, ())
-        same = 0
-        for old, new in zip(before, request.messages, strict=False):
-            if old is not new and old != new:
-                break
-            same += 1
+        same = len(before)
+        if request.messages[:same] != before:
+            same = next(n for n, old in enumerate(before) if request.messages[n : n + 1] != (old,))
         self._shown[key] = request.messages
         event: dict[str, Any] = {"event": "ask", "role": role}
         if request.scope:
@@ -200,7 +198,7 @@ class Recorder(Observer):
             event["failed_attempts"] = list(failed)
 
     def _note_move(self, request: Request, what: Any) -> None:
-        self._digested.append((_AT_ONCE if request.scope else _IN_TURN, request.role.value, request.scope, what))
+        self._digested.append((_AT_ONCE if request.scope else _IN_TURN, str(request.role), request.scope, what))
 
 
 _AT_ONCE, _IN_TURN = "at once", "in turn"

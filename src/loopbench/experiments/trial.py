@@ -34,7 +34,7 @@ from .engine.watchdog import Hold
 from .schedule import Trial
 from .scripting import script_of
 from .trace import Recorder
-from .turnstile import GuardedModel, GuardedToolbox, Turnstile, stop
+from .turnstile import GuardedModel, GuardedToolbox, Turnstile, ends_within, stop
 
 STALLED_SHARE = 0.25
 """A real model that has been silent for this share of a trial's time when that is up has failed; the loop was not too slow."""
@@ -48,6 +48,8 @@ GRACE_S = 2.0
 MOST_ANSWER_CHARS = 100_000
 """Longest answer that is scored and kept; more is cut off."""
 MOST_REASON_CHARS = 2_000
+MOST_ORACLES = 4096
+"""Tasks whose plan's replay is kept: all arms of a task run one after the other."""
 SWALLOWED = "cancellation was swallowed"
 """In the reason of a trial whose loop had to be abandoned."""
 
@@ -135,6 +137,8 @@ async def _oracle(task: Task, setting: Setting) -> Mapping[str, Truth] | str:
                 known = "two of its calls have the same receipt; change an argument or the tool's name"
         except ValueError as error:
             known = str(error)
+        if len(setting.oracles) >= MOST_ORACLES:
+            del setting.oracles[next(iter(setting.oracles))]
         setting.oracles[task.id] = known
     return known
 
@@ -219,8 +223,7 @@ class _Run:
         left_s = self.setting.timeout_s
         most_s, granted_s = MOST_LOST * left_s, 0.0
         while left_s > 0:
-            done, _ = await asyncio.wait({running}, timeout=max(left_s, SHORTEST_WAIT_S))
-            if done:
+            if await ends_within(running, max(left_s, SHORTEST_WAIT_S)):
                 return True
             left_s = min(self.waits.seconds, most_s) - granted_s
             granted_s += left_s

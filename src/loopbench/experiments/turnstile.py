@@ -79,10 +79,31 @@ class GuardedToolbox(MeteredToolbox):
 async def stop(running: asyncio.Task[object], grace_s: float) -> bool:
     """Cancel a loop's task and give it `grace_s` seconds to end; False: it swallowed its cancellation and was abandoned."""
     running.cancel()
-    done, _ = await asyncio.wait({running}, timeout=grace_s)
+    done = await ends_within(running, grace_s)
     if not done:
         _abandon(running)
-    return bool(done)
+    return done
+
+
+async def ends_within(running: asyncio.Task[object], seconds: float) -> bool:
+    """Whether a task ends within a time; `asyncio.wait` for one task, in half the time. Cancelled, it leaves the task alone."""
+    if running.done():
+        return True
+    event_loop = asyncio.get_running_loop()
+    waiting = event_loop.create_future()
+
+    def wake(_: object = None) -> None:
+        if not waiting.done():
+            waiting.set_result(None)
+
+    clock = event_loop.call_later(seconds, wake)
+    running.add_done_callback(wake)
+    try:
+        await waiting
+    finally:
+        clock.cancel()
+        running.remove_done_callback(wake)
+    return running.done()
 
 
 def _abandon(running: asyncio.Task[object]) -> None:

@@ -339,9 +339,7 @@ def _read_signature(func: Callable[..., Any]) -> _Signature:
     except (ValueError, TypeError):  # some builtins have none
         return _Signature("(...)")
     parameters = signature.parameters.values()
-    bound = {
-        p.name: p.default is p.empty and p.kind is not p.VAR_POSITIONAL for p in parameters if p.kind is not p.VAR_KEYWORD
-    }
+    bound = {p.name: p.default is p.empty and p.kind is not p.VAR_POSITIONAL for p in parameters if p.kind is not p.VAR_KEYWORD}
     by_place = {p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
     return _Signature(
         re.sub(r" at 0x[0-9a-f]+", "", str(signature)).replace("'", ""),

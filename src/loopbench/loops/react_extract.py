@@ -427,15 +427,22 @@ class ReactAgent:
     def __init__(self, predictor: Any, *, extract: bool = True) -> None:
         self.predictor = predictor
         self.with_extract = extract
+        self._told: tuple[Any, Toolbox, ReactCodec] | None = None
+        """Signature and tools of the last call, and the codec that they make."""
 
     async def decide(self, query: Query, tools: Toolbox, trajectory: str, model: Model) -> Act | Answer:
         """One React call. Raises WireError for an unreadable reply, ModelError where there is none."""
-        signature = self.predictor.signature
-        instructions = instructions_with_tools(signature.instructions, tools, extract=self.with_extract)
-        codec = _react_codec(signature, instructions, extract=self.with_extract)
+        codec = self._codec(tools)
         move = await ask(self.predictor, {"query": query.full_text, "trajectory": trajectory}, codec=codec, model=model)
         assert isinstance(move, Act | Answer)  # ReactCodec.move gives no other
         return move
+
+    def _codec(self, tools: Toolbox) -> ReactCodec:
+        signature = self.predictor.signature
+        if self._told is None or self._told[0] is not signature or self._told[1] is not tools:
+            instructions = instructions_with_tools(signature.instructions, tools, extract=self.with_extract)
+            self._told = (signature, tools, _react_codec(signature, instructions, extract=self.with_extract))
+        return self._told[2]
 
     async def act(
         self, query: Query, tools: Toolbox, trajectory: Trajectory, model: Model

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from numpy.typing import ArrayLike
+from scipy import special
 
 from .statistics import ALPHA, DRAWS, Clusters, Floats, Interval, unit_groups
 
-Places = NDArray[np.int64]
 Statistic = Callable[[Floats], Floats]
 """counts[draw, unit], how often each unit was drawn, to one estimate per draw; NaN where a draw allows none."""
 
 
-def bca(statistic: Statistic, units: int, alpha: float = ALPHA, *, draws: int = DRAWS, seed: int = 0) -> tuple[float, float]:
-    """Bias-corrected and accelerated bootstrap interval (Efron 1987), (low, high), by `scipy.stats.bootstrap` over units.
+def bca(
+    statistic: Statistic,
+    units: int,
+    alpha: float = ALPHA,
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+    left_out: Callable[[], Floats] | None = None,
+) -> tuple[float, float]:
+    """Bias-corrected and accelerated bootstrap interval over units (Efron 1987), (low, high): what `scipy.stats.bootstrap` gives.
 
-    A draw that allows no estimate counts as one that gives that of the whole sample. Where the correction does not exist (units
-    that are all equal, an estimate beyond all draws), the plain percentiles stand; one unit gives low = high.
-    Raises ValueError for no units, or where the whole sample allows no estimate.
+    `left_out` gives the estimates without each unit where there is a shorter way than to count all others. A draw that allows no
+    estimate counts as one that gives that of the whole sample. Where the correction does not exist (units that are all equal, an
+    estimate beyond all draws), the plain percentiles stand; one unit gives low = high. Of many units fewer draws are taken, see
+    `draws_of`. Raises ValueError for no units, or where the whole sample allows no estimate.
     """
     whole = float(statistic(np.ones((1, units)))[0]) if units else np.nan
     if np.isnan(whole):
@@ -30,22 +37,42 @@ def bca(statistic: Statistic, units: int, alpha: float = ALPHA, *, draws: int = 
     if units == 1:
         return whole, whole
 
-    def estimate(drawn: Places, axis: int) -> Floats:
-        rows = drawn.reshape(-1, drawn.shape[axis])
-        found = statistic(_counted(rows, units))
+    def settled(found: Floats) -> Floats:
         same = np.isnan(found) | (np.abs(found - whole) <= _ROUNDING * abs(whole))  # the correction counts draws below the whole
-        return np.where(same, whole, found).reshape(drawn.shape[:-1])
+        return np.where(same, whole, found)
 
-    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
-        found = stats.bootstrap(
-            (np.arange(units),), estimate, vectorized=True, axis=-1, n_resamples=draws, batch=_BATCH,
-            confidence_level=1 - alpha, method="BCa", rng=np.random.default_rng(seed),
-        )  # fmt: skip
-    low, high = found.confidence_interval
-    if np.isnan(low) or np.isnan(high):
-        low, high = np.quantile(found.bootstrap_distribution, (alpha / 2, 1 - alpha / 2))
+    drawn = settled(np.concatenate([statistic(counts) for counts in draw_counts(units, draws_of(draws, units), seed)]))
+    alone = settled(_left_out(statistic, units) if left_out is None else left_out())
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        levels = _bca_levels(drawn, alone, whole, alpha)
+    if np.isnan(levels).any():
+        levels = np.array((alpha / 2, 1 - alpha / 2))
+    low, high = np.quantile(drawn, levels)
     return float(low), float(high)
+
+
+def _bca_levels(drawn: Floats, alone: Floats, whole: float, alpha: float) -> Floats:
+    """The percentiles of the draws that are the interval's ends (Efron & Tibshirani 1993, 14.10); NaN where there are none.
+
+    `alone`: the estimates without each unit.
+    """
+    below = (np.count_nonzero(drawn < whole) + np.count_nonzero(drawn <= whole)) / (2 * len(drawn))
+    bias = special.ndtri(below)
+    influence = alone.mean() - alone
+    acceleration = (influence**3).sum() / (6 * (influence**2).sum() ** 1.5)
+    shifted = bias + special.ndtri(np.array((alpha / 2, 1 - alpha / 2)))
+    return np.asarray(special.ndtr(bias + shifted / (1 - acceleration * shifted)), dtype=np.float64)
+
+
+def _left_out(statistic: Statistic, units: int) -> Floats:
+    """The estimate without each unit."""
+    rows = _rows(units)
+    found = []
+    for start in range(0, units, rows):
+        counts = np.ones((min(rows, units - start), units))
+        counts[np.arange(len(counts)), start + np.arange(len(counts))] = 0.0
+        found.append(statistic(counts))
+    return np.concatenate(found)
 
 
 def expanded(alpha: float, units: int) -> float:
@@ -60,8 +87,21 @@ def expanded(alpha: float, units: int) -> float:
 
 
 _ROUNDING = 1e-12
-_BATCH = 1_000
-"""Draws at a time: bounds memory at about 16 kB per unit."""
+_MOST_AT_ONCE = 1_000
+_MOST_COUNTS = 2_000_000
+"""Counts of draws at a time: bounds memory at some 50 MB."""
+_MOST_PLACES = 20_000_000
+"""Places of all draws, up to which there are as many draws as asked for."""
+FEWEST_DRAWS = 1_999
+
+
+def draws_of(draws: int, units: int) -> int:
+    """Of more than 2,000 units fewer than 9,999 draws, and 1,999 at least: the ends then vary by a twentieth of a narrow width."""
+    return min(draws, max(FEWEST_DRAWS, _MOST_PLACES // units))
+
+
+def _rows(units: int) -> int:
+    return max(1, min(_MOST_AT_ONCE, _MOST_COUNTS // units))
 
 
 def bca_ratio(
@@ -74,15 +114,26 @@ def bca_ratio(
     parts = np.stack((np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)), axis=1)
     sums = unit_sums(parts, clusters)
 
-    def ratio(counts: Floats) -> Floats:
-        drawn = counts @ sums
+    def ratio(totals: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            found = drawn[:, 0] / drawn[:, 1]
+            found = totals[:, 0] / totals[:, 1]
         return np.where(np.isfinite(found), found, np.nan)
 
-    low, high = bca(ratio, len(sums), expanded(alpha, len(sums)), draws=draws)
-    value = float(ratio(np.ones((1, len(sums))))[0])
+    def statistic(counts: Floats) -> Floats:
+        return ratio(counts @ sums)
+
+    low, high = bca(
+        statistic, len(sums), expanded(alpha, len(sums)), draws=draws, left_out=lambda: ratio(_without_each(sums))
+    )
+    value = float(statistic(np.ones((1, len(sums))))[0])
     return Interval(value, min(low, value), max(high, value), len(parts))
+
+
+def _without_each(parts: Floats) -> Floats:
+    """The sum of `parts[unit, …]` without each of them; what rounding alone leaves is nothing."""
+    whole = parts.sum(0)
+    left = whole - parts
+    return np.where(np.abs(left) <= _ROUNDING * np.abs(whole), 0.0, left)
 
 
 def unit_sums(values: Floats, clusters: Clusters) -> Floats:
@@ -95,12 +146,15 @@ def unit_sums(values: Floats, clusters: Clusters) -> Floats:
     return sums
 
 
-def draw_counts(units: int, draws: int, seed: int) -> Floats:
-    """counts[draw, unit] of so many bootstrap draws with replacement."""
-    return _counted(np.random.default_rng(seed).integers(0, units, (draws, units)), units)
+def draw_counts(units: int, draws: int, seed: int) -> Iterator[Floats]:
+    """counts[draw, unit] of so many bootstrap draws with replacement, some at a time."""
+    generator, rows = np.random.default_rng(seed), _rows(units)
+    for start in range(0, draws, rows):
+        drawn = generator.integers(0, units, (min(rows, draws - start), units))
+        flat = (drawn + units * np.arange(len(drawn))[:, None]).ravel()
+        yield np.bincount(flat, minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
 
 
-def _counted(drawn: Places, units: int) -> Floats:
-    """How often each unit stands in each row of `drawn[draw, place]`."""
-    flat = (drawn + units * np.arange(len(drawn))[:, None]).ravel()
-    return np.bincount(flat, minlength=len(drawn) * units).reshape(len(drawn), units).astype(np.float64)
+def draw_sums(sums: Floats, draws: int, seed: int) -> Floats:
+    """[draw, …]: what so many bootstrap draws of `sums[unit, …]` sum to; of many units fewer, see `draws_of`."""
+    return np.concatenate([counts @ sums for counts in draw_counts(len(sums), draws_of(draws, len(sums)), seed)])

@@ -96,7 +96,7 @@ def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Ca
 
         value = float(measure(found.whole)[0])
         units = len(found.right)
-        low, high = bca(statistic, units, expanded(alpha, units), draws=DRAWS)
+        low, high = bca(statistic, units, expanded(alpha, units), draws=DRAWS, left_out=lambda: measure(found.without_each))
         return Interval(value, min(low, value), max(high, value), len(tasks))
 
     right, wrong = found.whole.right[0], found.whole.wrong[0]
@@ -136,6 +136,12 @@ class Histogram:
     def whole(self) -> Histogram:
         """All units in one."""
         return self.drawn(np.ones((1, len(self.right))))
+
+    @property
+    def without_each(self) -> Histogram:
+        """One row per unit, of all others."""
+        whole = self.whole
+        return Histogram(self.levels, whole.right - self.right, whole.wrong - self.wrong)
 
     def drawn(self, counts: Floats) -> Histogram:
         """One row per draw, from counts[draw, unit]."""

@@ -180,7 +180,12 @@ class Record:
         values["trace_at"] = None if at is None else _place(at)
         not_counted = () if "repeated_calls" in data else ("repeated_calls",)  # by an earlier version
         values["unknown"] = (*data.get("unknown", ()), *not_counted)
-        return cls(**values)
+        if len(values) < len(_SLOTS):
+            return cls(**values)
+        made = object.__new__(cls)  # the constructor of a frozen class sets each field through the class: four times as long
+        for name, put in _SLOTS:
+            put(made, values[name])
+        return made
 
 
 def _place(at: Sequence[int]) -> tuple[int, ...]:
@@ -191,6 +196,7 @@ def _place(at: Sequence[int]) -> tuple[int, ...]:
 
 _NAMES = tuple(item.name for item in fields(Record))
 _KNOWN = frozenset(_NAMES)
+_SLOTS = tuple((name, vars(Record)[name].__set__) for name in _NAMES)
 _values = attrgetter(*_NAMES)
 _optional = attrgetter("answer", "stop", "cost_usd", "nominal_usd", "confidence", "trace_at")
 _UNTRACED = b'"trace_at":null'

@@ -461,13 +461,22 @@ def _signed_sums(sizes: Floats) -> Floats:
 
 
 def _random_flips(sizes: Floats, threshold: float, draws: int, seed: int) -> float:
+    """p over random signs, a bit each: what eight sizes sum to is looked up by the byte of their signs."""
     generator = np.random.default_rng(seed)
     total, reached = float(sizes.sum()), 0
+    places = (len(sizes) + 7) // 8
+    eights = np.pad(sizes, (0, 8 * places - len(sizes))).reshape(places, 8)
+    sums = (eights @ _SIGNS.T).ravel()  # [place x byte]
+    starts = 256 * np.arange(places)
     for start in range(0, draws, _CHUNK):
         rows = min(_CHUNK, draws - start)
-        bits = np.unpackbits(generator.integers(0, 256, (rows, (len(sizes) + 7) // 8), np.uint8), axis=1, count=len(sizes))
-        reached += int(np.count_nonzero(np.abs(2 * (bits @ sizes) - total) >= threshold))
+        positive = sums[starts + generator.integers(0, 256, (rows, places), np.uint8)].sum(1)
+        reached += int(np.count_nonzero(np.abs(2 * positive - total) >= threshold))
     return (1 + reached) / (draws + 1)
+
+
+_SIGNS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
+"""[byte, bit]"""
 
 
 def _check_k(n: int, c: int, k: int) -> None:

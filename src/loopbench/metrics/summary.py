@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from loopbench.protocol import StopReason
@@ -105,7 +106,7 @@ class ArmSummary:
         return self.errored / max(self.scored + self.errored, 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: means are computed once
 class TaskValues:
     """One metric of one arm, task by task."""
 
@@ -114,8 +115,9 @@ class TaskValues:
     clusters: Mapping[str, str]
     """Task → cluster."""
 
-    @property
+    @cached_property
     def means(self) -> dict[str, float]:
+        """Task → mean over its repeats."""
         return {task: math.fsum(values) / len(values) for task, values in self.values.items()}
 
 
@@ -152,8 +154,8 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         nominal_usd=means["nominal_usd"],
         seconds=means["seconds"],
         stops=_counted(Counter(record.stop for record in scored if record.stop is not None)),
-        errors=_counted(sum((Counter(record.errors) for record in scored), Counter())),
-        retries=_counted(sum((Counter(record.retries) for record in records), Counter())),
+        errors=_summed(record.errors for record in scored),
+        retries=_summed(record.retries for record in records),
         faults=faults,
         recovery=event_rate(faults.recovered, faults.landed - faults.absorbed, alpha),
         false_success=sum(record.false_success for record in scored),
@@ -209,6 +211,14 @@ def _mean(records: Sequence[Record], name: str, alpha: float) -> Interval | None
 
 def _reasons(records: Sequence[Record], status: Literal["errored", "excluded"]) -> dict[str, int]:
     return _counted(Counter(record.reason for record in records if record.status == status))
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total = Counter[str]()
+    for each in counts:
+        if each:
+            total.update(each)
+    return _counted(+total)
 
 
 def _counted(counter: Counter[str]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .bootstrap import bca_ratio, draw_counts, unit_sums
+from .bootstrap import bca_ratio, draw_sums, unit_sums
 from .calibration import Calibration, calibration
 from .comparison import AT_BUDGET, MARGIN, ArmInfo, Pair, PairTest, judged, paired_test
 from .record import Record
@@ -238,7 +238,7 @@ def front_shares(
     """
     arms = accuracy.shape[1]
     sums = unit_sums(np.hstack((accuracy, cost, np.ones((len(accuracy), 1)))), clusters)
-    drawn = draw_counts(len(sums), draws, seed) @ sums
+    drawn = draw_sums(sums, draws, seed)
     means = drawn[:, :-1] / drawn[:, -1:]
     return np.asarray(on_front(means[:, :arms], means[:, arms:]).mean(0), dtype=np.float64)
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from loopbench.protocol import (
     Act,
@@ -38,8 +38,7 @@ CALLING = ("decide", "select")
 Clearing = Literal["feedback", "after", "never"]
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """A place in a trial's course: what is asked, and the first planned call of the move (or `answer`)."""
 
     role: str

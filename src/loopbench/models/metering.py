@@ -59,6 +59,7 @@ class Meter:
     def __init__(self, budget: Budget = _UNLIMITED, parent: Meter | None = None) -> None:
         self.budget = budget
         self.parent = parent
+        self._is_unlimited = budget.is_unlimited
         self.calls = 0
         self.tokens = 0
         self.dollars = 0.0
@@ -85,9 +86,9 @@ class Meter:
     @property
     def exhausted(self) -> str:
         """Which limit is used up, in words; empty while there is room."""
-        budget = self.budget
-        if budget.is_unlimited:
+        if self._is_unlimited:
             return ""
+        budget = self.budget
         spent = {
             "model calls": (self.calls, budget.calls),
             "tokens": (self.tokens, budget.tokens),

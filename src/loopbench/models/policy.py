@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from loopbench.protocol import (
     Act,
@@ -34,8 +34,7 @@ MADE_UP = 4711
 """What a model that bluffs says in the place of a result; no small number, which might be right by chance."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """A planned call whose result the prompt shows."""
 
     call: ToolCall
@@ -139,9 +138,14 @@ def _latest(seen: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool) -> t
 def _forms(planned: PlannedCall, values: Mapping[str, Any], given: tuple[object, ...], ledger: Ledger) -> list[Form]:
     """The call that a planned one stands for, given the results so far, then its alternatives.
 
-    `given`: names and identities of the results, in order. Each form is noted down: where a prompt shows a result but no longer those that it came from, it is known by its receipt.
+    `given`: names and identities of the results, in order. Each form is noted down: where a prompt shows a result but no longer
+    those that it came from, it is known by its receipt.
     """
-    forms = []
+    place = (id(planned), *given)
+    forms = ledger.listed.get(place)
+    if forms is not None:
+        return forms
+    forms = ledger.listed[place] = []
     for number, option in enumerate((planned, *planned.alternatives)):
         key = (id(option), *given)
         if key not in ledger.filled:
@@ -190,8 +194,7 @@ def concrete(planned: PlannedCall, values: Mapping[str, Any]) -> ToolCall | None
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """What the policy is asked for, beside the view."""
 
     max_calls: int
@@ -206,8 +209,7 @@ class Ask:
     """Planned calls in whose place the model last called a tool that does not exist."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """A move, where it stands in the plan, and what to say instead where a codec cannot say it."""
 
     point: str
@@ -241,9 +243,10 @@ def _lacks_tool(planned: PlannedCall) -> Text:
 
 def _chosen(planned: PlannedCall, view: View, ask: Ask) -> ToolCall | None:
     """The planned call itself, or an alternative once patience with it is used up."""
-    options = (planned, *planned.alternatives)
-    tried = max(0, ask.failures.get(planned.id, 0) - ask.patience + 1)
-    return concrete(options[min(tried, len(options) - 1)], view.values)
+    tried = ask.failures.get(planned.id, 0) - ask.patience + 1
+    if tried <= 0 or not planned.alternatives:
+        return concrete(planned, view.values)
+    return concrete(planned.alternatives[min(tried, len(planned.alternatives)) - 1], view.values)
 
 
 def answer(view: View, ask: Ask) -> Decision:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from loopbench.protocol import ToolCall, render_value
 from loopbench.protocol.digest import canonical_json, sha256
@@ -43,8 +43,7 @@ class Truth:
     """CONTENT digest of the true result."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A result that was given out with a receipt."""
 
     call: str
@@ -58,8 +57,7 @@ class Entry:
         return f"[r:{self.call}.{self.content}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """A call that a planned one stands for, its references filled in."""
 
     call: ToolCall
@@ -79,6 +77,8 @@ class Ledger:
         self.filled: dict[tuple[object, ...], Form | None] = {}
         """Planned calls with their references filled in, worked out once (None: they cannot be); keyed by the identity of the
         planned call and by names and identities of the results before it, which plan and entries keep alive."""
+        self.listed: dict[tuple[object, ...], list[Form]] = {}
+        """The same for all calls that may stand for a planned one."""
         self.forms: dict[str, list[Form]] = {}
         """Planned id → the calls that it has stood for so far, the latest first."""
 
@@ -100,8 +100,7 @@ HALFWAY = 2_000
 """Characters from a prompt's end at which half of the chance of forgetting is reached."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
+class Sighting(NamedTuple):
     """A receipt in a prompt."""
 
     content: str

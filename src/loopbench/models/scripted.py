@@ -116,7 +116,8 @@ class Scripted:
         self.capabilities = Capabilities(tool_choice=abilities.tool_choice, context_tokens=abilities.context_tokens)
         self.tunnel.unknown = tuple(call.id for call in script.plan.calls)
         self._visits: dict[tuple[Point, str], _Visits] = {}
-        self._bluffs = unit(*script.key, "bluff") < script.profile.bluff  # a trait of the trial's model, the same for every loop
+        bluff = script.profile.bluff
+        self._bluffs = bluff > 0 and unit(*script.key, "bluff") < bluff  # a trait of the trial's model, the same for every loop
         self._said = ""
         self._first = script.plan.calls[0].id if script.plan.calls else ANSWER
         self._planned = {call.id: call for call in script.plan.calls}
@@ -162,7 +163,7 @@ class Scripted:
 
         shown = shown_by(request)
         followed = self._course.at(shown, self.script.oracle, request.role)
-        view = self._view(request, "\n".join(message.content for message in shown.live), followed)
+        view = self._view(request, "\n".join([message.content for message in shown.live]), followed)
         codec = request.codec or NATIVE
         decision = self._decide(request, view, codec)
         point = Point(request.role.value, decision.point)
@@ -183,7 +184,7 @@ class Scripted:
         elif fault is None and point.call == ANSWER:  # elsewhere the call's result tells: see Tunnel.settle
             visits.got_through()
         move, reply = _render(codec, decision.options)
-        visits.last = (request, Reply())  # all that the loop has, should the provider fail now
+        visits.last = (request, _NOTHING)  # all that the loop has, should the provider fail now
         move, reply, delay_s = self._apply(fault, request, view, codec, move, reply)
         self._slip(request, view, followed, decision, move, fault)
         if isinstance(move, Answer) and move.value is not None:
@@ -337,6 +338,7 @@ class Scripted:
             stated.recovered = not is_in_thousands(move.value)
 
 
+_NOTHING = Reply()
 _STATE_THE_ANSWER = frozenset({Role.DECIDE, Role.ANSWER})
 _MAY_OVERLOOK = frozenset({Role.DECIDE, Role.PLAN, Role.SELECT, Role.REFLECT})
 """Where a result that is overlooked can still be asked for again."""

@@ -19,11 +19,11 @@ def estimate_tokens(text: str) -> int:
 
 def estimate_input(request: Request) -> int:
     """Tokens of all that a request shows."""
-    total = sum(map(tool_tokens, request.tools))
+    total = _tools_tokens(request.tools) if request.tools else 0
     if request.response_schema is not None:
         total += estimate_tokens(canonical_json(request.response_schema))
     for message in request.messages:
-        total += MESSAGE_OVERHEAD + estimate_tokens(message.content)
+        total += MESSAGE_OVERHEAD + (len(message.content) + CHARS_PER_TOKEN - 1) // CHARS_PER_TOKEN  # a call costs more than this
         for call in message.calls:
             total += estimate_tokens(call.name) + estimate_tokens(call.arguments)
     return total
@@ -37,6 +37,17 @@ def _tool_tokens(name: str, description: str, parameters: str) -> int:
 def tool_tokens(tool: ToolSpec) -> int:
     """Tokens of one tool's description."""
     return _tool_tokens(tool.name, tool.description, canonical_json(tool.parameters))
+
+
+_last: tuple[tuple[ToolSpec, ...], int] = ((), 0)
+
+
+def _tools_tokens(tools: tuple[ToolSpec, ...]) -> int:
+    """Tokens of all tools of a request; a run's requests offer the very same, and schemas are long."""
+    global _last
+    if _last[0] is not tools:
+        _last = (tools, sum(map(tool_tokens, tools)))
+    return _last[1]
 
 
 def estimate_usage(input_tokens: int, reply: Reply) -> Usage:

@@ -65,7 +65,8 @@ class Tunnel:
         self.simulated_s = 0.0
         self.unknown: tuple[str, ...] = ()
         """Planned calls whose results the last prompt did not show that asked for a decision or the answer."""
-        self._effects: dict[str, Effects] = {}
+        self._effects: dict[str, tuple[float, str | None, bool, tuple[str, ...], tuple[FaultState, ...]]] = {}
+        """By scope, as the fields of Effects: only a recording asks for them."""
         self._armed: dict[str, list[tuple[str, Disturbance]]] = {}
         self._struck: dict[str, str] = {}
         self._repeated: dict[tuple[int, str, Point], Disturbance] = {}
@@ -121,6 +122,8 @@ class Tunnel:
 
     def book(self) -> list[FaultState]:
         """All disturbances as they stand."""
+        if not self.disturbances:
+            return []
         armed: dict[int, list[str]] = {}
         for call, waiting in self._armed.items():
             for _, fault in waiting:
@@ -140,11 +143,12 @@ class Tunnel:
         """A reply has been made that found the book as `before`: its effects wait to be asked for, under its scope."""
         after = self.book()
         changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
-        self._effects[request.scope] = Effects(seconds, self._struck.get(request.scope), injected, self.unknown, changed)
+        self._effects[request.scope] = (seconds, self._struck.get(request.scope), injected, self.unknown, changed)
 
     def effects(self, scope: str) -> Effects | None:
         """Those of the scope's last reply; None from its next request on, until that is replied to."""
-        return self._effects.get(scope)
+        known = self._effects.get(scope)
+        return None if known is None else Effects(*known)
 
     async def repeat(self, request: Request, effects: Effects) -> None:
         """Do to this trial what a recorded reply did to its own."""

@@ -11,15 +11,14 @@ class Encoder(json.JSONEncoder):
     """A `json.JSONEncoder` that writes the same texts and raises the same errors, in a third of the time."""
 
     def __init__(self, **settings: Any) -> None:
-        """`settings`: those of `json.JSONEncoder`, without an indent."""
+        """`settings`: those of `json.JSONEncoder`, without an indent. A `default` must not swallow RecursionError, or cycles stay."""
         super().__init__(**settings)
         make = getattr(encoder, "c_make_encoder", None)  # CPython's own
         text = encoder.encode_basestring_ascii if self.ensure_ascii else encoder.encode_basestring
         self._parts = None
         if make is not None:
-            self._parts = make(
-                None, self.default, text, None, self.key_separator, self.item_separator, self.sort_keys, self.skipkeys, self.allow_nan
-            )
+            between = (self.key_separator, self.item_separator)
+            self._parts = make(None, self.default, text, None, *between, self.sort_keys, self.skipkeys, self.allow_nan)
 
     def encode(self, o: Any) -> str:
         """Raises as `json.JSONEncoder` does."""

@@ -20,7 +20,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from .json_text import Encoder
 from .threads import in_thread
 
 if TYPE_CHECKING:
@@ -343,6 +342,8 @@ def render_value(value: Any) -> str:
     if value is None:
         return "None"
     try:
+        if type(value) is int:
+            return repr(value)
         plain = value if isinstance(value, _JSON_TYPES) else _jsonable(value)
         return _legible(plain if isinstance(plain, str) else _JSON.encode(plain))
     except (asyncio.CancelledError, KeyboardInterrupt):
@@ -384,7 +385,7 @@ def _in_order(plain: Any, source: Any) -> Any:
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 """Values of these very types hold nothing, and wait for nothing."""
 _JSON_TYPES = (str, int, float, dict, list, tuple)
-_JSON = Encoder(ensure_ascii=False, default=_jsonable)
+_JSON = json.JSONEncoder(ensure_ascii=False, default=_jsonable)
 
 
 def _notation(value: Any, above: tuple[int, ...] = ()) -> str:

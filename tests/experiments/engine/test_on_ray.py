@@ -187,7 +187,8 @@ def once_each(folder: Path, trials: int) -> bool:
 @pytest.mark.thorough
 @pytest.mark.timeout(LIMIT_S * 2)
 def test_workers_and_a_node_may_be_killed_and_the_records_are_the_same(cluster, compare, undisturbed):
-    driver = compare(600, cluster.environment, "--address", cluster.address)
+    driver = compare(400, cluster.environment, "--address", cluster.address)
+    assert listening(children(os.getpid())) <= LOOPBACK
     for _ in range(3):
         driver.wait_for(driver.finished + 200)
         os.kill(cluster.actors[0], signal.SIGKILL)
@@ -196,10 +197,9 @@ def test_workers_and_a_node_may_be_killed_and_the_records_are_the_same(cluster, 
     for pid in [raylet, *children(raylet)]:
         os.kill(pid, signal.SIGKILL)
     made, said = driver.end()
-    assert made["digest"] == undisturbed(600)
-    assert once_each(driver.folder, 2400)
+    assert made["digest"] == undisturbed(400)
+    assert once_each(driver.folder, 1600)
     assert "on 127.0.0.1 died" in said
-    assert listening(children(os.getpid())) <= LOOPBACK
     assert wait_until(lambda: not cluster.actors)
 
 
@@ -207,7 +207,7 @@ def test_workers_and_a_node_may_be_killed_and_the_records_are_the_same(cluster, 
 @pytest.mark.thorough
 @pytest.mark.timeout(LIMIT_S * 2)
 def test_a_run_that_was_killed_goes_on_in_another_engine(cluster, compare, undisturbed):
-    driver = compare(600, cluster.environment, "--address", "auto", "--workers", "2")
+    driver = compare(400, cluster.environment, "--address", "auto", "--workers", "2")
     driver.wait_for(300)
     driver.process.kill()
     driver.process.communicate()
@@ -215,8 +215,8 @@ def test_a_run_that_was_killed_goes_on_in_another_engine(cluster, compare, undis
     sitting = Sitting({"engine": "local", "address": None, "mlflow": False})
     again = reopen(driver.folder, Allowed(address="auto"), sitting)
     assert run(again, Unwatched()) == ""
-    assert results(driver.folder).digest == undisturbed(600)
-    assert once_each(driver.folder, 2400)
+    assert results(driver.folder).digest == undisturbed(400)
+    assert once_each(driver.folder, 1600)
 
 
 @needs_ray
@@ -242,14 +242,20 @@ def test_a_cluster_for_one_run_is_heard_by_nobody_else_and_leaves_nothing(enviro
 @pytest.mark.thorough
 @pytest.mark.timeout(LIMIT_S * 2)
 def test_a_killed_run_takes_the_cluster_that_it_started_with_it(environment, compare):
-    driver = compare(600, environment, "--workers", "1")
+    driver = compare(400, environment, "--workers", "1")
     driver.wait_for(1)
-    below = children(driver.process.pid)
+    below = [pid for pid in children(driver.process.pid) if not is_agent(pid)]
+    assert below
     driver.process.kill()
     driver.process.communicate()
     wait_until(lambda: not [pid for pid in below if running(pid)])
     with ray_folder(Path(environment["TMPDIR"])) as folder:
         assert list(folder.parent.glob(f"{PREFIX}*")) == [folder]  # what the killed run left is gone
+
+
+def is_agent(pid: int) -> bool:
+    """Of a node, without any work: Ray lets it wait a minute for a head that is gone."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes().startswith((b"ray::DashboardAgent", b"ray::RuntimeEnvAgent"))
 
 
 def running(pid: int) -> bool:
@@ -261,8 +267,8 @@ def running(pid: int) -> bool:
 
 @needs_ray
 @pytest.mark.thorough
-def test_where_no_cluster_runs_a_command_says_so_in_one_line(environment, compare):
-    process = compare(1, environment, "--address", "auto", "--quiet").process
+def test_where_no_cluster_runs_a_command_says_so_in_one_line(environment, compare, tmp_path):
+    process = compare(1, environment | {"RAY_TMPDIR": str(tmp_path)}, "--address", "auto", "--quiet").process
     out, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 2
     assert out == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -66,6 +67,8 @@ class Leftovers:
         immortal = [task for task in tasks if not task.done()]
         for task in immortal:
             asyncio._unregister_task(task)  # documented under "Extending asyncio"
+            # Never destroyed: that would close its coroutine, which would go on and on where no event loop makes it wait.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))
         return Left(self.threads, len(immortal))
 
 

@@ -126,8 +126,10 @@ def _init(ray: Any, address: str, **settings: Any) -> None:
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **settings)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        what = "Ray does not start on this machine" if address == "local" else f"no Ray cluster at {address} can be used"
-        raise WorkerError(f"{what}: {_line(error)[:MOST_SAID_CHARS]}") from None
+        what, hint = f"no Ray cluster at {address} can be used", "; where it asks for a token, set RAY_AUTH_MODE and RAY_AUTH_TOKEN"
+        if address == "local":
+            what, hint = "Ray does not start on this machine", ""
+        raise WorkerError(f"{what}: {_line(error)[:MOST_SAID_CHARS]}{hint}") from None
 
 
 def _knock(address: str) -> None:
@@ -207,7 +209,7 @@ class ActorLink:
     async def start(self, setup: bytes) -> None:
         """Waits for as long as the cluster has no processor for it."""
         self._actor = self._actors.remote()
-        place, problem = await self._asked(self._actor.start.remote(setup, os.getcwd()))
+        place, problem = await self._ask("start", setup, os.getcwd())
         self.name = f"{self.name} on {place}"
         if problem:
             raise WorkerError(problem)
@@ -223,11 +225,11 @@ class ActorLink:
         while self._unsent:
             messages, self._unsent = self._unsent, []
             with contextlib.suppress(WorkerLost):  # which `receive` tells
-                await self._asked(self._actor.put.remote(messages))
+                await self._ask("put", messages)
 
     async def receive(self) -> bytes:
         while not self._heard:
-            self._heard.extend(await self._asked(self._actor.take.remote(POLL_S)))
+            self._heard.extend(await self._ask("take", POLL_S))
         return self._heard.popleft()
 
     async def stop(self, *, kill: bool) -> None:
@@ -237,16 +239,15 @@ class ActorLink:
             asked.cancel()
         if self._actor is not None:
             _ray().kill(self._actor, no_restart=True)
-            self._actor = None
 
     def _check(self) -> None:
         if self._lost:
             raise WorkerLost(self._lost)
 
-    async def _asked(self, reply: Any) -> Any:
-        """What a call gave. Raises WorkerLost, also where the link was stopped in the meantime."""
+    async def _ask(self, method: str, *arguments: Any) -> Any:
+        """What the actor answers. Raises WorkerLost, also where the link is stopped in the meantime."""
         self._check()
-        asked = asyncio.wrap_future(reply.future())
+        asked = asyncio.wrap_future(getattr(self._actor, method).remote(*arguments).future())
         self._asking.add(asked)
         try:
             return await asked
@@ -254,7 +255,8 @@ class ActorLink:
             self._lost = self._lost or _how(error)
             raise WorkerLost(self._lost) from None
         except asyncio.CancelledError:
-            if asked.cancelled():
+            waiting = asyncio.current_task()
+            if waiting is not None and not waiting.cancelling():
                 self._check()
             raise
         finally:

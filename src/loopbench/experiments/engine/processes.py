@@ -43,14 +43,17 @@ class ProcessLink:
         finally:
             os.close(read)
             os.close(write)
-            loop = asyncio.get_running_loop()
-            self._reading, _ = await loop.connect_read_pipe(lambda: self._heard, os.fdopen(from_worker, "rb", 0))
-            self._writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(to_worker, "wb", 0))
+            await self._connect(from_worker, to_worker)
         self._watching = asyncio.create_task(self._watch(self._process))
         await self.send(setup)
         said: dict[str, Any] = json.loads(await self.receive())
         if "refused" in said:
             raise WorkerError(said["refused"])
+
+    async def _connect(self, from_worker: int, to_worker: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._reading, _ = await loop.connect_read_pipe(lambda: self._heard, os.fdopen(from_worker, "rb", 0))
+        self._writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(to_worker, "wb", 0))
 
     async def send(self, message: bytes) -> None:
         if self._writing is None or self._writing.is_closing():
@@ -72,17 +75,21 @@ class ProcessLink:
         return message
 
     async def stop(self, *, kill: bool) -> None:
-        if self._process is not None:
-            if not kill:
+        try:
+            if self._process is not None and not kill:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        if self._process is not None:
             self._kill(self._process.pid)
             await self._process.wait()
-        if self._writing is not None and not self._writing.is_closing():
-            self._writing.abort()
         if self._watching is not None:
             self._watching.cancel()
-            self._watching = None
+        if self._writing is not None and not self._writing.is_closing():
+            self._writing.abort()
         if self._reading is not None:
             self._reading.close()
 

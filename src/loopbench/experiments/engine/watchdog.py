@@ -1,9 +1,9 @@
 """A trial that lets nothing else run: its event loop does not turn, so neither its time limit nor Ctrl-C gets through.
 
 A thread looks whether the event loop still turns, and sends a signal to the main thread where it does not. The signal's handler
-runs inside of whatever holds the loop up, sees by a context variable which trial that is, and interrupts a trial that has held it for
-longer than its time limit. The signal is SIGURG: nothing happens to a process that does not expect it, and libraries leave it alone;
-Go's `src/runtime/signal_unix.go` uses it for these reasons.
+runs inside of whatever holds the loop up, sees by a context variable which trial that is, and interrupts a trial that has held it
+for longer than its time limit. The signal is SIGURG: nothing happens to a process that does not expect it, and libraries leave it
+alone; Go's `src/runtime/signal_unix.go` uses it for these reasons.
 
 What a trial holds up is no time of the others': the event loop's clock stands still while it does not turn, and with it every time
 limit in the run. Where the event loop does not run in the main thread, or code in C holds on to the interpreter, all that is left

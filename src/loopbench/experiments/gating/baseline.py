@@ -189,7 +189,7 @@ def bless(found: Results) -> Baseline:
         raise RunError(f"{found.folder}: manifest and records do not fit together: {' '.join(str(error).split())}") from None
 
 
-_ELSEWHERE = ("runs", "mlflow", "tracking_uri", "experiment", "concurrency")
+_ELSEWHERE = ("runs", "mlflow", "tracking_uri", "experiment", "concurrency", "workers", "engine", "address", "traces")
 """Settings of where a run is kept and how fast it goes: of no meaning to whoever runs it again."""
 
 

@@ -10,11 +10,10 @@ import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
 from loopbench.experiments.journal import MANIFEST
@@ -42,45 +41,52 @@ from .store import (
     run_name,
 )
 from .traces import TracesOf, log_traces
-from .trials import trials_table
+from .trials import write_trials
 from .versions import Version, configuration, find_versions, log_version
 
 MODEL_METRICS = (*METRICS, "accuracy_low", "accuracy_high", "recovery", "false_success_rate")
 """Of an arm's numbers those that a loop's version is compared by."""
 
 
-def track(found: Results, uri: str, experiment: str) -> Tracked | str:
-    """Log a run; gives the reason, one line without secrets, where that fails. The run directory is only read."""
+def track(found: Results, uri: str, experiment: str, page: str = "") -> Tracked | str:
+    """Log a run; gives the reason, one line without secrets, where that fails. The run directory is only read.
+
+    `page`: its report, where that is made already: what it says of traces takes longer than all else.
+    """
     try:
-        return log_run(found, uri, experiment)
+        return log_run(found, uri, experiment, page)
     except Exception as error:  # the boundary to MLflow, its database and the network: none of them may cost a result
         return reason(error, uri)
 
 
-def log_run(found: Results, uri: str, experiment: str) -> Tracked:
+def log_run(found: Results, uri: str, experiment: str, page: str = "") -> Tracked:
     """Log a run, or bring an earlier logging of it up to date: it is found again by the run directory's name.
 
     Raises what `open_store` does.
     """
     store = open_store(uri, experiment, found.folder.resolve().parent)
-    return store.tracked(log_comparison(store, found))
+    return store.tracked(log_comparison(store, found, page=page))
 
 
-def log_comparison(store: Store, found: Results, above: str = "") -> str:
+def log_comparison(store: Store, found: Results, above: str = "", page: str = "") -> str:
     """The id of the run that was made or brought up to date. `above`: the id of the run that it stands below."""
     tags = _tags(found)
     entry = _parent_entry(found, tags | ({PARENT: above} if above else {}))
     parent_id = store.put(store.parent(run_name(found.folder)), entry)
     runs, models = store.children(parent_id, ARM), _models(store, found, parent_id)
+    own: dict[str, list[Record]] = {arm.info.arm: [] for arm in found.comparison.arms}
+    for record in found.records:
+        own[record.arm].append(record)
     for arm in found.comparison.arms:
-        records = [record for record in found.records if record.arm == arm.info.arm]
+        records = own[arm.info.arm]
         about = About(models[arm.info.arm], _dataset(found, arm.info.profile), _MODEL_KEYS)
-        run_id = store.put(runs.get(arm.info.arm), _arm_entry(found, arm, tags | {PARENT: parent_id}, about))
+        entry = _arm_entry(found, arm, tags | {PARENT: parent_id}, _started_ms(records))
+        run_id = store.put(runs.get(arm.info.arm), replace(entry, about=about))
         _log_trials(store, run_id, records)
         log_traces(store, found.folder, records, TracesOf(run_id, about.model_id))
         _finish(store, run_id, found, records)
     store.client.log_artifact(parent_id, str(found.folder / MANIFEST))
-    for path, text in files(found):
+    for path, text in files(found, page):
         store.client.log_text(parent_id, text, path)
     _finish(store, parent_id, found, found.records)
     return parent_id
@@ -104,7 +110,7 @@ def _models(store: Store, found: Results, parent_id: str) -> dict[str, str]:
 def _log_trials(store: Store, run_id: str, records: Sequence[Record]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "trials.parquet"
-        pq.write_table(trials_table(records), path)
+        write_trials(records, path)
         store.client.log_artifact(run_id, str(path))
 
 
@@ -162,10 +168,9 @@ def _parent_entry(found: Results, tags: Mapping[str, str]) -> Entry:
     )
 
 
-def _arm_entry(found: Results, arm: Arm, tags: Mapping[str, str], about: About) -> Entry:
+def _arm_entry(found: Results, arm: Arm, tags: Mapping[str, str], started_ms: int) -> Entry:
     """All metrics at step 0: MLflow then draws bars, side by side, and no lines of one point."""
     info = arm.info
-    records = [record for record in found.records if record.arm == info.arm]
     made = next(made for made in found.manifest["arms"] if made["arm"] == info.arm)
     factors = {"loop": info.loop, "model": info.model, "profile": info.profile, "loop_code": made.get("code", "")}
     factors |= {"program": made["program"]} if "program" in made else {}
@@ -175,8 +180,7 @@ def _arm_entry(found: Results, arm: Arm, tags: Mapping[str, str], about: About) 
         {**tags, "loopbench.kind": "arm", ARM: info.arm, NOTE: arm_note(arm, found.comparison.pairs)},
         params(factors | configuration(made.get("configuration", "")) | _setting(found)),
         numbers(arm_metrics(arm.summary)),
-        _started_ms(records),
-        about=about,
+        started_ms,
     )
 
 

@@ -102,8 +102,8 @@ def arm_note(arm: Arm, pairs: Sequence[Pair]) -> str:
     return clean(_items(said), MOST_TAG)
 
 
-def files(found: Results) -> Iterator[tuple[str, str]]:
-    """Path and text: the comparison as JSON, the charts as pictures, the report as a page."""
+def files(found: Results, page: str = "") -> Iterator[tuple[str, str]]:
+    """Path and text: the comparison as JSON, the charts as pictures, the report as a page, which is made unless it is given."""
     yield "comparison.json", json.dumps(found.to_json(), indent=2) + "\n"
     comparison, effects = found.comparison, ablated(found)
     drawn = {"accuracy": charts.accuracy(comparison.arms)}
@@ -116,4 +116,4 @@ def files(found: Results) -> Iterator[tuple[str, str]]:
     drawn["steps"] = charts.steps(found.records, [arm.info for arm in comparison.arms])
     for name, chart in drawn.items():
         yield f"charts/{name}.svg", standalone(chart)
-    yield REPORT, report_html(found)
+    yield REPORT, page or report_html(found)

@@ -21,7 +21,7 @@ from mlflow.entities import (
 )
 from mlflow.tracing.constant import SpanAttributeKey, TraceMetadataKey, TraceTagKey
 
-from loopbench.experiments.journal import read_trace
+from loopbench.experiments.traces import Traces
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol import StopReason, render_value
@@ -82,9 +82,10 @@ def log_traces(store: Store, folder: Path, records: Sequence[Record], owner: Tra
     stale = sorted(stored - wanted.keys())
     if stale:
         store.client.delete_traces(store.experiment_id, trace_ids=stale)
+    traces = Traces(folder)
     for trace_id, record in wanted.items():
         if trace_id not in stored:
-            trace = read_trace(folder, record)
+            trace = traces.read(record)
             info = _trace_info(trace_id, trace, record)
             info.trace_location = TraceLocation.from_experiment_id(store.experiment_id)
             info.trace_metadata = {TraceMetadataKey.SOURCE_RUN: run_id, TraceMetadataKey.MODEL_ID: owner.model_id}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from loopbench.metrics.record import Record
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
 
 from .store import MOST_PARAM, clean
+
+_ROWS = 10_000
+"""Written at a time."""
 
 _COLUMNS = pa.schema(
     {
@@ -27,25 +31,55 @@ _COLUMNS = pa.schema(
 )  # fmt: skip
 
 
+def write_trials(records: Sequence[Record], path: Path) -> None:
+    """All trials as a Parquet file, in the table's order; some at a time, so that memory stays small."""
+    ordered = sorted(records, key=lambda record: record.key)
+    with pq.ParquetWriter(path, _COLUMNS) as file:
+        for start in range(0, len(ordered), _ROWS):
+            file.write_table(_table(ordered[start : start + _ROWS]))
+
+
 def trials_table(records: Sequence[Record]) -> pa.Table:
     """One row per trial, sorted by task and repeat; mappings as JSON, the answer as text, accuracy only where scored.
 
     What an imported record does not tell is null.
     """
-    return pa.Table.from_pylist([_row(record) for record in sorted(records, key=lambda r: r.key)], _COLUMNS)
+    return _table(sorted(records, key=lambda record: record.key))
 
 
-def _row(record: Record) -> dict[str, Any]:
-    row = {name: None if name in record.unknown else getattr(record, name, None) for name in _COLUMNS.names}
-    landed = [fault for fault in record.faults if fault.landed]
-    return row | {
-        "reason": clean(record.reason, MOST_PARAM),
-        "accuracy": record.accuracy if record.status == "scored" else None,
-        "retries": canonical_json(record.retries),
-        "errors": canonical_json(record.errors),
-        "faults": canonical_json([asdict(fault) for fault in record.faults]),
-        "faults_landed": len(landed),
-        "faults_absorbed": sum(fault.absorbed for fault in landed),
-        "faults_recovered": sum(fault.recovered and not fault.absorbed for fault in landed),
-        "answer": None if record.answer is None else render_value(record.answer),
-    }
+def _table(records: Sequence[Record]) -> pa.Table:
+    return pa.table([pa.array(_cells(field.name, records), field.type) for field in _COLUMNS], _COLUMNS)
+
+
+def _cells(name: str, records: Sequence[Record]) -> list[Any]:
+    made = _MADE.get(name)
+    if made is not None:
+        return [made(record) for record in records]
+    return [None if record.unknown and name in record.unknown else getattr(record, name) for record in records]
+
+
+def _json_of(name: str) -> Callable[[Record], str]:
+    """A mapping of a record; most are empty."""
+    return lambda record: canonical_json(found) if (found := getattr(record, name)) else "{}"
+
+
+def _faults(record: Record) -> str:
+    return canonical_json([fault.to_json() for fault in record.faults]) if record.faults else "[]"
+
+
+def _answer(record: Record) -> str | None:
+    return None if record.answer is None else render_value(record.answer)
+
+
+_MADE: Mapping[str, Callable[[Record], Any]] = {
+    "reason": lambda record: clean(record.reason, MOST_PARAM) if record.reason else "",
+    "accuracy": lambda record: record.accuracy if record.status == "scored" else None,
+    "retries": _json_of("retries"),
+    "errors": _json_of("errors"),
+    "faults": _faults,
+    "faults_landed": lambda record: sum(fault.landed for fault in record.faults),
+    "faults_absorbed": lambda record: sum(fault.landed and fault.absorbed for fault in record.faults),
+    "faults_recovered": lambda record: sum(fault.landed and fault.recovered and not fault.absorbed for fault in record.faults),
+    "answer": _answer,
+}
+"""Columns that are no field of a record, or look otherwise."""

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, create_model
 from loopbench.dspy_seam import Fields, SignatureCodec, ThroughPredictor, ask_fields, with_instructions
 from loopbench.protocol import Act, Answer, Inexpressible, Model, Move, Recovery, Reply, Role, Text, Usage, Verdict, WireError
 from loopbench.protocol import ToolCall as Call
+from loopbench.protocol.json_text import Encoder
 
 from .state import ErrorRecoveryStrategy, ReasoningOutput, ToolCall, is_plain_json
 
@@ -359,4 +360,14 @@ class Caller:
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
     """What a prompt shows of a value; `str()` for what JSON lacks."""
-    return json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+    text = _ENCODER.encode(value)
+    return text if indent is None else _indented(text, indent)
+
+
+_ENCODER = Encoder(ensure_ascii=False, default=str)
+
+
+@lru_cache(maxsize=256)
+def _indented(text: str, indent: int) -> str:
+    """The same JSON in lines: slow in the standard library, and every run shows the same tools."""
+    return json.dumps(json.loads(text), indent=indent, ensure_ascii=False)

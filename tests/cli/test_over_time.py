@@ -1,0 +1,327 @@
+"""`resume`, `extend` and `rescore`, end to end: what is printed, what is written, and with which code each ends."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BRIEF = ["--no-mlflow", "--suite", "arithmetic(size=6)", "--quiet"]
+LOOP = """
+from loopbench.protocol import Outcome, StopReason
+
+class {name}:
+    name, stops = "own", frozenset()
+    def with_step_limit(self, tool_steps): return self
+    async def run(self, query, tools, model, observer=None):
+        {body}
+        return Outcome("1", StopReason.FINISHED, 0)
+"""
+
+
+def only_run(folder: Path) -> Path:
+    (run,) = (folder / "runs").iterdir()
+    return run
+
+
+def process(folder: Path, *arguments: str, **pipes: Any) -> subprocess.Popen[str]:
+    """Of a bare machine: a new home, no caches; modules of the user's own are found in `folder`."""
+    given = {"PATH": os.defpath, "HOME": str(folder / "home"), "PYTHONPATH": str(folder)}
+    taken: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **pipes}
+    return subprocess.Popen([sys.executable, "-m", "loopbench", *arguments], cwd=folder, env=given, **taken)
+
+
+@contextlib.contextmanager
+def running(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Until the block ends; from when its run has a line of results."""
+    child = process(folder, *arguments)
+    try:
+        for _ in range(1_200):
+            if any(path.stat().st_size for path in folder.glob("runs/*/trials.jsonl")) or child.poll() is not None:
+                break
+            time.sleep(0.05)
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+# --- extend ---
+
+
+def test_an_extension_gives_what_one_whole_run_would(loopbench, here):
+    whole = loopbench("compare", "--loop", "bare", "--loop", "finish", "--repeats", "2", *BRIEF, "--runs", "whole", "--json").json
+    loopbench("compare", "--loop", "bare", "--tasks", "4", *BRIEF)
+    run = only_run(here)
+    made = loopbench("extend", run.name, "--loop", "finish", "--repeats", "2", "--tasks", "6", "-q", "--json")
+    assert made.json["digest"] == whole["digest"]
+    assert f"runs/{run.name}: now 2 arms × 6 tasks × 2; 4 trials are there, 20 are to be run\n" in made.err
+    assert loopbench("resume", run.name, "-q", "--json").json["digest"] == whole["digest"]
+    assert "6 tasks × 2, seed 0" in loopbench("report", run.name).out
+
+
+def test_an_extension_that_a_budget_ends_goes_on_as_a_resume(loopbench, here):
+    loopbench("compare", "--loop", "bare", *BRIEF)
+    run = only_run(here)
+    cut = loopbench("extend", run.name, "--repeats", "3", "--budget-calls", "40", "-q")
+    assert cut.code == 130
+    command = cut.err.rpartition("  loopbench ")[2].splitlines()[0]
+    assert command == f"resume runs/{run.name} --budget-calls 80"
+    assert loopbench("resume", run.name, "--budget-calls", "1000", "-q", "--json").json["complete"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "nothing is added: give --loop"),
+        (["--repeats", "0"], "--repeats 0: the run has 1 already"),
+        (["--tasks", "500"], "--tasks 500: the run has all 6 tasks of suite arithmetic already"),
+        (["--loop", "bare"], "'bare' stands twice"),
+        (["--loop", "bear"], "did you mean 'bare'"),
+        (["--profile", "flaky"], "unknown profile 'flaky'"),
+        (["--workers", "0", "--repeats", "2"], "workers: "),
+        (["--repeats", "2", "--engine", "moon"], "engine: "),
+    ],
+)
+def test_what_cannot_be_added_is_one_line(loopbench, here, arguments, said):
+    loopbench("compare", "--loop", "bare", *BRIEF)
+    before = (only_run(here) / "manifest.json").read_bytes()
+    ended = loopbench("extend", "latest", *arguments)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert said in ended.err
+    assert (only_run(here) / "manifest.json").read_bytes() == before
+
+
+def test_more_tasks_than_there_are_are_told(loopbench, here):
+    ended = loopbench("compare", "--loop", "bare", *BRIEF, "--tasks", "50")
+    assert ended.code == 0
+    assert "note: --tasks 50: arithmetic has 6 tasks, and all of them are run\n" in ended.err
+
+
+@pytest.mark.thorough
+def test_an_extension_that_is_killed_anywhere_loses_nothing(loopbench, here):
+    small = ["--no-mlflow", "--suite", "arithmetic(size=60)", "--quiet"]
+    whole = loopbench("compare", "--loop", "bare", "--repeats", "8", *small, "--runs", "whole", "--json").json
+    loopbench("compare", "--loop", "bare", *small)
+    run = only_run(here)
+    moments = random.Random()
+    for attempt in range(4):
+        command = ["extend", run.name, "--repeats", "8", "-q"] if repeats_of(run) == 1 else ["resume", run.name, "-q"]
+        killed_after(process(here, *command), moments.uniform(0.5, 1.5 + attempt))
+    last = ["resume"] if repeats_of(run) == 8 else ["extend", "--repeats", "8"]
+    assert loopbench(*last, run.name, "-q", "--json").json["digest"] == whole["digest"]
+
+
+def repeats_of(run: Path) -> int:
+    return int(json.loads((run / "manifest.json").read_text())["config"]["repeats"])
+
+
+def killed_after(child: subprocess.Popen[str], seconds: float) -> None:
+    time.sleep(seconds)
+    child.kill()
+    child.communicate()
+
+
+# --- resume ---
+
+
+def test_a_hint_says_all_that_has_to_be_typed_again(loopbench, here, monkeypatch):
+    (here / "own mod").mkdir()
+    (here / "own_slow.py").write_text(LOOP.format(name="Mine", body="await model.complete(None)"))
+    monkeypatch.syspath_prepend(here)
+    ended = loopbench(
+        "compare",
+        "--loop",
+        "bare",
+        "--loop",
+        "own_slow:Mine",
+        *BRIEF,
+        "--runs",
+        "own mod",
+        "--budget-calls",
+        "9",
+        "--concurrency",
+        "2",
+    )
+    assert ended.code == 130
+    (run,) = (here / "own mod").iterdir()
+    hint = ended.err.rpartition("  loopbench ")[2].splitlines()[0]
+    assert shlex.split(hint) == ["resume", f"own mod/{run.name}", "--allow", "own_slow:Mine", "--budget-calls", "18"]
+    again = loopbench(*shlex.split(hint)[:-1], "1000", "--concurrency", "3", "--quiet")
+    assert again.code == 0
+
+
+def test_a_retry_of_nothing_says_so(loopbench, here):
+    loopbench("compare", "--loop", "bare", *BRIEF)
+    for what, said in (("infrastructure", "errored"), ("errors", "errored, crashed or timed out")):
+        ended = loopbench("resume", "latest", "--retry", what, "-q")
+        assert ended.code == 0
+        assert f"nothing is run again: no trial is {said}\n" in ended.err
+
+
+def test_a_retry_of_crashes_warns_and_the_results_do_for_good(loopbench, here, monkeypatch):
+    (here / "own_luck.py").write_text(LOOP.format(name="Mine", body="1 / 0"))
+    monkeypatch.syspath_prepend(here)
+    loopbench("compare", "--loop", "own_luck:Mine", *BRIEF)
+    ended = loopbench("resume", "latest", "--retry", "errors", "--allow", "own_luck:Mine", "-q")
+    assert "warning: 6 trials that crashed or timed out are run again, though they count as they are" in ended.err
+    said = "6 trials that had crashed or timed out were run again on request: what they show is favourable"
+    assert said in ended.out
+    assert said in loopbench("report", "latest", "--json").json["warnings"]
+
+
+def test_changed_code_is_refused_and_forked(here):
+    (here / "own_code.py").write_text(LOOP.format(name="Mine", body="pass"))
+    first = process(here, "compare", "--loop", "bare", "--loop", "own_code:Mine", *BRIEF)
+    first.communicate()
+    assert first.returncode == 0
+    run = only_run(here)
+    (here / "own_code.py").write_text(LOOP.format(name="Mine", body="await tools.call(None) if False else None"))
+    _, said = process(here, "resume", run.name, "--allow", "own_code:Mine").communicate()
+    assert said.count("\n") == 1
+    assert "changed since this run began: arm own_code:Mine/clean (its code)" in said
+    assert f"a new run that takes over what still holds: loopbench resume runs/{run.name} --fork" in said
+    forked = process(here, "resume", run.name, "--allow", "own_code:Mine", "--fork", "--json", "-q")
+    out, said = forked.communicate()
+    assert forked.returncode == 0, said
+    assert f"6 trials taken over from runs/{run.name}, 6 to be run" in said
+    made = json.loads(out)
+    assert Path(made["run"]).parent == run.parent
+    assert [arm["trials"] for arm in made["arms"]] == [6, 6]
+    assert json.loads((Path(made["run"]) / "manifest.json").read_text())["forked_from"]["run"] == run.name
+
+
+@pytest.mark.thorough
+def test_a_fork_that_is_killed_anywhere_leaves_no_directory_or_a_sound_one(loopbench, here):
+    small = ["--no-mlflow", "--suite", "arithmetic(size=100)", "--repeats", "10", "--quiet"]
+    whole = loopbench("compare", "--loop", "bare", "--loop", "bare(check_types=true)", *small, "--json").json
+    run = only_run(here)
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["arms"][0]["code"] = "0" * 64
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    moments = random.Random()
+    for _ in range(6):
+        killed_after(process(here, "resume", run.name, "--fork", "-q"), moments.uniform(0.5, 3))
+    for made in (here / "runs").iterdir():
+        if made != run and not made.name.startswith("."):
+            kept = [
+                json.loads(line) for line in (made / "trials.jsonl").read_bytes().splitlines(keepends=True) if line.endswith(b"\n")
+            ]
+            assert sum(row["arm"] == "bare(check_types=true)/clean" for row in kept) == 1_000  # the copy was whole
+            assert loopbench("resume", made.name, "-q", "--json").json["digest"] == whole["digest"]
+
+
+def test_flags_of_comparisons_are_refused_for_an_optimization(loopbench, here):
+    (here / "runs" / "o").mkdir(parents=True)
+    (here / "runs" / "o" / "manifest.json").write_text('{"kind": "optimization", "config": {}}')
+    for flags in (["--workers", "2"], ["--fork"], ["--retry", "errors"], ["--budget-calls", "3"]):
+        ended = loopbench("resume", "o", *flags)
+        assert (ended.code, ended.err.count("\n")) == (2, 1)
+        assert "is for comparisons, and this is an optimization" in ended.err
+    for command in (["extend", "o", "--repeats", "2"], ["rescore", "o"]):
+        ended = loopbench(*command)
+        assert (ended.code, ended.err.count("\n")) == (2, 1)
+        assert "this is an optimization, which cannot be" in ended.err
+
+
+# --- rescore ---
+
+
+def test_own_tasks_are_judged_again_by_corrected_answers(loopbench, here, monkeypatch):
+    (here / "own_judge.py").write_text(LOOP.format(name="Mine", body="pass"))
+    monkeypatch.syspath_prepend(here)
+    tasks = [{"id": f"t{i}", "question": f"Which digit is {i}?", "answer": str(i)} for i in range(4)]
+
+    def written(name: str, **changed: Any) -> str:
+        (here / name).write_text("".join(json.dumps(task | changed) + "\n" for task in tasks))
+        return name
+
+    served = ["--skip-unplanned", "--model", "scripted", "--data", written("tasks.jsonl"), "--suite", "jsonl", "--no-mlflow", "-q"]
+    assert loopbench("compare", "--loop", "own_judge:Mine", *served).code in (0, 4)  # without plans all are left out
+    told = loopbench("rescore", "latest", "--data", written("right.jsonl", answer="1"))
+    assert told.code == 0, told.err
+    assert "0 of 4 trials were judged again: 0 count otherwise now" in told.out
+    assert json.loads((only_run(here) / "manifest.json").read_text())["config"]["data"] == "right.jsonl"
+    other = loopbench("rescore", "latest", "--data", written("other.jsonl", question="What else?"))
+    assert (other.code, other.err.count("\n")) == (2, 1)
+    assert "start a new run: loopbench compare" in other.err
+
+
+def test_a_run_that_is_judged_again_tells_before_and_after(loopbench, here, monkeypatch):
+    (here / "own_judged_suite.py").write_text(
+        "from dataclasses import replace\n"
+        "from loopbench.datasets import arithmetic\n"
+        "wrong = False\n"
+        "def load():\n"
+        "    suite = arithmetic.load(size=6)\n"
+        "    return replace(suite, tasks=tuple(replace(task, expected=-1) if wrong else task for task in suite.tasks))\n"
+    )
+    monkeypatch.syspath_prepend(here)
+    loopbench("compare", "--loop", "bare", "--suite", "own_judged_suite:load", "--no-mlflow", "-q")
+    module: Any = importlib.import_module("own_judged_suite")
+    module.wrong = True
+    untyped = loopbench("rescore", "latest")
+    assert (untyped.code, untyped.err.count("\n")) == (2, 1)
+    assert "--allow own_judged_suite:load" in untyped.err
+    refused = loopbench("resume", "latest", "--allow", "own_judged_suite:load")
+    assert "the answers can be judged again: loopbench rescore runs/" in refused.err
+    made = loopbench("rescore", "latest", "--allow", "own_judged_suite:load", "--json").json
+    (arm,) = made["arms"]
+    assert (arm["before"]["value"], arm["after"]["value"], arm["changed"], made["judged"]) == (1.0, 0.0, 6, 6)
+    module.wrong = False
+    told = loopbench("rescore", "latest", "--allow", "own_judged_suite:load")
+    assert "6 of 6 trials were judged again: 6 count otherwise now" in told.out
+    assert "bare/clean" in told.out
+    assert loopbench("report", "latest", "--json").json["arms"][0]["accuracy"]["value"] == 1.0
+    assert loopbench("resume", "latest", "--allow", "own_judged_suite:load", "-q").code == 0
+
+
+# --- signals, and readers that leave ---
+
+
+@pytest.mark.thorough
+def test_sigterm_leaves_a_run_that_can_be_resumed(here):
+    with running(here, "compare", "--loop", "bare", "--no-mlflow", "--suite", "arithmetic(size=300)", "--repeats", "200") as child:
+        child.send_signal(signal.SIGTERM)
+        _, said = child.communicate(timeout=60)
+    assert child.returncode == 130, said
+    assert "Traceback" not in said
+    assert f"  loopbench resume runs/{only_run(here).name}\n" in said
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("delay", [0.3, 0.5, 1.0, 2.0])
+def test_ctrl_c_in_the_first_moments_prints_no_traceback(here, delay):
+    child = process(here, "compare", "--loop", "bare", "--no-mlflow", "--suite", "arithmetic(size=300)", "--repeats", "200")
+    time.sleep(delay)  # before that Python itself is not there yet
+    child.send_signal(signal.SIGINT)
+    out, said = child.communicate(timeout=60)
+    assert "Traceback" not in out + said
+    assert child.returncode in (130, -signal.SIGINT), said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["compare", "--loop", "bare", *BRIEF], ["compare", "--loop", "bare", *BRIEF, "--json"], ["list", "suites"], ["--help"]],
+)
+def test_a_reader_that_has_left_changes_nothing(here, arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    child = process(here, *arguments, stdout=writer)
+    os.close(writer)
+    _, said = child.communicate()
+    assert child.returncode == 0, said
+    assert "Error" not in said
+    assert "Broken" not in said

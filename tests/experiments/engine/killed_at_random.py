@@ -1,0 +1,119 @@
+"""One run that is killed over and over: `python killed_at_random.py FOLDER KILLS [RAY'S ADDRESS AND PROCESS]`.
+
+Each sitting is a process of its own, forked off one that has imported everything, and goes on with the run directory by the next
+engine. It, or a worker of it, is killed by SIGKILL at a random moment. What is left after so many kills is run undisturbed. Prints
+what was killed how often, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from loopbench.experiments.compare import run
+from loopbench.experiments.engine.runner import Unwatched
+from loopbench.experiments.preparing import Allowed, Sitting, reopen
+
+WORKER = "loopbench.experiments.engine.worker"
+ACTOR = "ray::"
+LONGEST_BEFORE_A_KILL_S = 1.0
+
+
+def sit(folder: Path, settings: Mapping[str, Any]) -> int:
+    """Go on with the run in a child process; gives its id."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        allowed = Allowed(address=settings.get("address"))
+        run(reopen(folder, allowed, Sitting(settings)), Unwatched())
+        code = 0
+    except BaseException:  # told here: nobody waits for more than the exit code
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def worker_processes(child: int) -> list[psutil.Process]:
+    """Processes that the sitting has started to run trials in."""
+    return [found for found in psutil.Process(child).children(recursive=True) if WORKER in _command(found)]
+
+
+def actors(cluster: int) -> list[psutil.Process]:
+    """Processes of a Ray cluster in which trials run."""
+    return [found for found in psutil.Process(cluster).children(recursive=True) if ACTOR in _command(found)]
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def ended(child: int) -> bool:
+    """Whether the sitting came to its end by itself."""
+    found, status = os.waitpid(child, os.WNOHANG)
+    if not found:
+        return False
+    if os.waitstatus_to_exitcode(status):
+        raise SystemExit(f"a sitting failed: {os.waitstatus_to_exitcode(status)}")
+    return True
+
+
+def disturbed(folder: Path, settings: Mapping[str, Any], victims: Callable[[int], list[psutil.Process]], most: int) -> tuple[int, int]:
+    """One sitting, of which up to so many workers are killed and then, unless it has ended before, itself: workers, sittings."""
+    child, workers = sit(folder, settings), 0
+    while True:
+        time.sleep(random.uniform(0, LONGEST_BEFORE_A_KILL_S))
+        if ended(child):
+            return workers, 0
+        found = victims(child) if workers < most else []
+        if workers < most and not found:
+            continue
+        if not found:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return workers, 1
+        try:
+            random.choice(found).kill()
+            workers += 1
+        except psutil.NoSuchProcess:
+            continue
+
+
+def main(folder: Path, kills: int, cluster: tuple[str, int] | None) -> None:
+    random.seed(0)
+    killed = Counter[str]()
+    in_process: tuple[str, Mapping[str, Any], Callable[[int], list[psutil.Process]], int] = ("in process", {}, lambda child: [], 0)
+    rounds = [in_process] * 6 + [("workers", {"workers": 2}, worker_processes, 3)]
+    if cluster is not None:
+        address, process = cluster
+        settings: Mapping[str, Any] = {"engine": "ray", "address": address, "workers": 2}
+        killed["ray"], killed["ray, the run itself"] = disturbed(folder, settings, lambda child: actors(process), 4)
+    while sum(killed.values()) < kills:
+        engine, settings, victims, most = rounds[sum(killed.values()) % len(rounds)]
+        workers, sittings = disturbed(folder, settings, victims, most)
+        killed[engine] += workers
+        killed[f"{engine}, the run itself"] += sittings
+        if not sittings:
+            break
+    child = sit(folder, {"concurrency": 64})
+    _, status = os.waitpid(child, 0)
+    print(json.dumps({"killed": dict(killed), "exit": os.waitstatus_to_exitcode(status)}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), (sys.argv[3], int(sys.argv[4])) if len(sys.argv) > 3 else None)

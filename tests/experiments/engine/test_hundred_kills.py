@@ -1,0 +1,79 @@
+"""A hundred SIGKILLs at random moments over one run, by all engines: what is on the disk in the end is what an undisturbed run gives."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from loopbench.experiments.compare import run
+from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.engine.runner import Unwatched
+from loopbench.experiments.journal import read_records, read_trace
+from loopbench.experiments.preparing import Sitting, prepare, reopen
+from loopbench.metrics.record import records_digest
+
+HERE = Path(__file__).parent
+KILLS = 100
+SLOW = """\
+name = "slow"
+latency_s = 0.02
+[rates]
+"wire.malformed" = 0.1
+"decision.no_tool" = 0.1
+"tool.raises" = 0.1
+"""
+
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def cluster() -> Iterator[list[str]]:
+    """Address and process of a Ray cluster of several nodes; nothing where Ray is not installed."""
+    if find_spec("ray") is None:
+        yield []
+        return
+    nodes = subprocess.Popen([sys.executable, HERE / "ray_nodes.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert nodes.stdin is not None
+    assert nodes.stdout is not None
+    try:
+        yield [json.loads(nodes.stdout.readline())["address"], str(nodes.pid)]
+    finally:
+        nodes.stdin.close()
+        nodes.wait(60)
+        nodes.stdout.close()
+
+
+def test_a_hundred_kills_leave_no_trace_in_the_records(tmp_path: Path, cluster: list[str]):
+    (tmp_path / "slow.toml").write_text(SLOW)
+    config = CompareConfig(
+        loops=("bare", "finish"),
+        suite="arithmetic(size=1000)",
+        profiles=(str(tmp_path / "slow.toml"),),
+        repeats=2,
+        concurrency=8,
+        real_time=True,
+        runs=tmp_path,
+        mlflow=False,
+    )
+    disturbed, whole = prepare(config).folder, prepare(config).folder
+    assert run(reopen(whole, sitting=Sitting({"concurrency": 64})), Unwatched()) == ""
+
+    command = [sys.executable, str(HERE / "killed_at_random.py"), str(disturbed), str(KILLS), *cluster]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["exit"] == 0, done.stderr
+    assert sum(told["killed"].values()) >= KILLS, told
+    assert all(told["killed"].values()), told
+
+    records, expected = read_records(disturbed), read_records(whole)
+    assert len(records) == len({record.key for record in records}) == len(expected) == 4000
+    assert records_digest(records) == records_digest(expected)
+    for record in records[::100]:
+        assert read_trace(disturbed, record)["task"] == record.task
