@@ -56,6 +56,7 @@ def test_the_page_has_the_tables_that_the_script_prints(bench):
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(900)
 def test_the_benchmarks_run(bench):
     """Peers are left out where they are not installed."""
     done = subprocess.run([sys.executable, str(SCRIPT), "--quick"], capture_output=True, text=True, check=False)

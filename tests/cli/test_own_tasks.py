@@ -121,7 +121,10 @@ def test_a_run_imports_its_tools_only_when_told_and_goes_on_only_with_the_same(l
     (here / "own_shop.py").write_text(TOOLS + "# changed\n")
     changed = loopbench("resume", "latest", "-q", "--allow", "own_shop")
     assert (changed.code, changed.out) == (2, "")
-    assert "suite changed since this run began" in changed.err
+    assert "changed since this run began: the code of your own that suite planned is made of" in changed.err
+    judged = loopbench("rescore", "latest", "--allow", "own_shop")
+    assert (judged.code, judged.err.count("\n")) == (2, 1)
+    assert "the code of the tools in own_shop is another" in judged.err
 
 
 @pytest.mark.parametrize("kind", ["suite", "scorer"])
@@ -141,7 +144,8 @@ def test_a_run_goes_on_only_with_the_same_suite_and_scorer_of_the_users_own(loop
     (here / f"own_kind_of_{kind}.py").write_text(source + "# changed\n")
     changed = loopbench(*again, "--allow", f"own_kind_of_{kind}:lenient")
     assert (changed.code, changed.out) == (2, "")
-    assert "suite changed since this run began" in changed.err
+    assert "changed since this run began: the code of your own" in changed.err
+    assert "where only scorers changed in it, judge the answers again: loopbench rescore" in changed.err
 
 
 def test_each_trial_has_its_own_state_and_is_judged_by_it(loopbench, here):

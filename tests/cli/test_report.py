@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -122,3 +124,43 @@ def test_an_optimization_has_a_page_of_its_own(loopbench, here):
     other = compared(loopbench, "arithmetic", "elsewhere")
     refused = loopbench("report", str(run), str(other))
     assert (refused.code, "is an optimization; beside other runs stands its test" in refused.err) == (2, True)
+
+
+# --- traces ---
+
+
+def test_what_traces_take_is_told_below_the_tables(loopbench):
+    compared(loopbench, "arithmetic")
+    lines = loopbench("report", "latest", "--no-html").out.splitlines()
+    assert re.fullmatch(r"traces: \d+ B per trial on disk \(\d+\.\d KB before compression\), \d+(\.\d)? KB in all", lines[-1])
+    assert loopbench("report", "latest", "--no-html", "--json").json["traces"]["kept"] == 24
+
+
+def test_a_trace_that_was_not_kept_is_said_not_to_have_been(loopbench):
+    run = compared(loopbench, "arithmetic", "runs", "--traces", "failures")
+    told = "\n".join(
+        f"{arm}/flaky-format/arithmetic-{number:04d}/0" for arm in ("bare", "react_extract") for number in range(1, 13)
+    )
+    missed = [line.split()[0] for line in loopbench("show", "latest").out.splitlines()[:-1]]
+    assert 0 < len(missed) < 24
+    for trial in told.splitlines():
+        shown = loopbench("show", "latest", trial)
+        if trial in missed:
+            assert (shown.code, shown.err) == (0, "")
+        else:
+            said = "the run kept traces of failures only (--traces failures)"
+            assert (shown.code, shown.err) == (2, f"error: runs/{run.name}: trial {trial} has no trace: {said}\n")
+    reasons = loopbench("why", "latest")
+    assert "Trials that were solved have no trace to hold the lost ones against: each by itself" in reasons.out
+    assert re.search(r"^lost \d+ of 12 trials: parse \d+", reasons.out, re.MULTILINE)
+
+
+def test_one_trial_is_shown_without_loading_what_compares_arms(loopbench, here):
+    run = compared(loopbench, "arithmetic")
+    code = (
+        "import sys; from loopbench.cli.main import app\n"
+        f"app(['show', {str(run)!r}, 'bare/flaky-format/arithmetic-0001/0'], standalone_mode=False)\n"
+        "assert not {'scipy', 'numpy', 'dspy', 'mlflow'} & set(sys.modules), 'loaded'"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")

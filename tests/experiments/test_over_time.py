@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.config import BudgetConfig, CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.extending import Additions, extend
 from loopbench.experiments.forking import fork
 from loopbench.experiments.journal import TRIALS, Journal, RunError, locked, read_manifest, read_records, read_trace, write_manifest
-from loopbench.experiments.past import Tally, read_past
+from loopbench.experiments.past import Spent, Tally, larger, read_past
 from loopbench.experiments.preparing import Allowed, Experiment, Sitting, prepare, reopen
 from loopbench.experiments.results import results
 from loopbench.metrics.record import Record, records_digest
@@ -440,3 +440,13 @@ def test_a_schedule_is_counted_without_being_made(configured, kept):
     missing = reopen(folder).missing()
     made: Sequence[Any] = list(missing)
     assert len(missing) == len(made) == 3 - kept
+
+
+@given(
+    st.fixed_dictionaries({}, optional={"calls": st.integers(1, 99), "tokens": st.integers(1, 99), "dollars": st.floats(0.01, 9)}),
+    st.builds(Spent, st.integers(0, 200), st.integers(0, 200), st.floats(0, 20)),
+)
+def test_a_larger_budget_leaves_room_for_what_is_left(limits, spent):
+    more = larger(BudgetConfig(**limits), spent)
+    assert more.keys() == {name for name, limit in limits.items() if getattr(spent, name) >= limit}
+    assert all(getattr(spent, name) < limit for name, limit in more.items())

@@ -245,6 +245,20 @@ def test_events_that_json_cannot_say_keep_their_place(one_trial, tiny, written):
     assert trace["events"][0]["arguments"] == {"n": "NaN", "deep": {"k": [1, "Infinity"], "[1, 2]": 3}}
 
 
+def test_a_trace_shows_a_move_as_it_was_read_whatever_the_loop_does_with_it(one_trial, tiny, written):
+    """Harness and loop read a reply in one, so both hold the same move."""
+    said = '{"tool_name": "double", "arguments": {"n": 21, "deep": [1]}}'
+
+    async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
+        move, _ = CODEC.read(await model.complete(asked()))
+        move.calls[0].arguments["n"] = 0
+        move.calls[0].arguments["deep"].append(2)
+        return FINISHED
+
+    trace = json.loads(one_trial(written(run), tiny(), models={"fake": Replies(said)}).trace)
+    assert trace["events"][0]["move"]["calls"] == [{"name": "double", "arguments": {"n": 21, "deep": [1]}}]
+
+
 # --- time ---
 
 
@@ -463,6 +477,20 @@ def test_a_task_that_cannot_be_asked_is_excluded_with_the_reason(one_trial, tiny
     assert (sound(done).status, done.record.reason, done.trace) == ("excluded", reason, b"")
     real = one_trial(Bare(), tiny(**changes), models={"fake": Replies(ANSWER)})
     assert (sound(real).status == "excluded") is real_too
+
+
+def test_only_so_many_replays_are_kept(arithmetic_suite, monkeypatch):
+    monkeypatch.setattr(trial_module, "MOST_ORACLES", 3)
+    suite, setting = arithmetic_suite, Setting(arithmetic_suite)
+    arm = Arm("bare/clean", parse_spec("bare"), make_loop(parse_spec("bare"), 8), "scripted", load_profile("clean"))
+
+    async def run() -> list[float]:
+        return [(await run_trial(Trial(arm, task, 0, 0), setting)).record.accuracy for task in (*suite.tasks, *suite.tasks)]
+
+    scores = asyncio.run(run())
+    assert len(scores) > 6
+    assert set(scores) == {1.0}
+    assert list(setting.oracles) == [task.id for task in suite.tasks[-3:]]
 
 
 def test_a_plan_that_does_not_replay_excludes_its_task(one_trial, tiny):

@@ -21,6 +21,7 @@ from typing import Any
 
 import dspy
 import pytest
+import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -1292,7 +1293,15 @@ class Here:
 
     def texts(self) -> str:
         """All that a run left on the disk."""
-        return "\n".join(path.read_text() for path in self.home.rglob("*") if path.is_file())
+        return "\n".join(text_of(path) for path in self.home.rglob("*") if path.is_file())
+
+
+def text_of(path: Path) -> str:
+    """Traces lie there compressed."""
+    if path.suffix != ".zst":
+        return path.read_text()
+    with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as frames:
+        return bytes(frames.read()).decode()
 
 
 @pytest.fixture

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -24,21 +21,9 @@ from loopbench.experiments.report import Table as Lines
 from loopbench.experiments.report import notes, plain, tables, verdicts
 from loopbench.experiments.results import Results
 from loopbench.experiments.scaffold import Scaffold
-from loopbench.experiments.show import blocks
-from loopbench.metrics.record import FaultRecord, Record
 
-WIDE = 10_000
-"""Columns where output goes to a file or a pipe: nothing is cut or wrapped there."""
-
-
-def out() -> Console:
-    known = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(file=sys.stdout, highlight=False, width=None if known else WIDE)
-
-
-def say(line: str) -> None:
-    """One line to stderr."""
-    print(plain(line), file=sys.stderr)
+from .console import out as out
+from .console import say as say
 
 
 def results(found: Results, *, all_metrics: bool = False) -> None:
@@ -104,41 +89,6 @@ def _stack(table: Lines, console: Console) -> None:
         for column, cell in zip(table.columns[1:], row[1:], strict=True):
             if cell:
                 console.print(Text(f"  {column}: {plain(cell)}"))
-
-
-def failures(records: Sequence[Record]) -> None:
-    """A line for each trial that was not solved, as `show` wants it."""
-    console = out()
-    for record in records:
-        struck = ", ".join(sorted({fault.kind for fault in record.faults if fault.landed})) or "no fault"
-        ended = (record.stop or "not solved") if record.status == "scored" else f"{record.status}: {record.reason}"
-        console.print(Text(plain(f"{record.arm}/{record.task}/{record.repeat}  {ended}; {struck}")), soft_wrap=True)
-    console.print(Text(f"{len(records)} trials were not solved", style="dim"))
-
-
-_STYLES = {
-    "head": "bold",
-    "prompt": "dim",
-    "reply": "cyan",
-    "move": "green",
-    "error": "red",
-    "fault": "bold magenta",
-    "end": "bold",
-}
-
-
-def trace(found: Mapping[str, Any], faults: Sequence[FaultRecord], *, full: bool) -> None:
-    """One trial: its faults and what became of them, then piece by piece."""
-    console = out()
-    for fault in faults:
-        became = "absorbed" if fault.absorbed else "recovered" if fault.recovered else "not recovered"
-        fate = f"landed, {became}" if fault.landed else "did not land"
-        console.print(Text(plain(f"fault {fault.kind} at {fault.point}: {fate}"), style=_STYLES["fault"]))
-    for block in blocks(found, full=full):
-        style = _STYLES.get(block.kind, "")
-        console.print(Text(plain(f"── {block.label} "), style=style))
-        lines = [f"   {line}" for line in plain(block.text).split("\n")]
-        console.print(Text("\n".join(lines), style="dim" if block.kind == "prompt" else ""), soft_wrap=True)
 
 
 def catalogue(entries: Sequence[Entry]) -> None:

@@ -179,30 +179,30 @@ def show(
     from loopbench.experiments.journal import find_trial, read_manifest, read_trace
     from loopbench.experiments.optimization.files import trials_folder
 
-    from . import render
+    from . import render_trace
 
     folder = trials_folder(run_folder(run, runs))
+    read_manifest(folder)  # what has none is no run
     if trial is None:
         _list_missed(folder, as_json=as_json)
         return
-    read_manifest(folder)  # what has none is no run
     record = find_trial(folder, trial)
     trace = read_trace(folder, record)
     if as_json:
         print(json.dumps(trace, ensure_ascii=True))
     else:
-        render.trace(trace, record.faults, full=full)
+        render_trace.trace(trace, record.faults, full=full)
 
 
 def _list_missed(folder: Path, *, as_json: bool) -> None:
     """The trials that were not solved."""
-    from loopbench.experiments.results import results
+    from loopbench.experiments.journal import read_records
 
-    from . import render
+    from . import render_trace
 
-    missed = [record for record in results(folder).records if record.status != "excluded" and record.accuracy < 1]
+    missed = [record for record in read_records(folder) if record.status != "excluded" and record.accuracy < 1]
     missed.sort(key=lambda record: record.key)
     if as_json:
         print(json.dumps([record.to_json() for record in missed], ensure_ascii=True))
     else:
-        render.failures(missed)
+        render_trace.failures(missed)

@@ -60,8 +60,8 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
 
 
 def resume_command(experiment: Experiment) -> str:
-    """What goes on with a run that has stopped, in full; where a limit of its budget is used up, with twice as much."""
-    from loopbench.experiments.past import used_up
+    """What goes on with a run that has stopped, in full; where a limit of its budget is used up, with a larger one."""
+    from loopbench.experiments.past import larger
     from loopbench.experiments.preparing import own_code
 
     folder, config, begun = experiment.folder, experiment.config, experiment.manifest["config"]
@@ -69,7 +69,8 @@ def resume_command(experiment: Experiment) -> str:
     flags: list[tuple[str, object]] = [("allow", name) for name in own_code(config)]
     flags += [(name.replace("_", "-"), shown[name]) for name in ("base_url", "cassette", "address") if shown[name]]
     flags += [(name, shown[name]) for name in ("engine", "workers", "concurrency") if shown[name] != begun.get(name)]
-    more = {name: 2 * limit for name, limit in used_up(config.budget, _spent(folder)).items()}
+    has_limits = any(limit is not None for limit in shown["budget"].values())
+    more = larger(config.budget, _spent(folder)) if has_limits else {}
     known = begun.get("budget") or {}
     limits = {name: limit for name, limit in (shown["budget"] | more).items() if limit != known.get(name)}
     flags += [(f"budget-{name}", f"{limit:.12g}") for name, limit in limits.items()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Any, ClassVar, Protocol
 from urllib.parse import urlsplit
@@ -116,16 +116,21 @@ class NativeClient:
             _forget_closed(self._doors)
             door = self._doors[loop] = _Door(_transport(self._url))
         if door.provider is None:
-            config = lm15.RouterConfig(
-                api_keys={self.provider: self._key} if self._key else None,
-                base_urls={self.provider: self._url} if self._url else None,
-                transport=door.transport,
-            )
-            # Reads credentials, for a cloud over the network.
-            provider = await asyncio.to_thread(lm15.AsyncLMRouter(config).lm, f"{self.provider}:{self.model}")
-            door.is_own = isinstance(provider, lm15.AsyncOpenAIChatLM) and _is_own(self._url, provider.base_url)
-            door.provider = replace(provider, compat=_OLDER_LIMIT) if door.is_own and self._takes_older_limit() else provider
+            async with door.opening:  # hundreds of trials begin at the same time
+                if door.provider is None:
+                    await self._open(door)
         return door
+
+    async def _open(self, door: _Door) -> None:
+        config = lm15.RouterConfig(
+            api_keys={self.provider: self._key} if self._key else None,
+            base_urls={self.provider: self._url} if self._url else None,
+            transport=door.transport,
+        )
+        # Reads credentials, for a cloud over the network.
+        provider = await asyncio.to_thread(lm15.AsyncLMRouter(config).lm, f"{self.provider}:{self.model}")
+        door.is_own = isinstance(provider, lm15.AsyncOpenAIChatLM) and _is_own(self._url, provider.base_url)
+        door.provider = replace(provider, compat=_OLDER_LIMIT) if door.is_own and self._takes_older_limit() else provider
 
     def _takes_older_limit(self) -> bool:
         """All but OpenAI's reasoning models, which refuse it, behind a gateway too; other providers' names lm15 knows itself."""
@@ -140,6 +145,7 @@ class _Door:
     provider: Any = None
     is_own: bool = False
     """Behind it is no provider's service but some server that speaks OpenAI's format."""
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def worded(self, request: Any) -> Any:
         """The request as this server takes it."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loopbench.datasets.task import Task
-
 from .answering import answering
 from .config import CompareConfig, config_from
-from .ground import ASKED, arms_of, asked_of, changes, told
+from .ground import ASKED, arms_of, changes, told
 from .history import EXTENDED, noted
 from .journal import RunError, locked, write_manifest
 from .optimization.files import refuse_optimization
@@ -23,6 +21,7 @@ from .preparing import (
     Begun,
     Experiment,
     Sitting,
+    asked_of,
     changed_message,
     check_plans,
     look_again,
@@ -65,7 +64,7 @@ def extend(folder: Path, additions: Additions, allowed: Allowed = NOTHING, sitti
         manifest = {
             **begun.manifest,
             **{name: today[name] for name in ("suite", "profiles", "arms")},
-            **_asked(begun, tasks),
+            **({ASKED: asked_of(config, begun.suite, tasks)} if ASKED in begun.manifest else {}),  # an earlier version's has none
             "config": begun.manifest["config"] | {name: config.public()[name] for name in _added_to(begun.config, additions)},
             "models": models | answers.as_manifest(),
             "suite_problems": list(quick_problems(begun.suite, tasks)),
@@ -141,12 +140,6 @@ def _models(begun: Begun, config: CompareConfig, arms: tuple[Arm, ...]) -> dict[
         return models
     asked = config.model_copy(update={"models": new, "cassette": None, "cassette_mode": None})
     return models | answering(asked, [arm for arm in arms if arm.model in new]).as_manifest()
-
-
-def _asked(begun: Begun, tasks: Sequence[Task]) -> dict[str, Any]:
-    """Not of a run of an earlier version, whose records lack what would go with it."""
-    limit = begun.config.max_tool_steps or begun.suite.max_tool_steps
-    return {ASKED: asked_of(begun.suite, tasks, limit)} if ASKED in begun.manifest else {}
 
 
 def _trials(begun: Begun) -> int:

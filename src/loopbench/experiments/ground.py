@@ -113,8 +113,8 @@ def _in_arms(was: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str
             yield f"arm {name} (there is none now)"
 
 
-def asked_of(suite: Suite, tasks: Sequence[Task], max_tool_steps: int) -> dict[str, str]:
-    """What `ASKED` holds: answers may be judged again as long as it is the same; expected answers and scorers are no part of it."""
+def questions_of(suite: Suite, tasks: Sequence[Task], max_tool_steps: int) -> dict[str, str]:
+    """Digests of what tasks ask, and of their plans: what is expected, and scorers, are no part of them."""
     environment = suite.open(tasks[0])
     try:
         tools = [[tool.name, tool.description, tool.parameters] for tool in environment.tools]

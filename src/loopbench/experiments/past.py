@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from array import array
 from collections.abc import Mapping
@@ -159,7 +160,8 @@ class Tally:
         return covered
 
 
-def used_up(budget: BudgetConfig, spent: Spent) -> dict[str, float]:
-    """The limits that are used up, by name: calls, tokens, dollars, seconds."""
+def larger(budget: BudgetConfig, spent: Spent) -> dict[str, float]:
+    """For each limit that is used up, by name, one that leaves room: twice what was spent, in whole units or cents."""
     limits = budget.model_dump(exclude_none=True)
-    return {name: limit for name, limit in limits.items() if getattr(spent, name) >= limit}
+    most = {name: max(limit, getattr(spent, name)) for name, limit in limits.items() if getattr(spent, name) >= limit}
+    return {name: math.ceil(200 * used) / 100 if name == "dollars" else math.ceil(2 * used) for name, used in most.items()}

@@ -26,7 +26,7 @@ from loopbench.protocol import Loop, Optimizable, program_digest, render_value
 
 from .answering import Answering, answering
 from .config import CompareConfig, config_from
-from .ground import ASKED, arms_changed, asked_of, changes, told, typed
+from .ground import ASKED, arms_changed, changes, questions_of, suite_changes, told, typed
 from .journal import RunError, locked, read_manifest, write_manifest
 from .past import Past, Retry, Spent, read_past
 from .registry import builtin_names, code_digest, loops_named, make_suite, nearest, own_code_digest, parse_spec
@@ -119,7 +119,7 @@ def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
     check_plans(config, suite, tasks)
     answers = answering(config, arms)
     manifest = manifest_of(config, suite, tasks, arms) | {
-        ASKED: asked_of(suite, tasks, config.max_tool_steps or suite.max_tool_steps),
+        ASKED: asked_of(config, suite, tasks),
         "models": answers.as_manifest(),
         "suite_problems": list(quick_problems(suite, tasks)),
     }
@@ -253,14 +253,29 @@ def reopen(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_BEGUN
 
 def changed_message(begun: Begun) -> str:
     """What has changed since a run began, and what can be done about it, in one line."""
-    folder, suite = begun.folder, begun.suite
-    name = typed(folder)
-    way = f"a new run that takes over what still holds: loopbench resume {name} --fork"
-    if not arms_changed(begun.manifest, begun.today):
-        asked = asked_of(suite, begun.tasks, begun.config.max_tool_steps or suite.max_tool_steps)
-        if begun.manifest.get(ASKED) == asked:
-            way = f"the questions are the same, so the answers can be judged again: loopbench rescore {name}"
-    return f"{folder}: changed since this run began: {told(begun.changes)}; results are never mixed, nothing was written; {way}"
+    way = _way_on(begun)
+    return (
+        f"{begun.folder}: changed since this run began: {told(begun.changes)}; results are never mixed, nothing was written; {way}"
+    )
+
+
+def _way_on(begun: Begun) -> str:
+    then, now, name = begun.manifest, begun.today, typed(begun.folder)
+    if not suite_changes(then, now):
+        return f"a new run that takes over what still holds: loopbench resume {name} --fork"
+    anew = f"start a new run: {begins_with(begun.config)}"
+    if arms_changed(then, now) or then.get(ASKED) != asked_of(begun.config, begun.suite, begun.tasks):
+        return anew
+    rescore = f"loopbench rescore {name}"
+    if then["suite"].get("digest") != now["suite"]["digest"]:
+        return f"the questions are the same, so the answers can be judged again: {rescore}"
+    return f"where only scorers changed in it, judge the answers again: {rescore}; else {anew}"
+
+
+def asked_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> dict[str, str]:
+    """What `ASKED` holds. Of the user's own code only `--tools` is a part: what a suite's module holds may be expected answers."""
+    made = questions_of(suite, tasks, config.max_tool_steps or suite.max_tool_steps)
+    return made if config.tools is None else made | {"tools": own_code_digest(None, config.tools)}
 
 
 def _check_looks(folder: Path, manifest: Mapping[str, Any], tasks: Sequence[Task]) -> None:

@@ -329,14 +329,14 @@ def code_digest(target: object) -> str:
     return sha256(source + "".join(code_digest(loop) for loop in inside if isinstance(loop, Loop)))
 
 
-def own_code_digest(suite: str, tools: str | None, scorers: Iterable[str] = ()) -> str:
+def own_code_digest(suite: str | None, tools: str | None, scorers: Iterable[str] = ()) -> str:
     """sha256 of the source of the modules behind a suite, tools and scorers of the user's own; empty where there are none.
 
     The names must have been imported before. A package counts with all its modules; where a name leads to what other modules
     define, those count too.
     """
     modules: list[ModuleType | None] = []
-    if suite not in builtin_names("suite"):
+    if suite is not None and suite not in builtin_names("suite"):
         modules += [_named_module(suite), inspect.getmodule(find("suite", suite))]
     if tools is not None:
         modules += [_named_module(tools), *(inspect.getmodule(underlying(tool.function)) for tool in tools_named(tools).fixed)]

@@ -18,6 +18,8 @@ from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 
+from .plain_text import plain as plain
+
 _FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
 """What a spreadsheet may take for the start of a formula (OWASP, CSV injection)."""
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")

@@ -21,11 +21,11 @@ from loopbench.protocol.redact import MARK
 from loopbench.protocol.tools import error_text
 
 from .config import CompareConfig, config_from
-from .ground import ASKED, asked_of
+from .ground import ASKED
 from .history import RESCORED, noted
 from .journal import TRIALS, RunError, append_whole, locked, open_repaired, read_records, write_manifest
 from .optimization.files import refuse_optimization
-from .preparing import allowed_code, own_code, suite_manifest, suite_of, tasks_of_split
+from .preparing import allowed_code, asked_of, own_code, suite_manifest, suite_of, tasks_of_split
 from .results import Results, looks_of, results
 from .suite_checks import quick_problems
 from .traces import Traces
@@ -109,9 +109,11 @@ def rescore(folder: Path, allow: Sequence[str] = (), data: Path | None = None) -
         bench = _Bench(folder, suite, {task.id: task for task in tasks}, ASKED in manifest)
         _check_tasks(folder, before, bench)
         judged = [bench.again(record) for record in before.records]
-        _add_lines(folder, before.records, judged)
         counts = _changed(before.records, judged)
-        write_manifest(folder, _manifest(manifest, config, suite, tasks, sum(counts.values())))
+        now = _manifest(manifest, config, suite, tasks, sum(counts.values()))
+        moved = any(now[name] != manifest[name] for name in ("suite", "config"))
+        if _add_lines(folder, before.records, judged) or moved:
+            write_manifest(folder, now)
     after = results(folder)
     return Rescored(after, _arms(before, after, counts), bench.judged, dict(bench.kept))
 
@@ -134,9 +136,11 @@ def _check_questions(folder: Path, manifest: Mapping[str, Any], config: CompareC
     known = manifest.get(ASKED)
     if known is None:
         return
-    now = asked_of(suite, tasks, limit)
+    now = asked_of(config, suite, tasks)
     if known.get("questions") != now["questions"]:
         raise RunError(_other(folder, _which(folder, tasks) or "its tasks or its tools are not what they were"))
+    if known.get("tools") != now.get("tools"):
+        raise RunError(_other(folder, f"the code of the tools in {config.tools} is another"))
     if "scripted" in config.models and known.get("plans") != now["plans"]:
         raise RunError(_other(folder, "the plans are not what they were, which the scripted model followed"))
 
@@ -269,16 +273,17 @@ def _left_out(record: Record, task: Task) -> Record:
 # --- what is written ---
 
 
-def _add_lines(folder: Path, before: Sequence[Record], judged: Sequence[Record]) -> None:
-    """Lines for the records that differ, all of them or none: a kill in between leaves the file as it was."""
+def _add_lines(folder: Path, before: Sequence[Record], judged: Sequence[Record]) -> int:
+    """Lines for the records that differ, all of them or none: a kill in between leaves the file as it was. Gives their number."""
     lines = [now.line(now.trace_at) for was, now in zip(before, judged, strict=True) if was != now]
     if not lines:
-        return
+        return 0
     path, scratch = folder / TRIALS, folder / f"{TRIALS}.part"
     shutil.copyfile(path, scratch)
     with open_repaired(scratch) as file:
         append_whole(file, b"".join(lines), scratch)
     scratch.replace(path)
+    return len(lines)
 
 
 def _manifest(

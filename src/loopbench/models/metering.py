@@ -47,7 +47,7 @@ class Budget:
 
     @property
     def is_unlimited(self) -> bool:
-        return self == _UNLIMITED
+        return self.calls is None and self.tokens is None and self.dollars is None and self.seconds is None
 
 
 _UNLIMITED = Budget()
@@ -59,7 +59,6 @@ class Meter:
     def __init__(self, budget: Budget = _UNLIMITED, parent: Meter | None = None) -> None:
         self.budget = budget
         self.parent = parent
-        self._is_unlimited = budget.is_unlimited
         self.calls = 0
         self.tokens = 0
         self.dollars = 0.0
@@ -86,9 +85,9 @@ class Meter:
     @property
     def exhausted(self) -> str:
         """Which limit is used up, in words; empty while there is room."""
-        if self._is_unlimited:
-            return ""
         budget = self.budget
+        if budget.is_unlimited:
+            return ""
         spent = {
             "model calls": (self.calls, budget.calls),
             "tokens": (self.tokens, budget.tokens),

@@ -6,7 +6,7 @@ import functools
 import json
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from .chat import NativeCall
@@ -43,30 +43,12 @@ def to_json(value: Any) -> str:
     """Raises Inexpressible for what JSON does not give back as it was: NaN, tuples, keys that are no text, objects."""
     try:
         text = _ENCODER.encode(value)
-        same = _is_plain(value) or from_json(text) == value
+        same = from_json(text) == value
     except (TypeError, ValueError, RecursionError) as error:
         raise Inexpressible(f"no JSON: {error}") from None
     if not same:
         raise Inexpressible("a value that JSON does not give back as it was")
     return text
-
-
-_LEAVES = frozenset({str, int, float, bool, type(None)})
-_PLAIN_LEVELS = 20
-
-
-def _is_plain(value: Any, levels: int = _PLAIN_LEVELS) -> bool:
-    """Whether a value that JSON takes is of the very types that it gives back, in no more than so many levels."""
-    items: Iterable[Any]
-    if type(value) is dict:
-        if not all(type(key) is str for key in value):
-            return False
-        items = value.values()
-    elif type(value) is list:
-        items = value
-    else:
-        return type(value) in _LEAVES
-    return levels > 0 and all(type(item) in _LEAVES or _is_plain(item, levels - 1) for item in items)
 
 
 def from_json(text: str) -> Any:

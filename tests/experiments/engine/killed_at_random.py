@@ -7,6 +7,7 @@ what was killed how often, as JSON.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -19,14 +20,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from loopbench.experiments.compare import run
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import Allowed, Sitting, reopen
 
+Victims = Callable[[int], list[int]]
+"""From a sitting to the processes that run its trials."""
+Round = tuple[str, Mapping[str, Any], Victims, int]
 WORKER = "loopbench.experiments.engine.worker"
-ACTOR = "ray::"
+ACTOR = "ray::RemoteWorker"
 LONGEST_BEFORE_A_KILL_S = 1.0
 
 
@@ -46,21 +48,17 @@ def sit(folder: Path, settings: Mapping[str, Any]) -> int:
         os._exit(code)
 
 
-def worker_processes(child: int) -> list[psutil.Process]:
-    """Processes that the sitting has started to run trials in."""
-    return [found for found in psutil.Process(child).children(recursive=True) if WORKER in _command(found)]
-
-
-def actors(cluster: int) -> list[psutil.Process]:
-    """Processes of a Ray cluster in which trials run."""
-    return [found for found in psutil.Process(cluster).children(recursive=True) if ACTOR in _command(found)]
-
-
-def _command(process: psutil.Process) -> str:
+def below(process: int, called: str) -> list[int]:
+    """The processes that a process has started, and theirs, whose command line holds this."""
+    found: list[int] = []
     try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
+        for file in Path(f"/proc/{process}/task").glob("*/children"):
+            for child in map(int, file.read_text().split()):
+                command = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found += [*([child] if called in command else []), *below(child, called)]
+    except FileNotFoundError:  # it has ended meanwhile
+        pass
+    return found
 
 
 def ended(child: int) -> bool:
@@ -73,7 +71,7 @@ def ended(child: int) -> bool:
     return True
 
 
-def disturbed(folder: Path, settings: Mapping[str, Any], victims: Callable[[int], list[psutil.Process]], most: int) -> tuple[int, int]:
+def disturbed(folder: Path, settings: Mapping[str, Any], victims: Victims, most: int) -> tuple[int, int]:
     """One sitting, of which up to so many workers are killed and then, unless it has ended before, itself: workers, sittings."""
     child, workers = sit(folder, settings), 0
     while True:
@@ -87,22 +85,20 @@ def disturbed(folder: Path, settings: Mapping[str, Any], victims: Callable[[int]
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             return workers, 1
-        try:
-            random.choice(found).kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(random.choice(found), signal.SIGKILL)
             workers += 1
-        except psutil.NoSuchProcess:
-            continue
 
 
 def main(folder: Path, kills: int, cluster: tuple[str, int] | None) -> None:
     random.seed(0)
     killed = Counter[str]()
-    in_process: tuple[str, Mapping[str, Any], Callable[[int], list[psutil.Process]], int] = ("in process", {}, lambda child: [], 0)
-    rounds = [in_process] * 6 + [("workers", {"workers": 2}, worker_processes, 3)]
+    in_process: Round = ("in process", {}, lambda child: [], 0)
+    rounds = [in_process] * 6 + [("workers", {"workers": 2}, lambda child: below(child, WORKER), 3)]
     if cluster is not None:
         address, process = cluster
         settings: Mapping[str, Any] = {"engine": "ray", "address": address, "workers": 2}
-        killed["ray"], killed["ray, the run itself"] = disturbed(folder, settings, lambda child: actors(process), 4)
+        killed["ray"], killed["ray, the run itself"] = disturbed(folder, settings, lambda child: below(process, ACTOR), 4)
     while sum(killed.values()) < kills:
         engine, settings, victims, most = rounds[sum(killed.values()) % len(rounds)]
         workers, sittings = disturbed(folder, settings, victims, most)

@@ -1,4 +1,4 @@
-"""A hundred SIGKILLs at random moments over one run, by all engines: what is on the disk in the end is what an undisturbed run gives."""
+"""A hundred SIGKILLs at random moments over one run, carried out by all engines: its records are those of an undisturbed run."""
 
 from __future__ import annotations
 

@@ -76,9 +76,9 @@ def test_a_tool_that_hangs_in_place_ends_its_trial(tiny):
         return 2 * n
 
     suite = tiny((Tool.from_function(double, blocking=False),))
-    trial = Trial(
-        Arm("arm", Spec("bare", {}), make_loop(Spec("bare", {}), 5), "scripted", load_profile("clean")), suite.tasks[0], 0, 0
-    )
+    spec = Spec("bare", {})
+    arm = Arm("arm", spec, make_loop(spec, 5), "scripted", load_profile("clean"))
+    trial = Trial(arm, suite.tasks[0], 0, 0)
 
     async def go() -> Record:
         with Watch(0.2, lambda _: None).watching():

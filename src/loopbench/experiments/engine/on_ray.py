@@ -126,10 +126,10 @@ def _init(ray: Any, address: str, **settings: Any) -> None:
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **settings)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        what, hint = f"no Ray cluster at {address} can be used", "; where it asks for a token, set RAY_AUTH_MODE and RAY_AUTH_TOKEN"
-        if address == "local":
-            what, hint = "Ray does not start on this machine", ""
-        raise WorkerError(f"{what}: {_line(error)[:MOST_SAID_CHARS]}{hint}") from None
+        what = "Ray does not start on this machine" if address == "local" else f"no Ray cluster at {address} can be used"
+        why = _line(error)[:MOST_SAID_CHARS].rstrip(".")
+        hint = "; where it asks for a token, set RAY_AUTH_MODE and RAY_AUTH_TOKEN" if "Failed to connect" in why else ""
+        raise WorkerError(f"{what}: {why}{hint}") from None
 
 
 def _knock(address: str) -> None:
@@ -252,6 +252,9 @@ class ActorLink:
         try:
             return await asked
         except _ray().exceptions.RayError as error:
+            if "in its creation task" in str(error):  # which does nothing but import what is here
+                why = str(error).strip().splitlines()[-1]
+                raise WorkerError(f"loopbench cannot be imported on its node: {why}") from None
             self._lost = self._lost or _how(error)
             raise WorkerLost(self._lost) from None
         except asyncio.CancelledError:

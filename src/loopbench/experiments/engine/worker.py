@@ -1,21 +1,11 @@
-"""The other end of a link: runs trials in one process, as it is told.
-
-`python -m loopbench.experiments.engine.worker READ WRITE` is a worker of this machine: it talks through two pipes, whose file
-descriptors it is given; see `processes.py`. Its messages are those of `links.py`.
-"""
+"""The other end of a link: runs trials in one process, as it is told, with the messages of `links.py`."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import json
-import logging
-import os
-import signal
-import sys
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,7 +17,6 @@ from ..config import config_from
 from ..preparing import look_up, manifest_of
 from ..schedule import Trial
 from ..trial import NotRun, Setting, run_trial
-from .framing import Frames, framed
 from .job import COMPARED, setting_of
 from .leftovers import Left, Leftovers
 from .links import WorkerError
@@ -179,89 +168,3 @@ def _check(expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
 
 def _line(said: Mapping[str, Any]) -> bytes:
     return json.dumps(said, separators=(",", ":")).encode("ascii")
-
-
-# --- a process of this machine ---
-
-
-class _Pipes:
-    """A worker process's ends: one thread reads, any may write."""
-
-    def __init__(self, read: int, write: int) -> None:
-        self._read, self._write = read, write
-        self._frames = Frames()
-        self._messages: deque[bytes] = deque()
-        self._came = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake = asyncio.Event()
-        self._lock = threading.Lock()
-        threading.Thread(target=self._listen, name="pipe", daemon=True).start()
-
-    def first(self) -> bytes:
-        """Blocks."""
-        while not self._messages:
-            self._came.wait()
-            self._came.clear()
-        return self._messages.popleft()
-
-    def send(self, message: bytes) -> None:
-        left = memoryview(framed(message))
-        with self._lock:
-            while left:
-                left = left[os.write(self._write, left) :]
-
-    async def incoming(self) -> AsyncIterator[bytes]:
-        self._loop = asyncio.get_running_loop()
-        while True:
-            while self._messages:
-                yield self._messages.popleft()
-            self._wake.clear()
-            if not self._messages:  # the thread adds first, and wakes then
-                await self._wake.wait()
-
-    def _listen(self) -> None:
-        """Until the other end is closed, or its process is gone: then this one ends at once, whatever it is doing."""
-        while data := os.read(self._read, 1 << 16):
-            self._messages.extend(self._frames.feed(data))
-            self._came.set()
-            if self._loop is not None:
-                with contextlib.suppress(RuntimeError):  # it has just been closed
-                    self._loop.call_soon_threadsafe(self._wake.set)
-        _end_all()
-
-
-def _end_all() -> None:
-    """End this process and those that its trials started."""
-    if os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGKILL)
-    os._exit(1)
-
-
-def _die_with_parent() -> None:
-    """Let the kernel end this process with its parent: its thread that would notice may be kept out by code in C."""
-    if sys.platform == "linux":
-        set_parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
-
-
-def main() -> None:
-    read, write = map(int, sys.argv[1:3])
-    for descriptor in (read, write):
-        os.set_inheritable(descriptor, False)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that the user started; it ends this one
-    _die_with_parent()
-    logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # what a loop warns of stands in its trial's trace
-    pipes = _Pipes(read, write)
-    setup = pipes.first()
-    sys.path[:] = json.loads(setup)["path"]
-    try:
-        worker = WorkerLoop(setup)
-    except WorkerError as error:
-        pipes.send(_line({"refused": str(error)}))
-        return
-    pipes.send(_line({"ready": True}))
-    asyncio.run(worker.run(pipes.incoming(), pipes.send))
-
-
-if __name__ == "__main__":
-    main()

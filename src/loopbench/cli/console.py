@@ -1,0 +1,23 @@
+"""Where commands print: results to stdout, everything said about them to stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rich.console import Console
+
+from loopbench.experiments.plain_text import plain
+
+WIDE = 10_000
+"""Columns where output goes to a file or a pipe: nothing is cut or wrapped there."""
+
+
+def out() -> Console:
+    known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(file=sys.stdout, highlight=False, width=None if known else WIDE)
+
+
+def say(line: str) -> None:
+    """One line to stderr."""
+    print(plain(line), file=sys.stderr)

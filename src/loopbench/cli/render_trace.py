@@ -1,0 +1,48 @@
+"""What `loopbench show` prints: one trial, or those that were not solved. It loads nothing of what compares arms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from loopbench.experiments.plain_text import plain
+from loopbench.experiments.show import blocks
+from loopbench.metrics.record import FaultRecord, Record
+
+from .console import out
+
+_STYLES = {
+    "head": "bold",
+    "prompt": "dim",
+    "reply": "cyan",
+    "move": "green",
+    "error": "red",
+    "fault": "bold magenta",
+    "end": "bold",
+}
+
+
+def trace(found: Mapping[str, Any], faults: Sequence[FaultRecord], *, full: bool) -> None:
+    """One trial: its faults and what became of them, then piece by piece."""
+    console = out()
+    for fault in faults:
+        became = "absorbed" if fault.absorbed else "recovered" if fault.recovered else "not recovered"
+        fate = f"landed, {became}" if fault.landed else "did not land"
+        console.print(Text(plain(f"fault {fault.kind} at {fault.point}: {fate}"), style=_STYLES["fault"]))
+    for block in blocks(found, full=full):
+        style = _STYLES.get(block.kind, "")
+        console.print(Text(plain(f"── {block.label} "), style=style))
+        lines = [f"   {line}" for line in plain(block.text).split("\n")]
+        console.print(Text("\n".join(lines), style="dim" if block.kind == "prompt" else ""), soft_wrap=True)
+
+
+def failures(records: Sequence[Record]) -> None:
+    """A line for each trial that was not solved, as `show` wants it."""
+    console = out()
+    for record in records:
+        struck = ", ".join(sorted({fault.kind for fault in record.faults if fault.landed})) or "no fault"
+        ended = (record.stop or "not solved") if record.status == "scored" else f"{record.status}: {record.reason}"
+        console.print(Text(plain(f"{record.arm}/{record.task}/{record.repeat}  {ended}; {struck}")), soft_wrap=True)
+    console.print(Text(f"{len(records)} trials were not solved", style="dim"))
