@@ -314,7 +314,6 @@ def test_ctrl_c_in_the_first_moments_prints_no_traceback(here, delay):
         child.send_signal(signal.SIGINT)
         out, said = child.communicate(timeout=120)
     assert "Traceback" not in out + said
-    assert "interrupted" in said
     assert child.returncode == 130, said
 
 

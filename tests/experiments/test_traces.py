@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,12 @@ def noise(size: int, seed: int = 0) -> str:
     return random.Random(seed).randbytes(size // 2).hex()
 
 
+def place(record: Record) -> tuple[int, ...]:
+    """Where its trace stands."""
+    assert record.trace_at is not None
+    return record.trace_at
+
+
 def write(folder: Path, records: list[Record], pads: list[str] | None = None) -> list[Record]:
     """Traces as a journal writes them; the records with their places."""
     writer = TraceWriter(folder / TRACES, 0)
@@ -68,9 +75,9 @@ def test_every_trace_is_read_back_from_its_frame_in_any_order(tmp_path_factory, 
     sizes = [*long, *[10] * short]
     order.shuffle(sizes)
     made = write(folder, [record(task=f"t{number}") for number in range(len(sizes))], ["x" * size for size in sizes])
-    frames: dict[tuple[int, int], list[int]] = {}
+    frames: dict[tuple[int, ...], list[int]] = {}
     for each in made:
-        frames.setdefault(each.trace_at[:2], []).append(each.trace_at[3])
+        frames.setdefault(place(each)[:2], []).append(place(each)[3])
     for lengths in frames.values():
         assert len(lengths) <= FRAME_TRACES
         assert len(lengths) == 1 or sum(lengths) <= FRAME_BYTES
@@ -84,7 +91,7 @@ def test_one_trace_of_many_opens_one_frame(tmp_path, record):
     made = write(tmp_path, [record(task=f"t{number}") for number in range(1000)], [noise(2_000, number) for number in range(1000)])
     raw = bytearray((tmp_path / TRACES).read_bytes())
     wanted = made[500]
-    offset, length = wanted.trace_at[:2]
+    offset, length = place(wanted)[:2]
     assert length < len(raw) / 5
     raw[:offset], raw[offset + length :] = b"\0" * offset, b"\0" * (len(raw) - offset - length)
     (tmp_path / TRACES).write_bytes(raw)
@@ -97,7 +104,7 @@ def test_traces_that_stand_side_by_side_are_expanded_once(tmp_path, record):
     """The file is taken away once each frame was opened."""
     made = write(tmp_path, [record(task=f"t{number}") for number in range(300)])
     traces = Traces(tmp_path)
-    for at in {each.trace_at[:2]: each for each in made}.values():
+    for at in {place(each)[:2]: each for each in made}.values():
         traces.read(at)
     (tmp_path / TRACES).unlink()
     assert [traces.read(each)["task"] for each in made] == [each.task for each in made]
@@ -224,7 +231,7 @@ def test_damaged_files_give_what_was_written_or_one_line(tmp_path_factory, recor
             refused.append(str(error))
 
     for found in told(lambda: read_records(folder)) or ():
-        trace = told(lambda found=found: Traces(folder).read(found))
+        trace = told(partial(Traces(folder).read, found))
         assert trace is None or trace == json.loads(line_of(record(task=trace["task"]), noise(200)))
     told(lambda: find_trial(folder, "t1"))
     told(lambda: results(folder))

@@ -131,7 +131,8 @@ async def _oracle(task: Task, setting: Setting) -> Mapping[str, Truth] | str:
     known = setting.oracles.get(task.id)
     if known is None:
         try:
-            calls = await replay(task, setting.suite)
+            with Hold(f"the replay of {task.id}").inherited():  # a tool of the suite may hang in place
+                calls = await replay(task, setting.suite)
             known = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in calls}
             if len({truth.call for truth in known.values()}) < len(known):
                 known = "two of its calls have the same receipt; change an argument or the tool's name"

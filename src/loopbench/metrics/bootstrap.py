@@ -122,9 +122,7 @@ def bca_ratio(
     def statistic(counts: Floats) -> Floats:
         return ratio(counts @ sums)
 
-    low, high = bca(
-        statistic, len(sums), expanded(alpha, len(sums)), draws=draws, left_out=lambda: ratio(_without_each(sums))
-    )
+    low, high = bca(statistic, len(sums), expanded(alpha, len(sums)), draws=draws, left_out=lambda: ratio(_without_each(sums)))
     value = float(statistic(np.ones((1, len(sums))))[0])
     return Interval(value, min(low, value), max(high, value), len(parts))
 

@@ -200,7 +200,7 @@ def nasty(tmp_path, monkeypatch) -> Path:
     folder = tmp_path / "own"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
-    file = folder / "nasty.py"
+    file: Path = folder / "nasty.py"
     file.write_text(NASTY)
     return file
 

@@ -69,10 +69,16 @@ def test_time_that_another_trial_took_is_not_counted(nasty, ran):
     assert [record.stop for record in sorted(long.records, key=lambda record: record.arm)] == ["finished", "finished", "timeout"]
 
 
-def test_a_tool_that_hangs_in_place_ends_its_trial(tiny):
+@pytest.mark.parametrize("hanging", [1, 2])
+def test_a_tool_that_hangs_in_place_is_interrupted(tiny, hanging):
+    """The first call is the replay of the plan: that the tool hangs there is the suite's fault, and no loop's."""
+    calls: list[int] = []
+
     def double(n: int) -> int:
         """Twice n."""
-        time.sleep(10**6)
+        calls.append(n)
+        if len(calls) == hanging:
+            time.sleep(10**6)
         return 2 * n
 
     suite = tiny((Tool.from_function(double, blocking=False),))
@@ -85,7 +91,11 @@ def test_a_tool_that_hangs_in_place_ends_its_trial(tiny):
             return (await run_trial(trial, Setting(suite, timeout_s=0.2))).record
 
     record = asyncio.run(go())
-    assert (record.status, record.stop, record.tool_calls, record.errors) == ("scored", "timeout", 1, {"tool.Interrupted": 1})
+    if hanging == 1:
+        assert record.status == "excluded"
+        assert "Interrupted: it let nothing else run" in record.reason
+    else:
+        assert (record.status, record.stop, record.tool_calls, record.errors) == ("scored", "timeout", 1, {"tool.Interrupted": 1})
 
 
 def test_code_outside_of_trials_is_not_interrupted():

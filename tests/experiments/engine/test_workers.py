@@ -41,6 +41,7 @@ def test_progress_hears_of_each_trial_once_and_no_worker_is_left(ran, workers_of
     assert workers_of(os.getpid()) == []
 
 
+@pytest.mark.thorough
 def test_a_trial_that_kills_its_process_is_given_up_and_harms_no_other(nasty, ran):
     alone = ran(profiles=CLEAN)
     loops = ("bare", "nasty:Exits", "nasty:Dies", "nasty:Prints")
@@ -54,6 +55,7 @@ def test_a_trial_that_kills_its_process_is_given_up_and_harms_no_other(nasty, ra
     assert any("died (exit code 7)" in note for note in found.told.notes)
 
 
+@pytest.mark.thorough
 def test_a_loop_that_nothing_interrupts_is_ended_with_its_process(nasty, ran, monkeypatch):
     monkeypatch.setattr(pool, "SILENCE_GRACE_S", 2.0)
     loops = ("bare", "nasty:Matches", "nasty:Spins", "nasty:Swallows")
@@ -78,6 +80,7 @@ def test_what_trials_leave_behind_is_told_and_not_waited_for(nasty, ran, workers
     ]
 
 
+@pytest.mark.thorough
 def test_a_worker_with_too_many_threads_makes_room_for_another(nasty, ran, monkeypatch):
     monkeypatch.setattr(pool, "MOST_THREADS", 1)
     found = ran(loops=("nasty:Hangs",), suite="arithmetic(size=12)", profiles=CLEAN, workers=1, concurrency=2, trial_timeout_s=0.6)

@@ -71,17 +71,17 @@ def _started(processors: int) -> Iterator[None]:
     """A cluster of this machine alone, which nobody else can reach, and of which nothing is left in the end."""
     own = {} if "RAY_AUTH_MODE" in os.environ else {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     ray = _ray_as({**QUIET, **own})  # without a token of its own Ray would leave one in the user's home
-    with ray_folder(_root()) as folder, _as_before(signal.SIGTERM):
-        _init(
-            ray,
-            "local",
-            num_cpus=processors,
-            include_dashboard=False,
-            object_store_memory=OBJECTS_BYTES,
-            _node_ip_address="127.0.0.1",
-            _temp_dir=str(folder),
-        )
+    with ray_folder(_root()) as folder:
         try:
+            _init(
+                ray,
+                "local",
+                num_cpus=processors,
+                include_dashboard=False,
+                object_store_memory=OBJECTS_BYTES,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=str(folder),
+            )
             yield
         finally:
             ray.shutdown()
@@ -96,12 +96,11 @@ def _reached(address: str) -> Iterator[None]:
     if where != "auto":
         _knock(where)
     ray = _ray_as({**QUIET, **IMPATIENT})
-    with _as_before(signal.SIGTERM):
+    try:
         _init(ray, where)
-        try:
-            yield
-        finally:
-            ray.shutdown()
+        yield
+    finally:
+        ray.shutdown()
 
 
 def _ray() -> Any:
@@ -124,7 +123,8 @@ def _ray_as(settings: Mapping[str, str]) -> Any:
 
 def _init(ray: Any, address: str, **settings: Any) -> None:
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **settings)
+        with _as_before(signal.SIGTERM):
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **settings)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         what = "Ray does not start on this machine" if address == "local" else f"no Ray cluster at {address} can be used"
         why = _line(error)[:MOST_SAID_CHARS].rstrip(".")

@@ -135,6 +135,7 @@ class Pool:
         """Held for trials that are to run alone."""
         self._workers: list[_Worker] = []
         """Those that are ready."""
+        self._stopping: set[asyncio.Task[None]] = set()
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closing = False
         self._barren = 0
@@ -163,6 +164,7 @@ class Pool:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*self._stopping, return_exceptions=True)
             for line in self._left.lines():
                 self._progress.noted(line)
 
@@ -246,7 +248,7 @@ class Pool:
             posting.cancel()
             if worker.listening is not None:
                 worker.listening.cancel()
-            await worker.link.stop(kill=not worker.ended)
+            await self._stop(worker)
 
     async def _greet(self, link: Link) -> None:
         try:
@@ -260,6 +262,13 @@ class Pool:
     async def _listen(self, worker: _Worker) -> None:
         while not worker.ended:
             self._heard(worker, await worker.link.receive())
+
+    async def _stop(self, worker: _Worker) -> None:
+        """To its end, though this is cancelled."""
+        stopping = asyncio.create_task(worker.link.stop(kill=not worker.ended))
+        self._stopping.add(stopping)
+        stopping.add_done_callback(self._stopping.discard)
+        await asyncio.shield(stopping)
 
     def _leaves(self, worker: _Worker) -> None:
         if worker in self._workers:
