@@ -250,7 +250,7 @@ def test_a_trace_shows_a_move_as_it_was_read_whatever_the_loop_does_with_it(one_
     said = '{"tool_name": "double", "arguments": {"n": 21, "deep": [1]}}'
 
     async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
-        move, _ = CODEC.read(await model.complete(asked()))
+        move: Any = CODEC.parse(await model.complete(asked()))
         move.calls[0].arguments["n"] = 0
         move.calls[0].arguments["deep"].append(2)
         return FINISHED

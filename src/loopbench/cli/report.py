@@ -133,12 +133,14 @@ def print_results(found: Results, *, as_json: bool, all_metrics: bool = False) -
 # --- pages ---
 
 
-def write_report(found: Results, html: Path | None = None) -> None:
-    """The page of a run, into its directory unless another file was typed."""
+def write_report(found: Results, html: Path | None = None) -> str:
+    """The page of a run, into its directory unless another file was typed; gives its text."""
     from loopbench.experiments.html.files import PAGE
     from loopbench.experiments.html.page import report_html
 
-    _write(report_html(found), html, found.folder / PAGE)
+    page = report_html(found)
+    _write(page, html, found.folder / PAGE)
+    return page
 
 
 def _write_optimization(folder: Path, html: Path | None) -> None:

@@ -41,7 +41,7 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
         if not found.records:
             raise typer.Exit(INTERRUPTED)
     print_results(found, as_json=as_json)
-    write_report(found)
+    page = write_report(found)
     if found.looked is not None and found.looked.stopped:
         render.say(f"stopped after look {found.looked.reached} of {found.looked.planned}: every pair is decided")
     cassette = experiment.answering.cassette
@@ -53,7 +53,7 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
         render.say(line)
     render.say(f"run directory: {experiment.folder}")
     if experiment.config.mlflow and not interrupted:
-        _track(experiment, found)
+        _track(experiment, found, page)
     if interrupted or stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(INVALID if found.comparison.invalid else DONE)
@@ -90,14 +90,14 @@ def _spent(folder: Path) -> Spent:
     return read_past(folder).spent + Spent.cut_short(read_manifest(folder))
 
 
-def _track(experiment: Experiment, found: Results) -> None:
+def _track(experiment: Experiment, found: Results, page: str) -> None:
     from loopbench.experiments import tracking
 
     from . import render
 
     config = experiment.config
     uri = config.tracking_uri or tracking.default_uri(experiment.folder.parent)
-    tracked = tracking.track(found, uri, config.experiment)
+    tracked = tracking.track(found, uri, config.experiment, page)
     if isinstance(tracked, str):
         render.say(f"warning: nothing was logged to MLflow: {tracked}")
     else:

@@ -12,6 +12,8 @@ from loopbench.models.metering import Listener, Meter, MeteredModel, MeteredTool
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Chunk, Model, Observation, Reply, Request, Tool, ToolCall
 
+from .engine.watchdog import PASSED
+
 TURN_S = 0.05
 """Seconds that a trial may keep the event loop to itself."""
 
@@ -28,15 +30,15 @@ class Turnstile:
         self.shut = False
         self._turned_at = time.monotonic()
 
-    @property
     def is_free(self) -> bool:
-        """Whether there is nothing to wait for."""
-        return not self.shut and time.monotonic() - self._turned_at <= TURN_S
+        """Whether there is nothing to wait for. A trial that comes by holds nothing up."""
+        PASSED.at = now = time.monotonic()
+        return not self.shut and now - self._turned_at <= TURN_S
 
     async def enter(self) -> None:
         if self.shut:
             await asyncio.get_running_loop().create_future()
-        if not self.is_free:
+        if not self.is_free():
             await asyncio.sleep(0)
             self._turned_at = time.monotonic()
 
@@ -49,7 +51,7 @@ class GuardedModel(MeteredModel):
         self.turnstile = turnstile
 
     async def complete(self, request: Request) -> Reply:
-        if not self.turnstile.is_free:
+        if not self.turnstile.is_free():
             await self.turnstile.enter()
         return await super().complete(request)
 
@@ -71,7 +73,7 @@ class GuardedToolbox(MeteredToolbox):
         self.turnstile = turnstile
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        if not self.turnstile.is_free:
+        if not self.turnstile.is_free():
             await self.turnstile.enter()
         return await super().call(call, validate=validate)
 

@@ -11,7 +11,7 @@ class Encoder(json.JSONEncoder):
     """A `json.JSONEncoder` that writes the same texts and raises the same errors, in a third of the time."""
 
     def __init__(self, **settings: Any) -> None:
-        """`settings`: those of `json.JSONEncoder`, without an indent. A `default` must not swallow RecursionError, or cycles stay."""
+        """`settings`: those of `json.JSONEncoder`, without an indent. A `default` must not swallow RecursionError."""
         super().__init__(**settings)
         make = getattr(encoder, "c_make_encoder", None)  # CPython's own
         text = encoder.encode_basestring_ascii if self.ensure_ascii else encoder.encode_basestring

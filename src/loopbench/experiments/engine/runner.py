@@ -8,7 +8,7 @@ from typing import Protocol
 
 from loopbench.metrics.record import Record
 
-from ..journal import LONGEST_UNSYNCED_S, Journal
+from ..journal import Journal
 from ..schedule import Trial
 from ..trial import Done, NotRun
 
@@ -65,10 +65,8 @@ async def run_trials(trials: Iterable[Trial], execute: Execute, journal: Journal
 
     try:
         async with asyncio.TaskGroup() as group:
-            syncing = group.create_task(_sync_now_and_then(journal))
-            workers = [group.create_task(worker()) for _ in range(concurrency)]
-            await asyncio.wait(workers)
-            syncing.cancel()
+            for _ in range(concurrency):
+                group.create_task(worker())
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from None  # one failure is told plainly; the others met the same disk
     finally:
@@ -87,13 +85,6 @@ class _DeadEnd:
         self.works = self.works or record.status == "scored"
         self.failures += record.status == "errored"
         return not self.works and self.failures == FIRST_FAILURES
-
-
-async def _sync_now_and_then(journal: Journal) -> None:
-    """Where trials are slow, the next one to end may be long in coming: none waits for it."""
-    while True:
-        await asyncio.sleep(LONGEST_UNSYNCED_S)
-        journal.sync()
 
 
 def _until(trials: Iterator[Trial], stopped: list[str]) -> Iterator[Trial]:

@@ -35,6 +35,16 @@ MOST_INTERRUPTIONS = 10
 """Of one trial: it may swallow them."""
 
 
+class _Passed:
+    """When a trial of this process last came to a request or a call: with hundreds in flight that are all ready, one turn of the
+    event loop may take long although nobody holds it up."""
+
+    at = 0.0
+
+
+PASSED = _Passed()
+
+
 class Interrupted(BaseException):
     """Raised inside of a trial that let nothing else run for longer than its time limit."""
 
@@ -84,7 +94,7 @@ class Watch:
     @property
     def stuck_s(self) -> float:
         """How long the event loop has not turned; 0 while it does."""
-        seconds = time.monotonic() - self._turned_at
+        seconds = time.monotonic() - max(self._turned_at, PASSED.at)
         return seconds if seconds > STUCK_S else 0.0
 
     def turn(self) -> None:
@@ -112,7 +122,7 @@ class Watch:
         now = time.monotonic()
         if not self.stuck_s:
             return
-        held_s = now - max(self._turned_at, self._looked_at)
+        held_s = now - max(self._turned_at, PASSED.at, self._looked_at)
         self._looked_at = now
         self._clock.stopped(held_s)
         hold = self._last = HOLD.get()
@@ -159,8 +169,8 @@ class _Clock:
         self._latest = 0.0
 
     def stopped(self, seconds: float) -> None:
-        """The last so many seconds do not count."""
-        self._behind_s += seconds
+        """The last so many seconds do not count, but for what has been told of them already."""
+        self._behind_s = min(self._behind_s + seconds, time.monotonic() - self._latest)
 
     def time(self) -> float:
         self._latest = max(self._latest, time.monotonic() - self._behind_s)
