@@ -14,6 +14,7 @@ from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.sequential import Looked, Looks, all_decided, looked
 from loopbench.metrics.views import Views, views
 
+from .garbage import collected_seldom
 from .history import remarks_of, warnings_of
 from .journal import RunError, one_of, read_manifest, read_records
 from .traces import TracesSize, traces_size
@@ -90,6 +91,7 @@ class Results:
         }
 
 
+@collected_seldom()
 def results(folder: Path) -> Results:
     """Read a run and compare its arms; no model, loop or suite is loaded. Raises RunError."""
     manifest = read_manifest(folder)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..config import CompareConfig
+from ..garbage import collected_seldom
 from ..schedule import Trial
 from ..trial import Done, Setting, run_trial
 from .job import Job as Job
@@ -75,7 +76,7 @@ async def _here(job: Job, progress: Progress) -> AsyncIterator[Setting]:
     leftovers, watch = Leftovers(), Watch(job.config.trial_timeout_s, told)
     try:
         async with job.answering.opened() as answers:
-            with watch.watching():
+            with watch.watching(), collected_seldom():
                 yield setting_of(job.config, job.suite, answers, job.meter)
     finally:
         for line in (await leftovers.end()).lines():

@@ -14,6 +14,7 @@ from loopbench.models.metering import Meter
 
 from ..answering import answering
 from ..config import config_from
+from ..garbage import collected_seldom
 from ..preparing import look_up, manifest_of
 from ..schedule import Trial
 from ..trial import NotRun, Setting, run_trial
@@ -57,7 +58,7 @@ class WorkerLoop:
         watch = Watch(self._config.trial_timeout_s, lambda _: None)  # the pool hears of it from `alive`, and ends the process
         try:
             async with self._answering.opened() as answers:
-                with watch.watching(), self._saying_alive(watch, leftovers, send):
+                with watch.watching(), collected_seldom(), self._saying_alive(watch, leftovers, send):
                     await self._work(incoming, send, setting_of(self._config, self._suite, answers, self._meter))
         finally:
             left = await leftovers.end()
