@@ -1,4 +1,4 @@
-"""One run that is killed over and over: `python killed_at_random.py FOLDER KILLS [RAY'S ADDRESS AND PROCESS]`.
+"""One run that is killed over and over: `python killed_at_random.py FOLDER KILLS`.
 
 Each sitting is a process of its own, forked off one that has imported everything, and goes on with the run directory by the next
 engine. It, or a worker of it, is killed by SIGKILL at a random moment. What is left after so many kills is run undisturbed. Prints
@@ -8,15 +8,19 @@ what was killed how often, as JSON.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
+import secrets
 import signal
+import subprocess
 import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +31,14 @@ from loopbench.experiments.preparing import Allowed, Sitting, reopen
 Victims = Callable[[int], list[int]]
 """From a sitting to the processes that run its trials."""
 Round = tuple[str, Mapping[str, Any], Victims, int]
+RAY = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # stays at 127.0.0.1
+}
 WORKER = "loopbench.experiments.engine.worker"
 ACTOR = "ray::RemoteWorker"
-LONGEST_BEFORE_A_KILL_S = 1.0
+LONGEST_BEFORE_A_KILL_S = 0.6
 
 
 def sit(folder: Path, settings: Mapping[str, Any]) -> int:
@@ -90,26 +99,47 @@ def disturbed(folder: Path, settings: Mapping[str, Any], victims: Victims, most:
             workers += 1
 
 
-def main(folder: Path, kills: int, cluster: tuple[str, int] | None) -> None:
-    random.seed(0)
+@contextlib.contextmanager
+def cluster() -> Iterator[tuple[str, int] | None]:
+    """Address and process of a Ray cluster of several nodes; None where Ray is not installed."""
+    if find_spec("ray") is None:
+        yield None
+        return
+    os.environ |= RAY | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    command = [sys.executable, str(Path(__file__).with_name("ray_nodes.py"))]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=subprocess.DEVNULL, text=True) as nodes:
+        assert nodes.stdout is not None
+        yield str(json.loads(nodes.stdout.readline())["address"]), nodes.pid
+        nodes.communicate()
+
+
+def kill_often(folder: Path, kills: int) -> Counter[str]:
+    """Until it was done so often, or the run has come to its end; what was killed how often."""
     killed = Counter[str]()
+    with cluster() as found:
+        if found is not None:
+            address, process = found
+            settings: Mapping[str, Any] = {"engine": "ray", "address": address, "workers": 2}
+            killed["ray"], killed["ray, the run itself"] = disturbed(folder, settings, lambda child: below(process, ACTOR), 4)
     in_process: Round = ("in process", {}, lambda child: [], 0)
     rounds = [in_process] * 6 + [("workers", {"workers": 2}, lambda child: below(child, WORKER), 3)]
-    if cluster is not None:
-        address, process = cluster
-        settings: Mapping[str, Any] = {"engine": "ray", "address": address, "workers": 2}
-        killed["ray"], killed["ray, the run itself"] = disturbed(folder, settings, lambda child: below(process, ACTOR), 4)
-    while sum(killed.values()) < kills:
-        engine, settings, victims, most = rounds[sum(killed.values()) % len(rounds)]
+    for engine, settings, victims, most in itertools.cycle(rounds):
+        if killed.total() >= kills:
+            break
         workers, sittings = disturbed(folder, settings, victims, most)
         killed[engine] += workers
         killed[f"{engine}, the run itself"] += sittings
         if not sittings:
             break
-    child = sit(folder, {"concurrency": 64})
-    _, status = os.waitpid(child, 0)
-    print(json.dumps({"killed": dict(killed), "exit": os.waitstatus_to_exitcode(status)}))
+    return killed
+
+
+def main(folder: Path, kills: int) -> None:
+    random.seed(0)
+    killed = kill_often(folder, kills)
+    _, status = os.waitpid(sit(folder, {"engine": "local", "concurrency": 64}), 0)
+    print(json.dumps({"killed": +killed, "exit": os.waitstatus_to_exitcode(status)}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), (sys.argv[3], int(sys.argv[4])) if len(sys.argv) > 3 else None)
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,7 +23,7 @@ HERE = Path(__file__).parent
 KILLS = 100
 SLOW = """\
 name = "slow"
-latency_s = 0.02
+latency_s = 0.01
 [rates]
 "wire.malformed" = 0.1
 "decision.no_tool" = 0.1
@@ -32,24 +33,7 @@ latency_s = 0.02
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 
 
-@pytest.fixture
-def cluster() -> Iterator[list[str]]:
-    """Address and process of a Ray cluster of several nodes; nothing where Ray is not installed."""
-    if find_spec("ray") is None:
-        yield []
-        return
-    nodes = subprocess.Popen([sys.executable, HERE / "ray_nodes.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert nodes.stdin is not None
-    assert nodes.stdout is not None
-    try:
-        yield [json.loads(nodes.stdout.readline())["address"], str(nodes.pid)]
-    finally:
-        nodes.stdin.close()
-        nodes.wait(60)
-        nodes.stdout.close()
-
-
-def test_a_hundred_kills_leave_no_trace_in_the_records(tmp_path: Path, cluster: list[str]):
+def test_a_hundred_kills_leave_no_trace_in_the_records(tmp_path: Path):
     (tmp_path / "slow.toml").write_text(SLOW)
     config = CompareConfig(
         loops=("bare", "finish"),
@@ -64,13 +48,16 @@ def test_a_hundred_kills_leave_no_trace_in_the_records(tmp_path: Path, cluster: 
     disturbed, whole = prepare(config).folder, prepare(config).folder
     assert run(reopen(whole, sitting=Sitting({"concurrency": 64})), Unwatched()) == ""
 
-    command = [sys.executable, str(HERE / "killed_at_random.py"), str(disturbed), str(KILLS), *cluster]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, str(HERE / "killed_at_random.py"), str(disturbed), str(KILLS)]
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:  # for Ray's sockets
+        own = os.environ | {"HOME": short, "TMPDIR": short, "RAY_TMPDIR": short}
+        done = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["exit"] == 0, done.stderr
     assert sum(told["killed"].values()) >= KILLS, told
-    assert all(told["killed"].values()), told
+    engines = ("in process", "workers", "ray") if find_spec("ray") else ("in process", "workers")
+    assert all(any(who.startswith(engine) for who in told["killed"]) for engine in engines), told
 
     records, expected = read_records(disturbed), read_records(whole)
     assert len(records) == len({record.key for record in records}) == len(expected) == 4000
