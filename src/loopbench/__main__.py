@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+import time
+
+PATIENCE_S = 10.0
+"""How long threads that a design or a tool has started may keep a command that is done from ending."""
 
 
 def main() -> None:
     """Ctrl-C while the commands are still being imported is one line, too."""
+    code: int | str | None = 1
     try:
         from loopbench.cli.main import main as commands  # takes a moment
 
         commands()
+        code = 0
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
-        sys.exit(130)
+        sys.exit(code := 130)
+    except SystemExit as left:
+        code = left.code
+        raise
+    finally:
+        threading.Thread(target=_leave, args=(code,), name="leave", daemon=True).start()
+
+
+def _leave(code: int | str | None) -> None:
+    """Python waits for all threads before it ends, and some never come back."""
+    time.sleep(PATIENCE_S)
+    others = (thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread())
+    names = ", ".join(sorted(thread.name for thread in others))
+    sys.stderr.write(f"left behind, because they did not end: threads that a loop or a tool has started ({names})\n")
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 if __name__ == "__main__":

@@ -203,7 +203,7 @@ def test_every_limit_counts_what_was_spent_before(configured, limit):
 def test_seconds_are_those_in_which_any_trial_was_under_way(record, spans):
     tally = Tally()
     for start, length in spans:
-        tally.finished(record(started_at=float(start), wall_s=float(length)))
+        tally.add(record(started_at=float(start), wall_s=float(length)))
     assert tally.spent.seconds == len({second for start, length in spans for second in range(start, start + length)})
 
 

@@ -174,7 +174,7 @@ def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
 
 
 def test_what_ended_is_on_the_disk_within_a_second_though_no_other_trial_ends(tiny, written, tmp_path, monkeypatch):
-    monkeypatch.setattr("loopbench.experiments.engine.runner.LONGEST_UNSYNCED_S", 0.05)
+    monkeypatch.setattr("loopbench.experiments.journal.BATCH_S", 0.05)
     suite = tiny()
     suite = replace(suite, tasks=tuple(replace(suite.tasks[0], id=name) for name in ("quick", "slow")))
     seen: list[list[str]] = []

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 from loopbench.metrics.sequential import Looks, looked
 from loopbench.models.metering import Meter
@@ -16,7 +19,7 @@ from .engine.runner import Progress, run_trials
 from .ground import arms_of
 from .history import RETRIED, noted
 from .journal import Journal, RunError, read_manifest, write_manifest
-from .past import CUT_SHORT, Spent, Tally, read_past
+from .past import CUT_SHORT, Spent, read_past
 from .preparing import Experiment
 from .results import looks_of, results
 from .schedule import Trial
@@ -24,8 +27,28 @@ from .traces import Kept
 
 
 def run(experiment: Experiment, progress: Progress) -> str:
-    """Run what is missing; gives why it stopped early, or an empty text. KeyboardInterrupt leaves a resumable run."""
-    return asyncio.run(_run(experiment, progress))
+    """Run what is missing; gives why it stopped early, or an empty text. KeyboardInterrupt leaves a resumable run.
+
+    Raises RunError where the disk is full, or where a design has ended this process's event loop.
+    """
+    here = Path.cwd()
+    try:
+        return asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress))
+    except SystemExit as left:  # out of a task or a callback: what leaves `run` itself is a crash of the trial
+        raise _ended_by(f"called sys.exit({left.code!r})", experiment) from None
+    except asyncio.CancelledError:
+        raise _ended_by("cancelled all that runs", experiment) from None
+    except RuntimeError as error:
+        if "Event loop stopped" not in str(error):
+            raise
+        raise _ended_by("stopped the event loop", experiment) from None
+    finally:
+        os.chdir(here)  # a design may have gone elsewhere
+
+
+def _ended_by(what: str, experiment: Experiment) -> RunError:
+    said = f"code of a loop or a tool {what}, which ended the run; --workers N keeps such code in processes of its own"
+    return RunError(f"{experiment.folder}: {said}; what had finished is kept, and the run can be resumed")
 
 
 async def _run(experiment: Experiment, progress: Progress) -> str:
@@ -70,14 +93,14 @@ async def _sit(experiment: Experiment, journal: Journal, progress: Progress) -> 
     job = job_of(experiment)
     if job.meter.exhausted:
         return job.meter.exhausted
-    experiment = _with_retries_noted(experiment)
-    tally, began, stopped = Tally(progress), time.monotonic(), "interrupted"
+    began, stopped = time.monotonic(), "interrupted"
     try:
-        async with opened(job, tally) as engine:
-            stopped = await _run_to_a_decision(experiment, engine, journal, tally)
+        async with opened(job, progress) as engine:
+            experiment = _with_retries_noted(experiment)
+            stopped = await _run_to_a_decision(experiment, engine, journal, progress)
     finally:
         if stopped:
-            _note_cut_short(experiment, _spent_since(job.meter, experiment.spent, time.monotonic() - began), tally.spent)
+            _note_cut_short(experiment, _spent_since(job.meter, experiment.spent, time.monotonic() - began))
     return stopped
 
 
@@ -133,14 +156,16 @@ def _spent_since(meter: Meter, before: Spent, seconds: float) -> Spent:
     return Spent(meter.calls - before.calls, meter.tokens - before.tokens, meter.dollars - before.dollars, seconds)
 
 
-def _note_cut_short(experiment: Experiment, spent: Spent, recorded: Spent) -> None:
-    """What a sitting has spent and its records do not show."""
+def _note_cut_short(experiment: Experiment, spent: Spent) -> None:
+    """What a sitting has spent and its records do not show: not those that were handed over, but those that are on the disk."""
+    recorded, before = read_past(experiment.folder).spent, experiment.past.spent
     lost = Spent(
-        max(0, spent.calls - recorded.calls),
-        max(0, spent.tokens - recorded.tokens),
-        max(0.0, spent.dollars - recorded.dollars),
-        max(0.0, spent.seconds - recorded.seconds),
+        max(0, spent.calls - (recorded.calls - before.calls)),
+        max(0, spent.tokens - (recorded.tokens - before.tokens)),
+        max(0.0, spent.dollars - (recorded.dollars - before.dollars)),
+        max(0.0, spent.seconds - (recorded.seconds - before.seconds)),
     )
     if lost.calls:
         total = Spent.cut_short(experiment.manifest) + lost
-        write_manifest(experiment.folder, {**experiment.manifest, CUT_SHORT: total.to_json()})
+        with contextlib.suppress(OSError):  # the disk is full, which is told already
+            write_manifest(experiment.folder, {**experiment.manifest, CUT_SHORT: total.to_json()})

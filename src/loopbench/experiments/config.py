@@ -178,6 +178,9 @@ class CompareConfig(BaseModel):
             raise ValueError('address is that of a Ray cluster; it needs engine = "ray"')
         if self.is_spread and self.cassette is not None and not self.replays:
             raise ValueError("a recording has one writer: record without workers, in one process; replaying may use several")
+        for what, limit in (("concurrency", self.concurrency), ("requests_per_minute", self.provider.requests_per_minute)):
+            if self.workers is not None and limit is not None and self.workers > limit:
+                raise ValueError(f"{self.workers} workers cannot share {what} {limit}; take {limit} workers at most")
         return self
 
     @model_validator(mode="after")

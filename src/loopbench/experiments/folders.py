@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
-from .journal import MANIFEST, RunError
+from .journal import MANIFEST, RunError, read_manifest
 from .optimization.files import TEST, is_optimization
 
 RUNS = Path("runs")
@@ -27,10 +28,20 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
         for folder in (Path(run), root / run):
             if folder.is_dir():
                 return folder
-        began = {path.parent.name: path.stat().st_mtime_ns for path in root.glob(f"*/{MANIFEST}")}
+        found = [path.parent for path in root.glob(f"*/{MANIFEST}") if not path.parent.name.startswith(".")]  # a dot: not whole yet
+        began = {folder.name: _began(folder) for folder in found}
     except OSError as error:
         raise RunError(f"no run {str(run)!r}: {error.strerror}") from None
-    known = sorted(began, key=lambda name: (began[name], name))  # a run that was given a name says nothing of its time
+    known = sorted(began, key=lambda name: (began[name], name))
     if str(run) == "latest" and known:
         return root / known[-1]
     raise RunError(f"no run {str(run)!r}; in {root}: {', '.join(known[-5:]) or 'none yet'}")
+
+
+def _began(folder: Path) -> tuple[float, float]:
+    """When a run was begun, to the second, then when its manifest was written last, in Unix time. Raises OSError."""
+    written = (folder / MANIFEST).stat().st_mtime
+    try:
+        return datetime.fromisoformat(read_manifest(folder)["created"]).timestamp(), written
+    except (KeyError, TypeError, ValueError, OverflowError):  # a damaged manifest, which says so once the run is opened
+        return written, written

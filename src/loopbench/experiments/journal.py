@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import re
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from threading import Condition, Thread
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
 from loopbench.metrics.record import Record, Shared
 
-from .run_files import MANIFEST, RunError, append_whole, open_repaired, read_manifest, write_manifest
+from .run_files import MANIFEST, RunError, append_whole, new_file, open_repaired, own_file, read_manifest, write_manifest
 from .traces import MOST_TEXT, TRACES, Kept, TraceWriter, read_trace, referenced_end
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "each_record",
     "find_trial",
     "locked",
+    "new_file",
     "one_of",
     "open_repaired",
     "read_manifest",
@@ -156,9 +159,9 @@ _HEAD = re.compile(
 # --- the lock ---
 
 
-def _lock(folder: Path) -> IO[str]:
+def _lock(folder: Path) -> FileIO:
     """Held until it is closed. Raises RunError where another process holds it."""
-    lock = (folder / LOCK).open("a")
+    lock = own_file(folder / LOCK, os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -198,7 +201,7 @@ class Journal:
         try:
             self._trials = open_repaired(folder / TRIALS)
             self._traces = TraceWriter(folder / TRACES, referenced_end(folder / TRIALS))
-        except OSError:
+        except (OSError, RunError):
             self._lock.close()
             raise
         self._changed = Condition()

@@ -13,7 +13,6 @@ from typing import Any, Literal
 from loopbench.metrics.record import Record
 
 from .config import BudgetConfig
-from .engine.runner import Progress
 from .journal import TRIALS, RunError, each_record
 
 MOST_ATTEMPTS = 3
@@ -121,10 +120,9 @@ def read_past(folder: Path, known: Past | None = None) -> Past:
 
 
 class Tally:
-    """Adds up what records took; hears of a sitting's trials in the place of its progress, which it tells in turn."""
+    """Adds up what records took."""
 
-    def __init__(self, progress: Progress | None = None) -> None:
-        self.progress = progress
+    def __init__(self) -> None:
         self.calls = 0
         self.tokens = 0
         self.dollars = 0.0
@@ -137,15 +135,6 @@ class Tally:
         self.dollars += record.cost_usd or 0.0
         self._starts.append(record.started_at)
         self._ends.append(record.started_at + record.wall_s)
-
-    def finished(self, record: Record) -> None:
-        self.add(record)
-        if self.progress is not None:
-            self.progress.finished(record)
-
-    def noted(self, text: str) -> None:
-        if self.progress is not None:
-            self.progress.noted(text)
 
     @property
     def spent(self) -> Spent:

@@ -23,7 +23,7 @@ from loopbench.protocol.tools import error_text
 from .config import CompareConfig, config_from
 from .ground import ASKED
 from .history import RESCORED, noted
-from .journal import TRIALS, RunError, append_whole, locked, open_repaired, read_records, write_manifest
+from .journal import TRIALS, RunError, append_whole, each_record, locked, new_file, open_repaired, read_records, write_manifest
 from .optimization.files import refuse_optimization
 from .preparing import allowed_code, asked_of, own_code, suite_manifest, suite_of, tasks_of_split
 from .results import Results, looks_of, results
@@ -110,7 +110,8 @@ def rescore(folder: Path, allow: Sequence[str] = (), data: Path | None = None) -
         _check_tasks(folder, before, bench)
         judged = [bench.again(record) for record in before.records]
         counts = _changed(before.records, judged)
-        now = _manifest(manifest, config, suite, tasks, sum(counts.values()))
+        noted_of = sum(_changed(_as_the_manifest_knows(folder, before), judged).values())
+        now = _manifest(manifest, config, suite, tasks, noted_of)
         moved = any(now[name] != manifest[name] for name in ("suite", "config"))
         if _add_lines(folder, before.records, judged) or moved:
             write_manifest(folder, now)
@@ -279,7 +280,8 @@ def _add_lines(folder: Path, before: Sequence[Record], judged: Sequence[Record])
     if not lines:
         return 0
     path, scratch = folder / TRIALS, folder / f"{TRIALS}.part"
-    shutil.copyfile(path, scratch)
+    with path.open("rb") as lines, new_file(scratch) as copy:
+        shutil.copyfileobj(lines, copy)
     with open_repaired(scratch) as file:
         append_whole(file, b"".join(lines), scratch)
     scratch.replace(path)
@@ -296,6 +298,15 @@ def _manifest(
         "suite_problems": list(quick_problems(suite, tasks)),
         RESCORED: noted(manifest, RESCORED, suite=manifest["suite"]["digest"], trials=changed),
     }
+
+
+def _as_the_manifest_knows(folder: Path, before: Results) -> list[Record]:
+    """The records as they were judged on the manifest's suite: lines of a newer one are those of a rescore that was killed."""
+    known: dict[tuple[str, str, int], Record] = {}
+    for record in each_record(folder):
+        if record.suite_digest == before.manifest["suite"]["digest"]:
+            known[record.key] = record
+    return [known.get(record.key, record) for record in before.records]
 
 
 def _changed(before: Sequence[Record], judged: Sequence[Record]) -> Counter[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
-from io import FileIO
+from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,17 @@ class RunError(ValueError):
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Whole or not at all."""
-    scratch = folder / f"{MANIFEST}.part"
-    scratch.write_text(json.dumps(manifest, indent=2, allow_nan=False) + "\n", encoding="ascii")
-    with scratch.open("rb") as file:
+    write_whole(folder / MANIFEST, (json.dumps(manifest, indent=2, allow_nan=False) + "\n").encode("ascii"))
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """A file of a run directory, whole or not at all. Raises OSError."""
+    scratch = path.with_name(f"{path.name}.part")
+    with BufferedWriter(new_file(scratch)) as file:
+        file.write(data)
+        file.flush()
         os.fsync(file.fileno())
-    scratch.replace(folder / MANIFEST)
+    scratch.replace(path)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -41,6 +48,25 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
+def own_file(path: Path, flags: int) -> FileIO:
+    """Open a file of a run directory to write to it, `flags` as of `os.open`.
+
+    A directory may come from anywhere: a symbolic link in it, which may lead anywhere, raises RunError.
+    """
+    try:
+        return FileIO(os.open(path, flags | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "r+b")
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise RunError(f"{path}: a symbolic link; nothing is written through one") from None
+
+
+def new_file(path: Path) -> FileIO:
+    """An empty file, in the place of what bore its name; a link itself gives way, and what it leads to stays as it is."""
+    path.unlink(missing_ok=True)
+    return own_file(path, os.O_CREAT | os.O_EXCL)
+
+
 def whole_lines(raw: bytes) -> int:
     """Length of the part that ends with a line's end."""
     return raw.rfind(b"\n") + 1
@@ -48,8 +74,7 @@ def whole_lines(raw: bytes) -> int:
 
 def open_repaired(path: Path) -> FileIO:
     """Open for appending; a torn last line is cut off."""
-    path.touch()
-    file = path.open("r+b", buffering=0)
+    file = own_file(path, os.O_CREAT)
     size = file.seek(0, os.SEEK_END)
     for start in _blocks(size):
         file.seek(start)

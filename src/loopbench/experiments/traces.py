@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ import zstandard
 from loopbench.metrics.record import Record
 from loopbench.models.draws import unit
 
-from .run_files import RunError, append_whole, read_manifest
+from .run_files import RunError, append_whole, own_file, read_manifest
 
 TRACES = "traces.zst"
 PLAIN_TRACES = "traces.jsonl"
@@ -32,8 +33,9 @@ PLAIN_TRACES = "traces.jsonl"
 FRAME_TRACES = 64
 FRAME_BYTES = 256 * 1024
 """Of a frame's text; a longer trace stands in a frame of its own."""
-MOST_TEXT = 256 * 1024 * 1024
-"""Bytes of a frame's text: a longer trace is not kept, and a frame that would expand to more is not opened."""
+MOST_TEXT = 64 * 1024 * 1024
+"""Bytes of a frame's text: a longer trace is not kept, and a frame that would expand to more is not opened. Read as JSON it may
+take twenty times as much memory."""
 HELD_BYTES = 16 * 1024 * 1024
 """Of the frames that a reader holds: trials are read one after the other, and in several strands where repeats are."""
 LEVEL = 3
@@ -146,7 +148,7 @@ class TraceWriter:
         if end == 0:
             path.unlink(missing_ok=True)  # an empty file is no frame
         elif path.exists():
-            self._file = path.open("r+b", buffering=0)
+            self._file = own_file(path, 0)
             if self._file.seek(0, 2) > end:
                 self._file.truncate(end)
 
@@ -155,7 +157,7 @@ class TraceWriter:
         if not traces:
             return []
         if self._file is None:
-            self._file = self.path.open("w+b", buffering=0)
+            self._file = own_file(self.path, os.O_CREAT | os.O_TRUNC)
         offset = self._file.seek(0, 2)
         frames, places = [], []
         for lines in _framed(traces):
@@ -237,6 +239,8 @@ class Traces:
         if len(at) not in (2, 4) or not all(type(number) is int and number >= 0 for number in at):
             raise ValueError("this is no place in a file")
         if len(at) == 2:
+            if at[1] > MOST_TEXT:
+                raise ValueError(f"longer than {MOST_TEXT >> 20} MB")
             return _part(path, at[0], at[1])
         text, start, length = self._frame(path, at[0], at[1]), at[2], at[3]
         if start + length > len(text):

@@ -143,7 +143,7 @@ def equivalence_power(
     units: int, difference: float, variance: float, margin: float, alpha: float = ALPHA, *, scores: bool = True
 ) -> float:
     """Chance that both one-sided tests against the margin pass (Schuirmann 1987)."""
-    center, deviation, half = _interval(units, difference, variance, alpha, scores)
+    center, deviation, half = _interval(units, abs(difference), variance, alpha, scores)
     limit = _passing(units, half, margin, alpha, scores)
     return max(0.0, _below(-limit, center, deviation) - _below(limit, center, deviation))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, Literal
@@ -188,10 +188,14 @@ class Record:
         return made
 
 
-def _place(at: Sequence[int]) -> tuple[int, ...]:
-    if len(at) not in (2, 4):
-        raise ValueError("trace_at is two numbers, or four")
+def _place(at: Any) -> tuple[int, ...]:
+    if not (type(at) is list and len(at) in (2, 4) and set(map(type, at)) == {int} and 0 <= min(at) <= max(at) < _PLACES):
+        raise ValueError("trace_at is two whole numbers, or four, from 0")
     return tuple(at)
+
+
+_PLACES = 1 << 63
+"""Of a file."""
 
 
 _NAMES = tuple(item.name for item in fields(Record))

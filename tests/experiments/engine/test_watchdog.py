@@ -29,7 +29,6 @@ def quick(monkeypatch) -> None:
     monkeypatch.setattr(watchdog, "GRACE_S", 0.1)
     monkeypatch.setattr(watchdog, "LOOK_S", 0.05)
     monkeypatch.setattr(watchdog, "STUCK_S", 0.1)
-    monkeypatch.setattr(watchdog, "TURN_S", 0.02)
     monkeypatch.setattr(watchdog, "HOPELESS_S", 0.3)
 
 

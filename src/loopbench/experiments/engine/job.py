@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,7 +45,7 @@ def setup_of(job: Job, workers: int) -> bytes:
             "tokens_per_minute": _share(share.tokens_per_minute, workers),
         }
     )
-    concurrency = math.ceil(job.config.in_flight / workers)
+    concurrency = max(1, job.config.in_flight // workers)
     config = job.config.model_copy(update={"provider": provider, "concurrency": concurrency})
     return json.dumps(
         {

@@ -400,10 +400,13 @@ class Pool:
         """End one that is stuck."""
         orders = list(worker.orders.values())
         running = orders[: worker.running]
+        # A worker that says of itself that its event loop is stuck is alive, and its trial to blame. One that says nothing may be
+        # frozen, with its machine: its trial is to blame once that has happened to it again, alone.
+        blamed = len(running) == 1 and (worker.stuck_s > worker.silent_s or running[0].alone)
         for order in running:
             order.deaths += 1
             order.alone = True
-        if len(running) == 1:
+        if blamed:
             reason = f"the loop kept its process busy for {stuck_s:.0f} s and let nothing else run; its process was killed"
             self._record(running[0], status="scored", reason=reason, stop=StopReason.TIMEOUT.value, scores={"accuracy": 0.0})
         worker.stuck = True

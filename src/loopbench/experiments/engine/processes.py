@@ -37,7 +37,7 @@ class ProcessLink:
         from_worker, write = os.pipe()
         try:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "loopbench.experiments.engine.worker_process", str(read), str(write),
+                sys.executable, "-P", "-m", "loopbench.experiments.engine.worker_process", str(read), str(write),
                 stdin=asyncio.subprocess.DEVNULL, stdout=2, pass_fds=(read, write), start_new_session=True,
             )  # fmt: skip
         finally:

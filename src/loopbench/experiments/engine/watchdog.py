@@ -21,10 +21,8 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-TURN_S = 0.1
-"""How often the event loop shows that it turns."""
 LOOK_S = 0.25
-"""How often the thread looks."""
+"""How often the thread looks, and has the event loop show that it turns."""
 STUCK_S = 0.5
 """An event loop that has not turned for so long is held up."""
 GRACE_S = 1.0
@@ -40,6 +38,8 @@ class _Passed:
     event loop may take long although nobody holds it up."""
 
     at = 0.0
+    thread = 0
+    """Of the event loop that is watched."""
 
 
 PASSED = _Passed()
@@ -89,6 +89,7 @@ class Watch:
         self._clock = _Clock()
         self._turned_at = self._looked_at = time.monotonic()
         self._last: Hold | None = None
+        self._asked = False
         self._over = threading.Event()
 
     @property
@@ -98,15 +99,21 @@ class Watch:
         return seconds if seconds > STUCK_S else 0.0
 
     def turn(self) -> None:
-        """Called by the event loop, again and again."""
-        self._turned_at, self._last = time.monotonic(), None
-        if not self._over.is_set():
-            self._loop.call_later(TURN_S, self.turn)
+        """Called by the event loop, again and again; not by its clock, which stands still at times."""
+        self._turned_at, self._last, self._asked = time.monotonic(), None, False
+
+    def _ask(self) -> None:
+        """Have the event loop show itself, in its next turn."""
+        if not self._asked:
+            self._asked = True
+            with contextlib.suppress(RuntimeError):  # it is closed
+                self._loop.call_soon_threadsafe(self.turn)
 
     def look(self, main: int | None) -> None:
         """The thread's work; `main` is to be signalled, if it is the event loop's."""
         told = False
         while not self._over.wait(LOOK_S):
+            self._ask()
             stuck_s = self.stuck_s
             if stuck_s and main is not None:
                 signal.pthread_kill(main, signal.SIGURG)
@@ -140,6 +147,7 @@ class Watch:
         """For as long as this lasts; the event loop must be running."""
         main = threading.main_thread().ident if threading.current_thread() is threading.main_thread() else None
         thread = threading.Thread(target=self.look, args=(main,), name="watchdog", daemon=True)
+        PASSED.thread = threading.get_ident()
         with self._clock.of(self._loop), self._handler(main):
             self.turn()
             thread.start()

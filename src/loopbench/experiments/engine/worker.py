@@ -62,6 +62,7 @@ class WorkerLoop:
                     await self._work(incoming, send, setting_of(self._config, self._suite, answers, self._meter))
         finally:
             left = await leftovers.end()
+        self._send_spent(send)  # what trials that were cut short have spent, too
         send(self._ended(left))
 
     async def _work(self, incoming: AsyncIterator[bytes], send: Send, setting: Setting) -> None:
@@ -109,9 +110,12 @@ class WorkerLoop:
     async def _say_spent(self, send: Send) -> None:
         while True:
             await asyncio.sleep(SPENT_EVERY_S)
-            spent = self._meter.since()
-            if any(spent):
-                send(_line({"spent": spent}))
+            self._send_spent(send)
+
+    def _send_spent(self, send: Send) -> None:
+        spent = self._meter.since()
+        if any(spent):
+            send(_line({"spent": spent}))
 
     @contextlib.contextmanager
     def _saying_alive(self, watch: Watch, leftovers: Leftovers, send: Send) -> Any:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from loopbench.experiments.run_files import write_whole
+
 PAGE = "report.html"
 
 
 def write_page(text: str, path: Path) -> Path:
     """Whole or not at all. Raises OSError."""
-    scratch = path.with_name(f"{path.name}.part")
-    scratch.write_text(text, encoding="utf-8", newline="\n")
-    scratch.replace(path)
+    write_whole(path, text.encode("utf-8"))
     return path

@@ -41,6 +41,7 @@ from loopbench.experiments.preparing import (
     suite_of,
 )
 from loopbench.experiments.registry import code_digest, parse_spec
+from loopbench.experiments.run_files import write_whole
 from loopbench.experiments.schedule import Arm, make_arms
 from loopbench.experiments.trial import Setting, json_safe
 from loopbench.metrics.record import RECORD_VERSION
@@ -424,9 +425,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Whole or not at all."""
-    scratch = path.with_name(f"{path.name}.part")
-    scratch.write_text(text, encoding="utf-8", errors="backslashreplace")
-    scratch.replace(path)
+    write_whole(path, text.encode("utf-8", "backslashreplace"))
 
 
 # --- the test ---
