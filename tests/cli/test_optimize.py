@@ -250,6 +250,18 @@ def test_resume_of_code_of_ones_own_has_to_be_allowed(loopbench, here, monkeypat
     assert "--allow some.module:Own" in refused.err
 
 
+def test_a_store_is_typed_again_for_an_optimization_or_nothing_is_logged(loopbench, here):
+    run = here / "run"
+    run.mkdir()
+    config = {"compare": {"loops": ["bare"], "tracking_uri": "http://mlflow.example"}, "search": {"optimizer": "some.module:Own"}}
+    (run / "manifest.json").write_text(json.dumps({"kind": "optimization", "config": config}))
+    refused = loopbench("resume", str(run))
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "--tracking-uri http://mlflow.example, or log nothing: --no-mlflow" in refused.err
+    for typed in (["--tracking-uri", "http://mlflow.example"], ["--no-mlflow"]):
+        assert "--allow some.module:Own" in loopbench("resume", str(run), *typed).err  # what is asked for next
+
+
 BROKEN = """
 from dspy.teleprompt import LabeledFewShot
 

@@ -163,6 +163,50 @@ def test_a_hint_says_all_that_has_to_be_typed_again(loopbench, here, monkeypatch
     assert again.code == 0
 
 
+def test_results_are_logged_only_to_a_store_that_was_typed(loopbench, here):
+    loopbench("compare", "--loop", "bare", *BRIEF)
+    path, store = only_run(here) / "manifest.json", f"sqlite:///{here}/theirs.db"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps(manifest | {"config": manifest["config"] | {"mlflow": True, "tracking_uri": store}}))
+    for command in (["resume", "latest", "-q"], ["resume", "latest", "--fork"], ["extend", "latest", "--repeats", "2", "-q"]):
+        refused = loopbench(*command)
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert f"type it again: --tracking-uri {store}, or log nothing: --no-mlflow" in refused.err
+    assert loopbench("resume", "latest", "-q", "--no-mlflow").code == 0
+    assert not (here / "theirs.db").exists()
+    assert "MLflow: " in loopbench("resume", "latest", "-q", "--tracking-uri", store).err
+    assert (here / "theirs.db").exists()
+
+
+def test_trials_that_are_tried_again_are_left_too(loopbench, here):
+    loopbench("compare", "--loop", "bare", *BRIEF)
+    trials = only_run(here) / "trials.jsonl"
+    rows = [json.loads(line) | {"status": "errored", "reason": "down"} for line in trials.read_text().splitlines()]
+    trials.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ended = loopbench("resume", "latest", "--budget-calls", "1", "-q")
+    assert ended.code == 130
+    assert "used up: 6 trials are left; go on with\n" in ended.err
+
+
+FULL = """
+import resource, sys
+from loopbench.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, resource.RLIM_INFINITY))
+sys.argv = ["loopbench", *sys.argv[1:]]
+main()
+"""
+
+
+def test_a_full_disk_leaves_the_command_that_goes_on(loopbench, here):
+    small = ["compare", "--loop", "bare", *BRIEF, "--repeats", "20"]
+    ended = subprocess.run([sys.executable, "-c", FULL, *small], cwd=here, capture_output=True, text=True)
+    assert (ended.returncode, "Traceback" in ended.stderr) == (130, False), ended.stderr
+    run = only_run(here)
+    hint = ended.stderr.rpartition("File too large; what was written before is whole, and the run can be resumed: ")[2]
+    assert hint.partition("trials are left; go on with\n")[2].splitlines()[0] == f"  loopbench resume runs/{run.name}"
+    assert loopbench("resume", run.name, "-q", "--json").json["complete"] is True
+
+
 def test_a_retry_of_nothing_says_so(loopbench, here):
     loopbench("compare", "--loop", "bare", *BRIEF)
     for what, said in (("infrastructure", "errored"), ("errors", "errored, crashed or timed out")):
@@ -192,8 +236,9 @@ def test_changed_code_is_refused_and_forked(here):
     _, said = process(here, "resume", run.name, "--allow", "own_code:Mine").communicate()
     assert said.count("\n") == 1
     assert "changed since this run began: arm own_code:Mine/clean (its code)" in said
-    assert f"a new run that takes over what still holds: loopbench resume runs/{run.name} --fork" in said
-    forked = process(here, "resume", run.name, "--allow", "own_code:Mine", "--fork", "--json", "-q")
+    hint = said.partition("a new run that takes over what still holds: loopbench ")[2].strip()
+    assert hint == f"resume runs/{run.name} --fork --allow own_code:Mine"
+    forked = process(here, *hint.split(), "--json", "-q")
     out, said = forked.communicate()
     assert forked.returncode == 0, said
     assert f"6 trials taken over from runs/{run.name}, 6 to be run" in said
@@ -256,7 +301,7 @@ def test_own_tasks_are_judged_again_by_corrected_answers(loopbench, here, monkey
     assert json.loads((only_run(here) / "manifest.json").read_text())["config"]["data"] == "right.jsonl"
     other = loopbench("rescore", "latest", "--data", written("other.jsonl", question="What else?"))
     assert (other.code, other.err.count("\n")) == (2, 1)
-    assert "start a new run: loopbench compare" in other.err
+    assert "the answers are to other questions; nothing was written; start a new run" in other.err
 
 
 def test_a_run_that_is_judged_again_tells_before_and_after(loopbench, here, monkeypatch):
@@ -276,8 +321,9 @@ def test_a_run_that_is_judged_again_tells_before_and_after(loopbench, here, monk
     assert (untyped.code, untyped.err.count("\n")) == (2, 1)
     assert "--allow own_judged_suite:load" in untyped.err
     refused = loopbench("resume", "latest", "--allow", "own_judged_suite:load")
-    assert "the answers can be judged again: loopbench rescore runs/" in refused.err
-    made = loopbench("rescore", "latest", "--allow", "own_judged_suite:load", "--json").json
+    hint = refused.err.partition("the answers can be judged again: loopbench ")[2].split()
+    assert hint[:1] + hint[2:] == ["rescore", "--allow", "own_judged_suite:load"]
+    made = loopbench(*hint, "--json").json
     (arm,) = made["arms"]
     assert (arm["before"]["value"], arm["after"]["value"], arm["changed"], made["judged"]) == (1.0, 0.0, 6, 6)
     module.wrong = False

@@ -16,7 +16,7 @@ from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.folders import run_folder
-from loopbench.experiments.journal import MANIFEST, RunError
+from loopbench.experiments.journal import MANIFEST, RunError, write_manifest
 from loopbench.experiments.preparing import new_folder, prepare
 from loopbench.experiments.results import Results, find_record, results
 from loopbench.metrics.record import Record
@@ -319,3 +319,12 @@ def test_the_latest_run_is_the_one_that_was_begun_last_whatever_its_name(tmp_pat
         (tmp_path / name / MANIFEST).touch()
         os.utime(tmp_path / name / MANIFEST, (age, age))
         assert run_folder("latest", tmp_path) == tmp_path / name
+
+
+def test_a_manifest_that_is_written_again_makes_no_run_the_latest_nor_does_half_a_fork(tmp_path):
+    for name, day in (("new", 2), ("old", 1), (".fork.part", 3)):  # written last: the half-made one
+        (tmp_path / name).mkdir()
+        write_manifest(tmp_path / name, {"config": {}, "created": f"2026-01-0{day}T00:00:00+00:00"})
+    assert run_folder("latest", tmp_path) == tmp_path / "new"
+    with pytest.raises(RunError, match=r"in .*: old, new$"):
+        run_folder("another", tmp_path)

@@ -356,7 +356,7 @@ def test_a_disk_that_is_full_leaves_whole_lines_and_a_run_that_goes_on(tmp_path,
     code = FILLS.format(limit=LIMIT, noise=noise)
     ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     name = TRIALS if noise == 2 else TRACES
-    assert f"RunError: {tmp_path / name}: File too large; what was written before is whole" in ended.stderr
+    assert f"DiskError: {tmp_path / name}: File too large; what was written before is whole" in ended.stderr
     assert (tmp_path / name).stat().st_size <= 30_000
     check_it_goes_on(tmp_path, record)
 
@@ -375,6 +375,47 @@ def test_a_file_system_that_is_full_leaves_whole_lines_and_a_run_that_goes_on(tm
         check_it_goes_on(small, record)
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+# --- links ---
+
+
+@pytest.mark.parametrize("name", [TRIALS, TRACES, "run.lock"])
+@pytest.mark.parametrize("dangles", [True, False])
+def test_nothing_is_written_through_a_link(tmp_path, record, name, dangles):
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    folder.mkdir()
+    write(folder, [record()])  # traces.zst has a frame, which a record points at
+    if not dangles:
+        outside.write_bytes(b"mine, and no line")
+    (folder / name).unlink()
+    (folder / name).symlink_to(outside)
+    with pytest.raises(RunError, match=f"{name}: a symbolic link; nothing is written through one"):
+        write(folder, [record(task="t2")])
+    assert (outside.read_bytes() if outside.exists() else None) == (None if dangles else b"mine, and no line")
+
+
+def test_what_is_written_whole_replaces_a_link_and_leaves_what_it_leads_to(tmp_path):
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    folder.mkdir()
+    outside.write_text("mine")
+    for name in ("manifest.json", "manifest.json.part"):
+        (folder / name).symlink_to(outside)
+    write_manifest(folder, {"config": {}})
+    assert read_manifest(folder) == {"config": {}}
+    assert (outside.read_text(), [path.name for path in folder.iterdir()]) == ("mine", ["manifest.json"])
+
+
+@pytest.mark.parametrize(
+    "place",
+    [["a", "b"], "ab", {"a": 1}, [0, 10, 0, "x"], [[0], [10]], [0, -1], [True, 1], [0, 1.0], [10**400, 1], [0, 2**63], [], [0], 3],
+)
+def test_a_place_that_is_none_is_named_by_its_line(tmp_path, record, place):
+    row = json.loads(record().line(None)) | {"trace_at": place}
+    (tmp_path / TRIALS).write_bytes(record(task="t0").line(None) + json.dumps(row).encode("ascii") + b"\n")
+    with pytest.raises(RunError, match=rf"{TRIALS}:2: no record of a trial: ValueError: trace_at") as caught:
+        read_records(tmp_path)
+    assert "\n" not in str(caught.value)
 
 
 # --- one trial of many ---

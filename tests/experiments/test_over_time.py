@@ -18,9 +18,10 @@ from loopbench.experiments.config import BudgetConfig, CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.extending import Additions, extend
 from loopbench.experiments.forking import fork
+from loopbench.experiments.history import notes_on
 from loopbench.experiments.journal import TRIALS, Journal, RunError, locked, read_manifest, read_records, read_trace, write_manifest
 from loopbench.experiments.past import Spent, Tally, larger, read_past
-from loopbench.experiments.preparing import Allowed, Experiment, Sitting, prepare, reopen
+from loopbench.experiments.preparing import Allowed, Experiment, Sitting, again_words, prepare, reopen
 from loopbench.experiments.results import results
 from loopbench.metrics.record import Record, records_digest
 from loopbench.protocol import Capabilities, ProviderError, Reply, Request
@@ -245,6 +246,23 @@ def test_a_cluster_is_reached_only_where_it_was_typed(configured):
     assert reopen(folder, Allowed(address="ray://10.9.9.9:10001")).config.engine == "ray"
 
 
+def test_a_store_is_logged_to_only_where_it_was_typed(configured):
+    folder = prepare(configured()).folder
+    uri = "https://user:secret@mlflow.example:5000"
+    change(folder, config={**read_manifest(folder)["config"], "tracking_uri": uri, "mlflow": True})
+    for allowed in (Allowed(), Allowed(tracking_uri="https://other.example")):
+        with pytest.raises(RunError, match=r"--tracking-uri https://mlflow\.example:5000, or log nothing: --no-mlflow") as caught:
+            reopen(folder, allowed)
+        assert "secret" not in str(caught.value)
+        with pytest.raises(RunError, match="--tracking-uri"):
+            extend(folder, Additions(repeats=2), allowed)
+    typed = reopen(folder, Allowed(tracking_uri="https://me:mine@mlflow.example:5000")).config
+    assert (typed.tracking_uri, typed.mlflow) == ("https://me:mine@mlflow.example:5000", True)
+    assert again_words(typed) == ["--tracking-uri", "https://mlflow.example:5000"]
+    without = reopen(folder, sitting=Sitting({"mlflow": False})).config
+    assert (without.mlflow, again_words(without)) == (False, [])
+
+
 # --- retries ---
 
 
@@ -345,7 +363,7 @@ def test_a_fork_where_nothing_holds_or_nothing_changed_makes_no_directory(config
     with pytest.raises(RunError, match=r"nothing can be taken over, all trials rest on what has changed: suite arithmetic"):
         fork(folder)
     change(folder, suite=suite, profiles={"flaky-format": "0" * 64})
-    with pytest.raises(RunError, match="no arm that is what it was has a trial; start a new run: loopbench compare --suite"):
+    with pytest.raises(RunError, match=r"no arm that is what it was has a trial; start a new run with the same settings$"):
         fork(folder)
     assert sorted((tmp_path / "runs").iterdir()) == known
 
@@ -358,6 +376,28 @@ def test_a_fork_that_fails_on_the_way_leaves_nothing(configured, tmp_path):
     with pytest.raises(RunError, match=r"traces\.zst"):
         fork(folder)
     assert sorted((tmp_path / "runs").iterdir()) == known
+
+
+def test_a_fork_notes_what_was_done_to_the_records_it_took_over_and_no_more(configured):
+    folder = begun(configured(loops=("bare", BARE)))
+    other_code(folder)
+    note = {"when": "2026-01-01T00:00:00+00:00", "trials": 5}
+    change(folder, retried=[note | {"what": "errors"}], rescored=[note | {"suite": "x"}], extended=[note | {"to": 6}])
+    made = read_manifest(fork(folder).folder)
+    assert ("retried" in made, "extended" in made) == (False, False)  # all that was taken over is a first attempt
+    assert made["rescored"] == [note | {"suite": "x", "trials": 3}]
+    change(folder, rescored=["damaged"])
+    with pytest.raises(RunError, match=r"manifest\.json: TypeError"):
+        fork(folder)
+
+
+@given(st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(0, 9), max_size=3))
+def test_notes_count_no_more_trials_than_were_taken_over(record, attempts, counts):
+    manifest = {name: [{"when": "w", "trials": count} for count in counts] for name in ("retried", "rescored", "extended")}
+    found = notes_on(manifest, [record(attempt=attempt) for attempt in attempts])
+    assert found.keys() <= {"retried", "rescored"}
+    for name, most in (("retried", sum(attempt > 0 for attempt in attempts)), ("rescored", len(attempts))):
+        assert [note["trials"] for note in found.get(name, [])] == ([min(count, most) for count in counts] if most else [])
 
 
 # --- what an extension refuses ---

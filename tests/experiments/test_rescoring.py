@@ -142,6 +142,7 @@ def test_a_run_goes_on_and_is_added_to_on_the_new_ground(own, ran):
 
 def test_a_kill_between_records_and_manifest_is_mended_by_the_same_command(own, ran, monkeypatch):
     folder = ran()
+    first = read_records(folder)
     own.changed = {"all": {"expected": 7}}
 
     def killed(*arguments: Any) -> None:
@@ -154,8 +155,11 @@ def test_a_kill_between_records_and_manifest_is_mended_by_the_same_command(own, 
     assert results(folder).is_complete
     with pytest.raises(RunError, match="loopbench rescore"):
         reopen(folder, Allowed(ALLOWED))
+    was = {record.key: record.scores for record in first}
     rescore(folder, ALLOWED)
     assert len(reopen(folder, Allowed(ALLOWED)).missing()) == 0
+    (note,) = read_manifest(folder)["rescored"]
+    assert note["trials"] == sum(was[record.key] != record.scores for record in read_records(folder)) > 0
 
 
 def test_whoever_gave_up_is_not_right_afterwards(own, ran):

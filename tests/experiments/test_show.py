@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.show import MOST_CHARS, Block, blocks
+from loopbench.experiments.show import MOST_CHARS, Block, as_judged, blocks
 from loopbench.loops.bare import Bare
 from loopbench.protocol import Outcome, StopReason, ToolCall
 
@@ -61,6 +62,14 @@ def test_a_solved_trial_reads_in_order(one_trial, tiny):
     move = next(block for block in found if block.kind == "move")
     assert (move.label, move.text) == ("act", 'double {"n": 21}')
     assert "accuracy 1" in found[-1].text
+
+
+def test_an_answer_that_was_judged_again_is_shown_with_the_scores_that_count(one_trial, tiny):
+    done = one_trial(Bare(), tiny())
+    trace = json.loads(done.trace)
+    assert as_judged(trace, done.record) is trace
+    end = shown(as_judged(trace, replace(done.record, scores={"accuracy": 0.0})))[-1].text
+    assert end.endswith("expected when it ran: 42\naccuracy 0")
 
 
 def test_a_prompt_is_shown_once(one_trial, tiny):

@@ -24,6 +24,7 @@ from .flags import (
     Quiet,
     Run,
     Runs,
+    TrackingUriAgain,
     given,
 )
 from .folders import run_folder
@@ -52,6 +53,7 @@ def extend(
     allow: Allow = None,
     base_url: BaseUrlAgain = None,
     cassette: CassetteAgain = None,
+    tracking_uri: TrackingUriAgain = None,
     mlflow: MlflowAgain = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -74,7 +76,7 @@ def extend(
     }
     additions = Additions(tuple(loop or ()), tuple(profile or ()), tuple(model or ()), repeats, tasks)
     load_env()  # keys may stand in a .env of the current directory
-    folder, allowed = run_folder(run, runs), Allowed(allow or (), base_url, cassette, address)
+    folder, allowed = run_folder(run, runs), Allowed(allow or (), base_url, cassette, address, tracking_uri)
     with own_prints_aside():
         made = extended(folder, additions, allowed, Sitting(given(settings) or {}))
     schedule = f"{len(made.arms)} arms × {len(made.tasks)} tasks × {made.config.repeats}"

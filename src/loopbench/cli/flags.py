@@ -32,6 +32,7 @@ BudgetSeconds = Annotated[float | None, typer.Option(help="Most seconds of the r
 Allow = Annotated[list[str] | None, typer.Option(help="Code of your own that the run may import, package.module:Name.")]
 BaseUrlAgain = Annotated[str | None, typer.Option(help="The server that the run asks, typed again.")]
 CassetteAgain = Annotated[Path | None, typer.Option(help="The recording that the run uses, typed again.")]
+TrackingUriAgain = Annotated[str | None, typer.Option("--tracking-uri", help="MLflow store or server of the run, typed again.")]
 MlflowAgain = Annotated[bool | None, typer.Option("--mlflow/--no-mlflow", help="Log to MLflow [default: as it began].")]
 
 

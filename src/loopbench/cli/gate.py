@@ -150,7 +150,7 @@ def _run_again(baseline: Baseline, path: Path, again: Again, *, quiet: bool) -> 
     """The directory of the new run. An interrupted one can be resumed, and judged then."""
     from loopbench.experiments.compare import run
     from loopbench.experiments.gating import prepare_again
-    from loopbench.experiments.preparing import own_code
+    from loopbench.experiments.preparing import again_words
 
     from . import render
     from .progress import watching
@@ -162,8 +162,8 @@ def _run_again(baseline: Baseline, path: Path, again: Again, *, quiet: bool) -> 
             stopped = run(experiment, progress)
     except KeyboardInterrupt:
         folder = shlex.quote(str(experiment.folder))
-        typed = "".join(f" --allow {shlex.quote(name)}" for name in own_code(experiment.config))
-        render.say(f"interrupted; go on with loopbench resume {folder}{typed}, then, with the flags that you gave,")
+        words = [folder, *again_words(experiment.config)]
+        render.say(f"interrupted; go on with loopbench resume {' '.join(words)}, then, with the flags that you gave,")
         render.say(f"  loopbench gate {folder} --baseline {shlex.quote(str(path))}")
         raise typer.Exit(INTERRUPTED) from None
     if stopped:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -130,10 +129,7 @@ def go_on(folder: Path, allowed: Allowed, *, mlflow: bool | None, as_json: bool,
     from loopbench.experiments.optimization.run import reopen
 
     with own_prints_aside():
-        again = reopen(folder, allowed)
-    if mlflow is not None:
-        config = again.config.model_copy(update={"compare": again.config.compare.model_copy(update={"mlflow": mlflow})})
-        again = replace(again, config=config)
+        again = reopen(folder, allowed, mlflow=mlflow)
     _carry_out(again, as_json=as_json, quiet=quiet)
 
 
@@ -219,16 +215,13 @@ def _tracker(made: Optimization) -> AbstractContextManager[OptimizationTracker |
 
 
 def _resume_command(made: Optimization) -> str:
-    from loopbench.experiments.preparing import own_code
+    from loopbench.experiments.preparing import again_words
     from loopbench.protocol.names import parse_spec
 
     compare = made.config.compare
     optimizer = parse_spec(made.config.search.optimizer).name
-    names = [*own_code(compare), *([optimizer] if ":" in optimizer else [])]
-    allowed = "".join(f" --allow {shlex.quote(name)}" for name in names)
-    address = compare.public()["base_url"]
-    again = f" --base-url {shlex.quote(address)}" if address else ""
-    return f"loopbench resume {shlex.quote(str(made.folder))}{allowed}{again}"
+    optimizers = ["--allow", shlex.quote(optimizer)] if ":" in optimizer else []
+    return " ".join(["loopbench resume", shlex.quote(str(made.folder)), *again_words(compare), *optimizers])
 
 
 def _print(found: OptimizationResult, *, as_json: bool) -> None:

@@ -162,7 +162,8 @@ def _write(text: str, typed: Path | None, usual: Path) -> None:
     except OSError as error:
         if typed is not None:
             raise
-        render.say(f"warning: the page was not written: {error.filename}: {error.strerror}; --html FILE writes it elsewhere")
+        where = error.filename or usual
+        render.say(f"warning: the page was not written: {where}: {error.strerror}; --html FILE writes it elsewhere")
 
 
 # --- one trial ---
@@ -180,6 +181,7 @@ def show(
     """Print the trace of one trial: prompt, reply, move, observation, faults."""
     from loopbench.experiments.journal import find_trial, read_manifest, read_trace
     from loopbench.experiments.optimization.files import trials_folder
+    from loopbench.experiments.show import as_judged
 
     from . import render_trace
 
@@ -189,7 +191,7 @@ def show(
         _list_missed(folder, as_json=as_json)
         return
     record = find_trial(folder, trial)
-    trace = read_trace(folder, record)
+    trace = as_judged(read_trace(folder, record), record)
     if as_json:
         print(json.dumps(trace, ensure_ascii=True))
     else:

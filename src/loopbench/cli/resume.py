@@ -27,6 +27,7 @@ from .flags import (
     Quiet,
     Run,
     Runs,
+    TrackingUriAgain,
     given,
 )
 from .folders import run_folder
@@ -70,6 +71,7 @@ def resume(
     allow: Allow = None,
     base_url: BaseUrlAgain = None,
     cassette: CassetteAgain = None,
+    tracking_uri: TrackingUriAgain = None,
     mlflow: MlflowAgain = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -87,7 +89,7 @@ def resume(
         "budget": given(budget),
     }
     load_env()  # keys may stand in a .env of the current directory
-    folder, allowed = run_folder(run, runs), Allowed(allow or (), base_url, cassette, address)
+    folder, allowed = run_folder(run, runs), Allowed(allow or (), base_url, cassette, address, tracking_uri)
     if is_optimization(folder):
         _refuse_for_optimizations({**settings, "retry": retry, "fork": fork or None})
         go_on(folder, allowed, mlflow=mlflow, as_json=as_json, quiet=quiet)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -23,20 +24,22 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
     """Run what is missing, print and write down what came of it, and leave with the exit code."""
     from loopbench.experiments.compare import run
     from loopbench.experiments.results import results
+    from loopbench.experiments.run_files import DiskError
 
     from . import render
     from .progress import watching
 
-    interrupted, stopped = False, ""
+    halted, stopped = "", ""
     try:
         with quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet) as progress:
             stopped = run(experiment, progress)
     except KeyboardInterrupt:
-        interrupted = True
+        halted = "interrupted"
+    except DiskError as error:
+        halted = str(error)
     found = results(experiment.folder)
-    if interrupted or stopped:
-        missing = found.scheduled - len(found.records)
-        render.say(f"{'interrupted' if interrupted else stopped}: {missing} trials are left; go on with")
+    if halted or stopped:
+        render.say(f"{halted or stopped}: {_left(experiment, found)} trials are left; go on with")
         render.say(f"  {resume_command(experiment)}")
         if not found.records:
             raise typer.Exit(INTERRUPTED)
@@ -52,23 +55,32 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
     for line in experiment.answering.pressure():
         render.say(line)
     render.say(f"run directory: {experiment.folder}")
-    if experiment.config.mlflow and not interrupted:
+    if experiment.config.mlflow and not halted:
         _track(experiment, found, page)
-    if interrupted or stopped:
+    if halted or stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(INVALID if found.comparison.invalid else DONE)
+
+
+def _left(experiment: Experiment, found: Results) -> int:
+    """Trials that are to be run yet, those that are tried again among them; of a run with looks up to the last one."""
+    from loopbench.experiments.past import read_past
+
+    if found.looked is not None:
+        return found.scheduled - len(found.records)
+    return len(replace(experiment, past=read_past(experiment.folder)).missing())
 
 
 def resume_command(experiment: Experiment) -> str:
     """What goes on with a run that has stopped, in full; where a limit of its budget is used up, with a larger one."""
     from loopbench.experiments.past import larger
-    from loopbench.experiments.preparing import own_code
+    from loopbench.experiments.preparing import again_words
 
     folder, config, begun = experiment.folder, experiment.config, experiment.manifest["config"]
     shown = config.public()
-    flags: list[tuple[str, object]] = [("allow", name) for name in own_code(config)]
-    flags += [(name.replace("_", "-"), shown[name]) for name in ("base_url", "cassette", "address") if shown[name]]
-    flags += [(name, shown[name]) for name in ("engine", "workers", "concurrency") if shown[name] != begun.get(name)]
+    flags: list[tuple[str, object]] = [
+        (name, shown[name]) for name in ("engine", "workers", "concurrency") if shown[name] != begun.get(name)
+    ]
     has_limits = any(limit is not None for limit in shown["budget"].values())
     more = larger(config.budget, _spent(folder)) if has_limits else {}
     known = begun.get("budget") or {}
@@ -79,7 +91,7 @@ def resume_command(experiment: Experiment) -> str:
     if config.mlflow != begun.get("mlflow"):
         flags.append(("mlflow" if config.mlflow else "no-mlflow", None))
     words = [word for name, value in flags for word in (f"--{name}", *([] if value is None else [shlex.quote(str(value))]))]
-    return " ".join(["loopbench resume", shlex.quote(str(folder)), *words])
+    return " ".join(["loopbench resume", shlex.quote(str(folder)), *again_words(config), *words])
 
 
 def _spent(folder: Path) -> Spent:

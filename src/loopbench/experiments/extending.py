@@ -81,7 +81,7 @@ def _refuse(begun: Begun) -> None:
         (ABLATION, "it is an ablation, whose arms are a design of their own"),
     ):
         if begun.manifest.get(name) is not None:
-            raise RunError(f"{begun.folder}: nothing can be added to this run: {why}; start a new run: loopbench compare")
+            raise RunError(f"{begun.folder}: nothing can be added to this run: {why}; start a new run")
     if begun.changes:
         raise RunError(changed_message(begun))
 

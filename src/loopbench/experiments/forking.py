@@ -12,11 +12,11 @@ from typing import Any
 from loopbench.metrics.record import Record, records_digest
 
 from .ground import arms_of, profile_changed, suite_changes, told, typed
-from .history import FORKED
+from .history import FORKED, NOTES, notes_on
 from .journal import Journal, RunError, locked, read_records, write_manifest
 from .optimization.files import refuse_optimization
 from .past import CUT_SHORT, read_past
-from .preparing import AS_BEGUN, NOTHING, Allowed, Begun, Experiment, Sitting, begins_with, look_again, new_name
+from .preparing import AS_BEGUN, NOTHING, Allowed, Begun, Experiment, Sitting, again_words, look_again, new_name
 from .suite_checks import quick_problems
 from .traces import Traces
 
@@ -30,7 +30,8 @@ def fork(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_BEGUN) 
     refuse_optimization(folder, "forked")
     begun = look_again(folder, allowed, sitting)
     if not begun.changes:
-        raise RunError(f"{folder}: nothing has changed since this run began; go on with it: loopbench resume {typed(folder)}")
+        words = [typed(folder), *again_words(begun.config)]
+        raise RunError(f"{folder}: nothing has changed since this run began; go on with it: loopbench resume {' '.join(words)}")
     if begun.config.cassette is not None and not begun.config.replays:
         raise RunError(f"{folder}: this run records, and a recording is of one run; start a new run with a recording of its own")
     with locked(folder):
@@ -53,7 +54,7 @@ def fork(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_BEGUN) 
 def _that_hold(begun: Begun) -> list[Record]:
     """The records of arms on the same ground. Raises RunError where there is none."""
     then, now = begun.manifest, begun.today
-    anew = f"start a new run: {begins_with(begun.config)}"
+    anew = "start a new run with the same settings"
     shared = suite_changes(then, now)
     if shared:
         raise RunError(f"{begun.folder}: nothing can be taken over, all trials rest on what has changed: {told(shared)}; {anew}")
@@ -72,7 +73,8 @@ def _that_hold(begun: Begun) -> list[Record]:
 def _manifest(begun: Begun, records: Sequence[Record]) -> dict[str, Any]:
     """Today's, and what else the older one has to say; what it spent in trials without a record is no matter of the new run."""
     source = {"run": begun.folder.resolve().name, "digest": records_digest(records), "trials": len(records)}
-    kept = {name: value for name, value in begun.manifest.items() if name != CUT_SHORT}
+    kept = {name: value for name, value in begun.manifest.items() if name not in (CUT_SHORT, *NOTES)}
+    kept |= notes_on(begun.manifest, records)
     problems = list(quick_problems(begun.suite, begun.tasks))
     return {**kept, **begun.today, "config": kept["config"], "suite_problems": problems, FORKED: source}
 

@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -197,13 +197,11 @@ class Journal:
     def __init__(self, folder: Path, kept: Kept | None = None) -> None:
         self.folder = folder
         self._kept = kept or Kept()
-        self._lock = _lock(folder)
-        try:
-            self._trials = open_repaired(folder / TRIALS)
+        with ExitStack() as opened:
+            self._lock = opened.enter_context(_lock(folder))
+            self._trials = opened.enter_context(open_repaired(folder / TRIALS))
             self._traces = TraceWriter(folder / TRACES, referenced_end(folder / TRIALS))
-        except (OSError, RunError):
-            self._lock.close()
-            raise
+            opened.pop_all()  # nothing failed: `close` closes them
         self._changed = Condition()
         """Guards all below."""
         self._pending: list[_Finished] = []

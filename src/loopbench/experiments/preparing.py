@@ -166,6 +166,8 @@ class Allowed:
     """The folder of recordings that may be read and written."""
     address: str | None = None
     """The Ray cluster that may be sent the trials."""
+    tracking_uri: str | None = None
+    """The MLflow store or server that results may be logged to, with the token of the environment."""
 
 
 NOTHING = Allowed()
@@ -262,11 +264,12 @@ def changed_message(begun: Begun) -> str:
 def _way_on(begun: Begun) -> str:
     then, now, name = begun.manifest, begun.today, typed(begun.folder)
     if not suite_changes(then, now):
-        return f"a new run that takes over what still holds: loopbench resume {name} --fork"
-    anew = f"start a new run: {begins_with(begun.config)}"
+        words = [name, "--fork", *again_words(begun.config)]
+        return f"a new run that takes over what still holds: loopbench resume {' '.join(words)}"
+    anew = "start a new run with the same settings"
     if arms_changed(then, now) or then.get(ASKED) != asked_of(begun.config, begun.suite, begun.tasks):
         return anew
-    rescore = f"loopbench rescore {name}"
+    rescore = " ".join(["loopbench rescore", name, *allow_words(begun.config.model_copy(update={"loops": ()}))])
     if then["suite"].get("digest") != now["suite"]["digest"]:
         return f"the questions are the same, so the answers can be judged again: {rescore}"
     return f"where only scorers changed in it, judge the answers again: {rescore}; else {anew}"
@@ -302,6 +305,11 @@ def allowed_config(folder: Path, config: CompareConfig, allowed: Allowed) -> Com
         if config.public()["address"] != shown["address"]:
             again = f"type it again: --address {shlex.quote(shown['address'])}, or stay here: --engine local"
             raise RunError(f"{folder}: this run goes to the Ray cluster at {shown['address']}; {again}")
+    if config.tracking_uri is not None and config.mlflow:
+        config = config.model_copy(update={"tracking_uri": allowed.tracking_uri})
+        if config.public()["tracking_uri"] != shown["tracking_uri"]:
+            again = f"type it again: --tracking-uri {shlex.quote(shown['tracking_uri'])}, or log nothing: --no-mlflow"
+            raise RunError(f"{folder}: this run is logged to {shown['tracking_uri']}; {again}")
     if config.cassette is not None and allowed.cassette != config.cassette:
         again = f"type it again: --cassette {shlex.quote(str(config.cassette))}"
         raise RunError(f"{folder}: this run uses the recordings in {config.cassette}; {again}")
@@ -316,10 +324,17 @@ def allowed_code(folder: Path, names: Iterable[str], allowed: Collection[str]) -
             raise RunError(f"{folder}: this run uses {name}, code of your own; {again}")
 
 
-def begins_with(config: CompareConfig) -> str:
-    """How the command begins that runs a configuration anew."""
-    names = [f"--suite {shlex.quote(config.suite)}", *(f"--loop {shlex.quote(loop)}" for loop in config.loops)]
-    return " ".join(["loopbench compare", *names])
+def again_words(config: CompareConfig) -> list[str]:
+    """What `allowed_config` wants typed again, as words of a command; of addresses without what is secret."""
+    shown = config.public()
+    flags = ("base_url", "cassette", "address", *(("tracking_uri",) if config.mlflow else ()))
+    typed_again = [[f"--{name.replace('_', '-')}", shlex.quote(str(shown[name]))] for name in flags if shown[name]]
+    return [*allow_words(config), *(word for words in typed_again for word in words)]
+
+
+def allow_words(config: CompareConfig) -> list[str]:
+    """Of them, what lets code of the user's own be imported."""
+    return [word for name in own_code(config) for word in ("--allow", shlex.quote(name))]
 
 
 def own_code(config: CompareConfig) -> list[str]:

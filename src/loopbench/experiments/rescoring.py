@@ -147,7 +147,7 @@ def _check_questions(folder: Path, manifest: Mapping[str, Any], config: CompareC
 
 
 def _other(folder: Path, why: str) -> str:
-    return f"{folder}: {why}: the answers are to other questions; nothing was written; start a new run: loopbench compare"
+    return f"{folder}: {why}: the answers are to other questions; nothing was written; start a new run"
 
 
 def _which(folder: Path, tasks: Sequence[Task]) -> str:
@@ -260,7 +260,7 @@ class _Bench:
             return None, False
         raise RunError(
             f"{self.folder}: trial {record.name}: the end state that it left was not kept, and task {task.id} is judged by it; "
-            "nothing was written; start a new run that keeps it: loopbench compare --traces all"
+            "nothing was written; start a new run with the same settings and with --traces all, which keeps it"
         )
 
 
@@ -280,8 +280,8 @@ def _add_lines(folder: Path, before: Sequence[Record], judged: Sequence[Record])
     if not lines:
         return 0
     path, scratch = folder / TRIALS, folder / f"{TRIALS}.part"
-    with path.open("rb") as lines, new_file(scratch) as copy:
-        shutil.copyfileobj(lines, copy)
+    with path.open("rb") as source, new_file(scratch) as copy:
+        shutil.copyfileobj(source, copy)
     with open_repaired(scratch) as file:
         append_whole(file, b"".join(lines), scratch)
     scratch.replace(path)
@@ -302,10 +302,10 @@ def _manifest(
 
 def _as_the_manifest_knows(folder: Path, before: Results) -> list[Record]:
     """The records as they were judged on the manifest's suite: lines of a newer one are those of a rescore that was killed."""
-    known: dict[tuple[str, str, int], Record] = {}
-    for record in each_record(folder):
-        if record.suite_digest == before.manifest["suite"]["digest"]:
-            known[record.key] = record
+    suite = before.manifest["suite"]["digest"]
+    if all(record.suite_digest == suite for record in before.records):
+        return list(before.records)
+    known = {record.key: record for record in each_record(folder) if record.suite_digest == suite}
     return [known.get(record.key, record) for record in before.records]
 
 

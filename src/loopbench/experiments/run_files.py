@@ -19,6 +19,10 @@ class RunError(ValueError):
     """A run directory that cannot be read, or written, as asked; one line that names it."""
 
 
+class DiskError(RunError):
+    """A run could not be written on, of a full disk say; what was written before is whole, and the run can be resumed."""
+
+
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Whole or not at all."""
     write_whole(folder / MANIFEST, (json.dumps(manifest, indent=2, allow_nan=False) + "\n").encode("ascii"))
@@ -91,7 +95,7 @@ def _blocks(size: int) -> Iterator[int]:
 
 
 def append_whole(file: FileIO, data: bytes, path: Path) -> None:
-    """All of it on the disk, or nothing: a line that does not fit leaves no torn half behind. Raises RunError."""
+    """All of it on the disk, or nothing: a line that does not fit leaves no torn half behind. Raises DiskError."""
     start = file.seek(0, os.SEEK_END)
     rest = memoryview(data)
     try:
@@ -101,5 +105,5 @@ def append_whole(file: FileIO, data: bytes, path: Path) -> None:
     except BaseException as error:
         file.truncate(start)
         if isinstance(error, OSError):
-            raise RunError(f"{path}: {error.strerror}; what was written before is whole, and the run can be resumed") from None
+            raise DiskError(f"{path}: {error.strerror}; what was written before is whole, and the run can be resumed") from None
         raise

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from loopbench.metrics.record import Record
+
 Kind = Literal["head", "prompt", "reply", "move", "error", "observation", "note", "fault", "end"]
 MOST_CHARS = 1_200
 FEWEST_LINES = 4
@@ -20,6 +22,13 @@ class Block:
     kind: Kind
     label: str
     text: str
+
+
+def as_judged(trace: dict[str, Any], record: Record) -> dict[str, Any]:
+    """A trial's trace with the scores that count, which are the record's: the answer may have been judged again since."""
+    if trace.get("scores") == record.scores:
+        return trace
+    return {**trace, "scores": dict(record.scores), "status": record.status, "reason": record.reason, "judged_again": True}
 
 
 def blocks(trace: Mapping[str, Any], *, full: bool = False) -> Iterator[Block]:
@@ -42,10 +51,12 @@ def blocks(trace: Mapping[str, Any], *, full: bool = False) -> Iterator[Block]:
             rest = {name: value for name, value in event.items() if name not in ("event", "kind")}
             yield Block("note", str(event.get("kind")), _cut(_json(rest), limit))
     scores = ", ".join(f"{name} {value:g}" for name, value in trace["scores"].items()) or trace["status"]
-    text = f"answer: {_text(trace['answer'])}\nexpected: {_text(trace['expected'])}\n{scores}"
+    when = " when it ran" if trace.get("judged_again") else ""
+    text = f"answer: {_text(trace['answer'])}\nexpected{when}: {_text(trace['expected'])}\n{scores}"
     if trace["scores"].get("state", 1.0) < 1:
         state = trace["end_state"]
-        text += f"\nend state: {_text(state['found'])}\nexpected: {_text(state['expected'])}"
+        text += f"\nend state: {_text(state['found'])}"
+        text += f"\nexpected{when}: {_text(state['expected'])}" if "expected" in state else ""
     yield Block("end", f"stop: {trace['stop']}", text + (f"\n{trace['reason']}" if trace.get("reason") else ""))
 
 

@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -164,23 +162,18 @@ def test_many_that_take_turns_are_not_taken_for_stuck(unruly, ran, monkeypatch):
 
 
 @pytest.mark.thorough
-def test_a_worker_that_was_frozen_is_not_the_loops_fault(unruly, ran, workers_of, monkeypatch):
+def test_a_worker_that_was_frozen_is_not_the_loops_fault(unruly, ran, told, workers_of, monkeypatch):
     monkeypatch.setattr(pool, "SILENCE_GRACE_S", 1.0)
 
-    def freeze() -> None:
-        while not (found := workers_of(os.getpid())):
-            time.sleep(0.05)
-        time.sleep(2.5)  # it is at work by now, or soon
-        os.kill(found[0], signal.SIGSTOP)
+    def freeze(count: int) -> None:
+        if count == 1:
+            os.kill(workers_of(os.getpid())[0], signal.SIGSTOP)
 
-    thread = threading.Thread(target=freeze)
-    thread.start()
-    found = ran(
-        loops=("unruly:Rests",), suite="arithmetic(size=4)", profiles=("clean",), workers=1, concurrency=1, trial_timeout_s=4
-    )
-    thread.join()
+    alone = {"workers": 1, "concurrency": 1, "trial_timeout_s": 4}
+    found = ran(told(each=freeze), loops=("unruly:Rests",), suite="arithmetic(size=3)", profiles=("clean",), **alone)
     assert found.is_whole
     assert {record.stop for record in found.records} == {"finished"}
+    assert any("was killed" in note for note in found.told.notes)
 
 
 @pytest.mark.thorough

@@ -46,7 +46,8 @@ def setup_of(job: Job, workers: int) -> bytes:
         }
     )
     concurrency = max(1, job.config.in_flight // workers)
-    config = job.config.model_copy(update={"provider": provider, "concurrency": concurrency})
+    alone = {"workers": None, "engine": "local", "address": None}  # what it does itself, it does in one process
+    config = job.config.model_copy(update={"provider": provider, "concurrency": concurrency, **alone})
     return json.dumps(
         {
             "config": config.model_dump(mode="json"),

@@ -116,13 +116,17 @@ def prepare(config: OptimizeConfig) -> Optimization:
     return replace(made, manifest=manifest)
 
 
-def reopen(folder: Path, allowed: Allowed = NOTHING) -> Optimization:
-    """An interrupted optimization. Raises RunError where code, suite or profiles have changed since."""
+def reopen(folder: Path, allowed: Allowed = NOTHING, mlflow: bool | None = None) -> Optimization:
+    """An interrupted optimization. Raises RunError where code, suite or profiles have changed since.
+
+    `mlflow`: whether it logs from now on; None: as it began.
+    """
     manifest = read_manifest(folder)
     if manifest.get("kind") != KIND:
         raise RunError(f"{folder}: no optimization")
     config = optimize_config_from(manifest["config"], f"{folder}/manifest.json")
-    config = config.model_copy(update={"compare": allowed_config(folder, config.compare, allowed)})
+    begun_with = config.compare if mlflow is None else config.compare.model_copy(update={"mlflow": mlflow})
+    config = config.model_copy(update={"compare": allowed_config(folder, begun_with, allowed)})
     name = parse_spec(config.search.optimizer).name
     if ":" in name and name not in allowed.code:
         raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
@@ -481,4 +485,4 @@ def _follow(folder: Path, config: CompareConfig) -> None:
 
 def _typed(config: CompareConfig) -> Allowed:
     """The user has typed it when the whole run was reopened."""
-    return Allowed(own_code(config), config.base_url, config.cassette)
+    return Allowed(own_code(config), config.base_url, config.cassette, tracking_uri=config.tracking_uri)
