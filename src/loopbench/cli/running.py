@@ -24,7 +24,7 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
     """Run what is missing, print and write down what came of it, and leave with the exit code."""
     from loopbench.experiments.compare import run
     from loopbench.experiments.results import results
-    from loopbench.experiments.run_files import DiskError
+    from loopbench.experiments.run_files import CutShort
 
     from . import render
     from .progress import watching
@@ -35,7 +35,7 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
             stopped = run(experiment, progress)
     except KeyboardInterrupt:
         halted = "interrupted"
-    except DiskError as error:
+    except CutShort as error:
         halted = str(error)
     found = results(experiment.folder)
     if halted or stopped:

@@ -22,6 +22,7 @@ from .journal import Journal, RunError, read_manifest, write_manifest
 from .past import CUT_SHORT, Spent, read_past
 from .preparing import Experiment
 from .results import looks_of, results
+from .run_files import CutShort
 from .schedule import Trial
 from .traces import Kept
 
@@ -29,7 +30,7 @@ from .traces import Kept
 def run(experiment: Experiment, progress: Progress) -> str:
     """Run what is missing; gives why it stopped early, or an empty text. KeyboardInterrupt leaves a resumable run.
 
-    Raises RunError where the disk is full, or where a design has ended this process's event loop.
+    Raises CutShort where the disk is full, or where a design has ended this process's event loop.
     """
     here = Path.cwd()
     try:
@@ -46,9 +47,9 @@ def run(experiment: Experiment, progress: Progress) -> str:
         os.chdir(here)  # a design may have gone elsewhere
 
 
-def _ended_by(what: str, experiment: Experiment) -> RunError:
+def _ended_by(what: str, experiment: Experiment) -> CutShort:
     said = f"code of a loop or a tool {what}, which ended the run; --workers N keeps such code in processes of its own"
-    return RunError(f"{experiment.folder}: {said}; what had finished is kept, and the run can be resumed")
+    return CutShort(f"{experiment.folder}: {said}; what had finished is kept, and the run can be resumed")
 
 
 async def _run(experiment: Experiment, progress: Progress) -> str:

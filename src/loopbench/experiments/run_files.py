@@ -19,7 +19,11 @@ class RunError(ValueError):
     """A run directory that cannot be read, or written, as asked; one line that names it."""
 
 
-class DiskError(RunError):
+class CutShort(RunError):
+    """A run has ended before its time; what had finished is kept, and it can be gone on with."""
+
+
+class DiskError(CutShort):
     """A run could not be written on, of a full disk say; what was written before is whole, and the run can be resumed."""
 
 
