@@ -272,12 +272,20 @@ async def hang(*arguments: Any) -> Outcome:
     return FINISHED
 
 
-def test_the_time_limit_scores_a_real_model_0_and_leaves_a_scripted_trial_errored(one_trial, tiny, written, impatient):
-    real = sound(one_trial(written(hang), tiny(), models={"fake": Replies(ANSWER)}, timeout_s=0.1))
-    assert (real.status, real.stop, real.accuracy) == ("scored", "timeout", 0.0)
-    scripted = sound(one_trial(written(hang), tiny(), timeout_s=0.1))
-    assert (scripted.status, scripted.stop, scripted.scores) == ("errored", "timeout", {})
-    assert "time is virtual" in scripted.reason
+@pytest.mark.parametrize("models", [None, {"fake": Replies(ANSWER)}])
+def test_a_loop_that_waits_for_nothing_until_its_time_is_up_is_scored_0(one_trial, tiny, written, impatient, models):
+    record = sound(one_trial(written(hang), tiny(), models=models, timeout_s=0.2))
+    assert (record.status, record.stop, record.accuracy) == ("scored", "timeout", 0.0)
+
+
+def test_a_scripted_trial_that_was_still_at_work_when_its_time_was_up_is_errored(one_trial, tiny, written, impatient):
+    async def works(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
+        while True:
+            await tools.call(ToolCall("double", {"n": 1}))
+
+    record = sound(one_trial(written(works), tiny(), timeout_s=0.2))
+    assert (record.status, record.stop, record.scores) == ("errored", "timeout", {})
+    assert "was still at work" in record.reason
 
 
 @pytest.mark.thorough

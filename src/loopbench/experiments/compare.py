@@ -97,6 +97,7 @@ async def _sit(experiment: Experiment, journal: Journal, progress: Progress) -> 
     began, stopped = time.monotonic(), "interrupted"
     try:
         async with opened(job, progress) as engine:
+            began = time.monotonic()
             experiment = _with_retries_noted(experiment)
             stopped = await _run_to_a_decision(experiment, engine, journal, progress)
     finally:

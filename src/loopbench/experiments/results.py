@@ -96,6 +96,7 @@ def results(folder: Path) -> Results:
     """Read a run and compare its arms; no model, loop or suite is loaded. Raises RunError."""
     manifest = read_manifest(folder)
     records = read_records(folder)
+    records.sort(key=lambda record: (record.task, record.repeat))  # draws and sums of equal records are then equal
     try:
         arms = [
             ArmInfo(arm["arm"], arm["loop"], dict(arm["options"]), arm["model"], arm["profile"], manifest["suite"]["name"])

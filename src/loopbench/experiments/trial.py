@@ -132,7 +132,7 @@ async def _oracle(task: Task, setting: Setting) -> Mapping[str, Truth] | str:
     if known is None:
         try:
             with Hold(f"the replay of {task.id}").inherited():  # a tool of the suite may hang in place
-                calls = await replay(task, setting.suite)
+                calls = await replay(task, setting.suite, setting.tool_timeout_s)
             known = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in calls}
             if len({truth.call for truth in known.values()}) < len(known):
                 known = "two of its calls have the same receipt; change an argument or the tool's name"
@@ -174,6 +174,8 @@ class _Run:
         """How long the last request had waited for its reply when the time limit was met."""
         self.held_up = False
         """The provider's failures and our limits took all the time that a trial can lose to them."""
+        self.was_at_work = False
+        """When the time limit was met, the trial had come to a request or a call lately, or waited for a reply."""
         self.ran_out = False
         """The time limit was met, and the loop did as it was told; one that swallows its cancellation has failed by itself."""
 
@@ -200,6 +202,8 @@ class _Run:
             done = await self._until_time_is_up(running)
             if not done:
                 self.stalled_s = model.waiting_s
+                idle_s = time.monotonic() - self.turnstile.passed_at
+                self.was_at_work = self.stalled_s > 0 or idle_s < STALLED_SHARE * self.setting.timeout_s
                 ended = await stop(running, GRACE_S)
         except asyncio.CancelledError:  # Ctrl-C: the trial runs again on resume
             await stop(running, GRACE_S)
@@ -337,8 +341,8 @@ class _Run:
             return f"provider: its failures and our limits took {MOST_LOST} times the trial's {self.setting.timeout_s:g} s"
         if self.tunnel is None and self.stalled_s >= STALLED_SHARE * self.setting.timeout_s:
             return f"provider: no reply for {self.stalled_s:.1f} s when the trial's time was up"
-        if self.tunnel is not None and self.ran_out:
-            return f"time limit met by a scripted trial, whose time is virtual: {self.crash}"
+        if self.tunnel is not None and self.ran_out and self.was_at_work:
+            return f"a scripted trial, whose model takes no time, was still at work: {self.crash}; this machine is too busy for it"
         return ""
 
     def _score(self, answer: Any) -> tuple[dict[str, float], str]:

@@ -29,13 +29,13 @@ class Turnstile:
 
     def __init__(self) -> None:
         self.shut = False
-        self._turned_at = time.monotonic()
+        self.passed_at = self._turned_at = time.monotonic()
 
     def is_free(self) -> bool:
         """Whether there is nothing to wait for. A trial that comes by holds nothing up."""
         if self.shut:
             return False
-        now = time.monotonic()
+        self.passed_at = now = time.monotonic()
         if get_ident() == PASSED.thread:  # not what a trial does in a thread while it keeps the event loop waiting for it
             PASSED.at = now
         return now - self._turned_at <= TURN_S

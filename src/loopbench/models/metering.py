@@ -69,6 +69,10 @@ class Meter:
         """Why the last call was refused; a loop may have swallowed the exception."""
         self._started = time.monotonic()
 
+    def begin(self) -> None:
+        """Seconds count from now on: what gets ready before, such as workers, takes nothing off a budget."""
+        self._started = time.monotonic()
+
     def admit(self) -> None:
         """Count one call before it is made, so that calls in flight count too.
 

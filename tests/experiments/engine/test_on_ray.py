@@ -246,8 +246,8 @@ def test_a_run_that_was_killed_goes_on_in_another_engine(cluster, compare, undis
     assert once_each(driver.folder, 1600)
 
 
+@pytest.mark.slow
 @needs_ray
-@pytest.mark.thorough
 @pytest.mark.timeout(LIMIT_S * 2)
 def test_a_cluster_for_one_run_is_heard_by_nobody_else_and_leaves_nothing(environment, compare, undisturbed):
     home = Path(environment["HOME"])
@@ -265,8 +265,8 @@ def test_a_cluster_for_one_run_is_heard_by_nobody_else_and_leaves_nothing(enviro
     assert not (home / ".ray").exists()
 
 
+@pytest.mark.slow
 @needs_ray
-@pytest.mark.thorough
 @pytest.mark.timeout(LIMIT_S * 2)
 def test_a_killed_run_takes_the_cluster_that_it_started_with_it(environment, compare):
     driver = compare(400, environment, "--workers", "1")
@@ -280,8 +280,8 @@ def test_a_killed_run_takes_the_cluster_that_it_started_with_it(environment, com
         assert list(folder.parent.glob(f"{PREFIX}*")) == [folder]  # what the killed run left is gone
 
 
+@pytest.mark.slow
 @needs_ray
-@pytest.mark.thorough
 @pytest.mark.timeout(LIMIT_S * 2)
 def test_a_node_without_loopbench_is_told_in_one_line(environment, compare, tmp_path):
     (tmp_path / "loopbench").mkdir()

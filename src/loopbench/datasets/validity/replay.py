@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopbench.protocol import Plan, PlannedCall, Toolbox, ToolCall, resolve
+from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
 
 from ..task import Suite, Task
 
@@ -31,8 +32,8 @@ class Replayed:
     """An error, and the plan expects it."""
 
 
-async def replay(task: Task, suite: Suite) -> tuple[Replayed, ...]:
-    """Run a task's plan with the real tools in a fresh environment, in the plan's order.
+async def replay(task: Task, suite: Suite, time_limit_s: float | None = DEFAULT_TIME_LIMIT_S) -> tuple[Replayed, ...]:
+    """Run a task's plan with the real tools in a fresh environment, in the plan's order. `time_limit_s`: of one call.
 
     Raises ValueError that names task and call: for a task without a plan, an unknown tool, an argument that refers to what is not
     there, a call that fails, and one that succeeds though an error is planned.
@@ -40,7 +41,7 @@ async def replay(task: Task, suite: Suite) -> tuple[Replayed, ...]:
     calls = _plan_of(task).calls
     environment = suite.open(task)
     try:
-        return await carry_out(task, calls, Toolbox(environment.tools))
+        return await carry_out(task, calls, Toolbox(environment.tools, time_limit_s=time_limit_s))
     finally:
         environment.close()
 

@@ -20,6 +20,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from functools import partial
@@ -40,6 +41,8 @@ CALLS = 4
 """To one actor at once: `put` and `take`, and those that a call which was given up has not let go of."""
 MOST_SAID_CHARS = 300
 """Of what Ray says when it does not start; the rest is for those who work on Ray."""
+JUST_MADE_S = 300.0
+"""A folder without a lock may be one that has yet to get it."""
 PREFIX = "loopbench-ray-"
 
 QUIET: Mapping[str, str] = {
@@ -186,7 +189,11 @@ def _root() -> Path:
 
 
 def _sweep(root: Path) -> None:
-    """Remove the folders whose process is gone, for its lock went with it."""
+    """Remove the folders whose process is gone, for its lock went with it, and what Ray wrote into one after that."""
+    for folder in root.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if not (folder / "lock").exists() and time.time() - folder.stat().st_mtime > JUST_MADE_S:
+                shutil.rmtree(folder, ignore_errors=True)
     for file in root.glob(f"{PREFIX}*/lock"):
         with contextlib.suppress(OSError), file.open("r+") as lock:  # held, somebody else's, or removed in this moment
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

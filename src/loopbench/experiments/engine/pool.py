@@ -238,6 +238,7 @@ class Pool:
             if self._stopped:
                 worker.send(_line({"stop": self._stopped}))
             if not self._opened.done():
+                self._job.meter.begin()
                 self._opened.set_result(None)
             self._deal()
             await asyncio.wait([worker.listening])
@@ -337,7 +338,7 @@ class Pool:
 
     def _check_budget(self) -> None:
         reason = self._job.meter.exhausted
-        if not reason or self._stopped:
+        if not reason or self._stopped or not self._opened.done():
             return
         self._stopped = reason
         for worker in self._workers:
