@@ -35,7 +35,7 @@ def until(holds) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1])
 def test_workers_killed_while_a_run_goes_on_change_nothing(ran, told, workers_of, seed):
     asked = {"loops": ("bare", "finish"), "suite": "arithmetic(size=60)", "repeats": 3}
@@ -55,7 +55,7 @@ def test_workers_killed_while_a_run_goes_on_change_nothing(ran, told, workers_of
     assert workers_of(os.getpid()) == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1])
 def test_a_run_that_is_killed_leaves_no_worker_and_is_gone_on_with(ran, configured, told, workers_of, is_alive, seed, tmp_path):
     asked = {"loops": ("bare", "finish"), "suite": "arithmetic(size=60)", "repeats": 2}
