@@ -26,6 +26,7 @@ from .flags import (
     Runs,
     TrackingUriAgain,
     given,
+    limits,
 )
 from .folders import run_folder
 from .own_prints import own_prints_aside
@@ -65,13 +66,12 @@ def extend(
 
     from . import render
 
-    budget = {"calls": budget_calls, "tokens": budget_tokens, "dollars": budget_dollars, "seconds": budget_seconds}
     settings = {
         "concurrency": concurrency,
         "workers": workers,
         "engine": engine,
         "address": address,
-        "budget": given(budget),
+        "budget": limits(budget_calls, budget_tokens, budget_dollars, budget_seconds),
         "mlflow": mlflow,
     }
     additions = Additions(tuple(loop or ()), tuple(profile or ()), tuple(model or ()), repeats, tasks)

@@ -39,3 +39,8 @@ MlflowAgain = Annotated[bool | None, typer.Option("--mlflow/--no-mlflow", help="
 def given(flags: Mapping[str, Any]) -> dict[str, Any] | None:
     """Of a section's flags those that were typed; None where none was."""
     return {name: value for name, value in flags.items() if value is not None} or None
+
+
+def limits(calls: int | None, tokens: int | None, dollars: float | None, seconds: float | None) -> dict[str, Any] | None:
+    """The section `budget`, as far as it was typed."""
+    return given({"calls": calls, "tokens": tokens, "dollars": dollars, "seconds": seconds})

@@ -30,6 +30,7 @@ from .flags import (
     Runs,
     Workers,
     given,
+    limits,
 )
 from .gate import bless, gate
 from .import_ import import_
@@ -180,7 +181,6 @@ def compare(
         "temperature": temperature,
         "max_tokens": max_tokens,
     }
-    budget = {"calls": budget_calls, "tokens": budget_tokens, "dollars": budget_dollars, "seconds": budget_seconds}
     flags: dict[str, Any] = {
         "loops": tuple(loop or ()),
         "suite": suite,
@@ -209,7 +209,7 @@ def compare(
         "tool_timeout_s": tool_timeout,
         "traces": traces,
         "real_time": real_time or None,
-        "budget": given(budget),
+        "budget": limits(budget_calls, budget_tokens, budget_dollars, budget_seconds),
         "alpha": alpha,
         "margin": margin,
         "runs": runs,

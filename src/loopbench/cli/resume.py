@@ -29,6 +29,7 @@ from .flags import (
     Runs,
     TrackingUriAgain,
     given,
+    limits,
 )
 from .folders import run_folder
 from .optimize import go_on
@@ -80,13 +81,12 @@ def resume(
     from loopbench.experiments.optimization.files import is_optimization
     from loopbench.experiments.preparing import Allowed, Sitting
 
-    budget = {"calls": budget_calls, "tokens": budget_tokens, "dollars": budget_dollars, "seconds": budget_seconds}
     settings = {
         "concurrency": concurrency,
         "workers": workers,
         "engine": engine,
         "address": address,
-        "budget": given(budget),
+        "budget": limits(budget_calls, budget_tokens, budget_dollars, budget_seconds),
     }
     load_env()  # keys may stand in a .env of the current directory
     folder, allowed = run_folder(run, runs), Allowed(allow or (), base_url, cassette, address, tracking_uri)

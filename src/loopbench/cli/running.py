@@ -13,9 +13,6 @@ from .own_prints import own_prints_aside, quiet_loops
 from .report import print_results, write_report
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from loopbench.experiments.past import Spent
     from loopbench.experiments.preparing import Experiment
     from loopbench.experiments.results import Results
 
@@ -39,8 +36,9 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
         halted = str(error)
     found = results(experiment.folder)
     if halted or stopped:
-        render.say(f"{halted or stopped}: {_left(experiment, found)} trials are left; go on with")
-        render.say(f"  {resume_command(experiment)}")
+        now = _as_it_stands(experiment, found)
+        render.say(f"{halted or stopped}: {_left(now, found)} trials are left; go on with")
+        render.say(f"  {resume_command(now)}")
         if not found.records:
             raise typer.Exit(INTERRUPTED)
     print_results(found, as_json=as_json)
@@ -62,13 +60,16 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
     raise typer.Exit(INVALID if found.comparison.invalid else DONE)
 
 
-def _left(experiment: Experiment, found: Results) -> int:
-    """Trials that are to be run yet, those that are tried again among them; of a run with looks up to the last one."""
+def _as_it_stands(experiment: Experiment, found: Results) -> Experiment:
+    """With what this sitting has added to the run's past."""
     from loopbench.experiments.past import read_past
 
-    if found.looked is not None:
-        return found.scheduled - len(found.records)
-    return len(replace(experiment, past=read_past(experiment.folder)).missing())
+    return replace(experiment, manifest=found.manifest, past=read_past(experiment.folder, experiment.past))
+
+
+def _left(experiment: Experiment, found: Results) -> int:
+    """Trials that are to be run yet, those that are tried again among them; of a run with looks up to the last one."""
+    return len(experiment.missing()) if found.looked is None else found.scheduled - len(found.records)
 
 
 def resume_command(experiment: Experiment) -> str:
@@ -82,7 +83,7 @@ def resume_command(experiment: Experiment) -> str:
         (name, shown[name]) for name in ("engine", "workers", "concurrency") if shown[name] != begun.get(name)
     ]
     has_limits = any(limit is not None for limit in shown["budget"].values())
-    more = larger(config.budget, _spent(folder)) if has_limits else {}
+    more = larger(config.budget, experiment.spent) if has_limits else {}
     known = begun.get("budget") or {}
     limits = {name: limit for name, limit in (shown["budget"] | more).items() if limit != known.get(name)}
     flags += [(f"budget-{name}", f"{limit:.12g}") for name, limit in limits.items()]
@@ -92,14 +93,6 @@ def resume_command(experiment: Experiment) -> str:
         flags.append(("mlflow" if config.mlflow else "no-mlflow", None))
     words = [word for name, value in flags for word in (f"--{name}", *([] if value is None else [shlex.quote(str(value))]))]
     return " ".join(["loopbench resume", shlex.quote(str(folder)), *again_words(config), *words])
-
-
-def _spent(folder: Path) -> Spent:
-    """By a run, all sittings together."""
-    from loopbench.experiments.journal import read_manifest
-    from loopbench.experiments.past import Spent, read_past
-
-    return read_past(folder).spent + Spent.cut_short(read_manifest(folder))
 
 
 def _track(experiment: Experiment, found: Results, page: str) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 from loopbench.metrics.sequential import Looks, looked
 from loopbench.models.metering import Meter
 
-from .engine.engines import Engine, Job, budget_of, opened
+from .engine.engines import Engine, opened
+from .engine.job import Job, budget_of
 from .engine.runner import Progress, run_trials
 from .ground import arms_of
 from .history import RETRIED, noted
@@ -75,8 +76,7 @@ def _kept(experiment: Experiment) -> Kept:
 
 def _as_it_stands(experiment: Experiment) -> Experiment:
     """Raises RunError where its arms or its suite are others by now: it was extended, or its answers were judged again."""
-    folder, manifest = experiment.folder, read_manifest(experiment.folder)
-    was, now = experiment.manifest, manifest
+    folder, was, now = experiment.folder, experiment.manifest, read_manifest(experiment.folder)
     same = (list(arms_of(was)), was["suite"], was["config"]["repeats"]) == (
         list(arms_of(now)),
         now["suite"],
@@ -84,7 +84,7 @@ def _as_it_stands(experiment: Experiment) -> Experiment:
     )
     if not same:
         raise RunError(f"{folder}: another process has changed this run meanwhile; type the command again")
-    return replace(experiment, manifest=manifest, past=read_past(folder, experiment.past))
+    return replace(experiment, manifest=now, past=read_past(folder, experiment.past))
 
 
 async def _sit(experiment: Experiment, journal: Journal, progress: Progress) -> str:
@@ -102,7 +102,7 @@ async def _sit(experiment: Experiment, journal: Journal, progress: Progress) -> 
             stopped = await _run_to_a_decision(experiment, engine, journal, progress)
     finally:
         if stopped:
-            _note_cut_short(experiment, _spent_since(job.meter, experiment.spent, time.monotonic() - began))
+            _note_cut_short(experiment, job.meter, time.monotonic() - began)
     return stopped
 
 
@@ -154,20 +154,14 @@ def _with_retries_noted(experiment: Experiment) -> Experiment:
     return replace(experiment, manifest=manifest)
 
 
-def _spent_since(meter: Meter, before: Spent, seconds: float) -> Spent:
-    return Spent(meter.calls - before.calls, meter.tokens - before.tokens, meter.dollars - before.dollars, seconds)
+def _note_cut_short(experiment: Experiment, meter: Meter, seconds: float) -> None:
+    """What the run has spent and its records do not show: not those that were handed over, but those that are on the disk.
 
-
-def _note_cut_short(experiment: Experiment, spent: Spent) -> None:
-    """What a sitting has spent and its records do not show: not those that were handed over, but those that are on the disk."""
-    recorded, before = read_past(experiment.folder).spent, experiment.past.spent
-    lost = Spent(
-        max(0, spent.calls - (recorded.calls - before.calls)),
-        max(0, spent.tokens - (recorded.tokens - before.tokens)),
-        max(0.0, spent.dollars - (recorded.dollars - before.dollars)),
-        max(0.0, spent.seconds - (recorded.seconds - before.seconds)),
-    )
+    `seconds`: of this sitting.
+    """
+    spent = Spent(meter.calls, meter.tokens, meter.dollars, experiment.spent.seconds + seconds)
+    cut_short = Spent.cut_short(experiment.manifest)
+    lost = spent.beyond(read_past(experiment.folder).spent + cut_short)
     if lost.calls:
-        total = Spent.cut_short(experiment.manifest) + lost
         with contextlib.suppress(OSError):  # the disk is full, which is told already
-            write_manifest(experiment.folder, {**experiment.manifest, CUT_SHORT: total.to_json()})
+            write_manifest(experiment.folder, {**experiment.manifest, CUT_SHORT: (cut_short + lost).to_json()})

@@ -57,6 +57,15 @@ class Spent:
             self.seconds + other.seconds,
         )
 
+    def beyond(self, known: Spent) -> Spent:
+        """What of it is more than is known; nothing is ever given back."""
+        return Spent(
+            max(0, self.calls - known.calls),
+            max(0, self.tokens - known.tokens),
+            max(0.0, self.dollars - known.dollars),
+            max(0.0, self.seconds - known.seconds),
+        )
+
     def to_json(self) -> dict[str, float]:
         """Under the names of a budget's limits."""
         return {"calls": self.calls, "tokens": self.tokens, "dollars": self.dollars, "seconds": round(self.seconds, 3)}

@@ -46,11 +46,11 @@ def test_a_real_report_is_read_case_by_case(kit):
 
 
 @pytest.mark.parametrize(
-    ("scorer", "accuracy"), [("Exact", [1, 1, 0, 0, 1]), ("polite", [1, 1, 1, 1]), ("closeness", [0.75, 0.75, 0.75, 0.75])]
+    ("scorer", "accuracy"), [("Exact", [1, 1, 1, 0, 0]), ("polite", [1, 1, 1, 1]), ("closeness", [0.75, 0.75, 0.75, 0.75])]
 )
 def test_a_real_report_by_each_evaluator(kit, scorer, accuracy):
     found = kit.imported(kit.files / "capitals.json", scorer=scorer)
-    assert [record.accuracy for record in found.records if record.status == "scored"] == accuracy
+    assert [record.accuracy for record in found.records if record.status == "scored"] == accuracy  # by task: france, mali, peru
 
 
 def test_several_evaluators_need_a_choice(kit):

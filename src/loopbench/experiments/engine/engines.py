@@ -11,9 +11,7 @@ from ..config import CompareConfig
 from ..garbage import collected_seldom
 from ..schedule import Trial
 from ..trial import Done, Setting, run_trial
-from .job import Job as Job
-from .job import budget_of as budget_of
-from .job import setting_of
+from .job import Job, setting_of
 from .leftovers import Abandoned, Leftovers
 from .links import Links
 from .pool import Pool

@@ -22,7 +22,7 @@ from loopbench.dspy_seam.program import LoopProgram, loop_with
 from loopbench.experiments import compare, preparing
 from loopbench.experiments.answering import Answering, answering
 from loopbench.experiments.config import BudgetConfig, CompareConfig
-from loopbench.experiments.engine.engines import budget_of
+from loopbench.experiments.engine.job import budget_of
 from loopbench.experiments.engine.runner import Progress
 from loopbench.experiments.journal import MANIFEST, RunError, locked, read_manifest, write_manifest
 from loopbench.experiments.preparing import (
