@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
+from typer.main import get_command
 
+from loopbench.cli.main import app
 from loopbench.experiments.config import BudgetConfig, CompareConfig, config_from, load_config
 
 JSON = st.recursive(
@@ -137,10 +140,50 @@ def test_a_budget_flag_leaves_the_files_other_limits_in_place(tmp_path):
 def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file(tmp_path):
     file = tmp_path / "run.toml"
     file.write_text("seed = 3\n")
-    with pytest.raises(ValueError, match=r"^command line: tasks: "):
+    with pytest.raises(ValueError, match=r"^--tasks: "):
         load_config(file, {"tasks": 0})
-    with pytest.raises(ValueError, match=r"^command line: tasks: "):
+    with pytest.raises(ValueError, match=r"^--tasks: "):
         load_config(None, {"tasks": 0})
+
+
+OPTIONS = {option for parameter in vars(get_command(app))["commands"]["compare"].params for option in parameter.opts}
+"""Of `compare`."""
+UNTYPED = ("trial_budget.", "provider.top_p")
+"""Beginnings of fields that no flag sets."""
+
+
+def places(model=CompareConfig, before=()):
+    """Where each field stands, those of sections too."""
+    for name, field in model.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            yield from places(section, (name,))
+        else:
+            yield (*before, name)
+
+
+@pytest.mark.parametrize("place", [name for name in map(".".join, places()) if not name.startswith(UNTYPED)])
+def test_each_mistake_in_a_flag_names_the_flag(place):
+    section, _, name = place.rpartition(".")
+    typed = {section: {name: object()}} if section else {name: object()}
+    with pytest.raises(ValueError, match=r"^--") as raised:
+        config_from(typed, "run.toml", typed=typed)
+    assert str(raised.value).split(":")[0] in OPTIONS
+
+
+def test_of_a_section_only_what_was_typed_is_blamed_on_the_command_line(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text("[budget]\ntokens = 0\n")
+    with pytest.raises(ValueError, match=r"run\.toml: budget\.tokens: "):
+        load_config(file, {"budget": {"calls": 9}})
+    with pytest.raises(ValueError, match=r"^--budget-tokens: .*, got -1$"):
+        load_config(file, {"budget": {"tokens": -1}})
+
+
+@pytest.mark.parametrize("text", ["", "some", "sample", "sample=0", "sample=-1", "sample=1.5", "sample=٣", "all\n"])
+def test_which_traces_are_kept_is_said_in_words(text):
+    with pytest.raises(ValueError, match=r"^here: traces: it must be all, failures, none or sample=N, such as sample=100, got "):
+        config_from({"traces": text}, "here")
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 
 def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn:
-    """Run what is missing, print and write down what came of it, and leave with the exit code."""
+    """Run what is missing, print and write down what came of it, and leave with the exit code.
+
+    Raises ValueError where no worker can be had.
+    """
     from loopbench.experiments.compare import run
+    from loopbench.experiments.engine.links import WorkerError
     from loopbench.experiments.results import results
     from loopbench.experiments.run_files import CutShort
 
@@ -34,6 +38,8 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
         halted = "interrupted"
     except CutShort as error:
         halted = str(error)
+    except WorkerError as error:
+        raise ValueError(f"{error}; once that is mended, go on with: {resume_command(experiment)}") from None
     found = results(experiment.folder)
     if halted or stopped:
         now = _as_it_stands(experiment, found)

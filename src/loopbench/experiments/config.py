@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -20,7 +21,7 @@ Fraction = Annotated[float, Field(gt=0, lt=1)]
 Capability = Literal["tool_choice", "response_schema", "streaming"]
 CassetteModeName = Literal["record", "replay", "replay-or-record", "refresh"]
 Engine = Literal["local", "ray"]
-TRACES = r"^(all|failures|none|sample=[1-9][0-9]*)$"
+COMMAND_LINE = "command line"
 IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS = 32, 8
 MOST_LOOKS = 20
 MOST_SHOWN = 80
@@ -125,7 +126,7 @@ class CompareConfig(BaseModel):
     """Seconds of wall time for one trial."""
     tool_timeout_s: Limit = DEFAULT_TIME_LIMIT_S
     """Seconds for one call of a tool that sets itself no limit."""
-    traces: Annotated[str, Field(pattern=TRACES)] = "all"
+    traces: str = "all"
     """Which traces are kept: `all`, `failures`, `sample=N` (of N trials per arm, the same for all arms) or `none`."""
     real_time: bool = False
     """Sleep through simulated delays instead of only counting them."""
@@ -152,6 +153,13 @@ class CompareConfig(BaseModel):
         if len(set(names)) != len(names):
             raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice")
         return names
+
+    @field_validator("traces")
+    @classmethod
+    def _known_traces(cls, text: str) -> str:
+        if not re.fullmatch(r"all|failures|none|sample=[1-9][0-9]*", text, re.ASCII):
+            raise ValueError("it must be all, failures, none or sample=N, such as sample=100")
+        return text
 
     @property
     def real_models(self) -> tuple[str, ...]:
@@ -234,30 +242,44 @@ def load_config(file: Path | None, flags: dict[str, Any]) -> CompareConfig:
     for name in ("budget", "trial_budget", "provider"):
         if name in given and isinstance(data.get(name), dict):
             given[name] = data[name] | given[name]
-    return config_from(data | given, "command line" if file is None else str(file), flags=tuple(given))
+    return config_from(data | given, COMMAND_LINE if file is None else str(file), typed=flags)
 
 
-def config_from(data: dict[str, Any], source: str, *, flags: Collection[str] = ()) -> CompareConfig:
+def config_from(data: dict[str, Any], source: str, *, typed: Mapping[str, Any] | None = None) -> CompareConfig:
     """Raises ValueError in one line that names source and field, with the nearest right name for an unknown one.
 
-    `flags`: fields that come from the command line, whatever the source of the others.
+    `typed`: what of it comes from the command line, whatever the source of the rest: a mistake there is told by its flag's name.
     """
+    typed = typed or {}
     try:
         return CompareConfig.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = [str(part) for part in first["loc"]]
-        if path and path[0] in flags:
-            source = "command line"
         if first["type"] == "extra_forbidden":
             model = _SECTIONS.get(path[0], CompareConfig) if len(path) > 1 else CompareConfig
             raise ValueError(f"{source}: unknown field {'.'.join(path)!r}; {nearest(path[-1], model.model_fields)}") from None
         message = first["msg"].removeprefix("Value error, ")
-        if not path and flags and source != "command line":
-            source = f"{source} and the command line"
-        where = f"{'.'.join(path)}: " if path else ""
-        got = f", got {_short(first['input'])}" if path else ""
-        raise ValueError(f"{source}: {where}{message}{got}") from None
+        if not path:
+            where = source if source == COMMAND_LINE or not typed else f"{source} and the {COMMAND_LINE}"
+            raise ValueError(f"{where}: {message}") from None
+        where = _flag(path) if _is_typed(path, typed) else f"{source}: {'.'.join(path)}"
+        raise ValueError(f"{where}: {message}, got {_short(first['input'])}") from None
+
+
+def _is_typed(path: Sequence[str], typed: Mapping[str, Any]) -> bool:
+    """Whether a field was given by a flag; of a section, each field for itself."""
+    value = typed.get(path[0])
+    return value is not None and (len(path) == 1 or not isinstance(value, dict) or value.get(path[1]) is not None)
+
+
+def _flag(path: Sequence[str]) -> str:
+    """How a field is typed: `--loop` for `loops.0`, `--budget-calls`, `--trial-timeout`, `--attempts` for `provider.attempts`."""
+    names = [name for name in path if not name.isdigit() and name != "provider"]
+    return f"--{_FLAGS.get(names[0]) or '-'.join(names).removesuffix('_s').replace('_', '-')}"
+
+
+_FLAGS = {"loops": "loop", "profiles": "profile", "models": "model"}
 
 
 _SECTIONS: dict[str, type[BaseModel]] = {"budget": BudgetConfig, "trial_budget": BudgetConfig, "provider": ProviderConfig}

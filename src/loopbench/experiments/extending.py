@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .answering import answering
-from .config import CompareConfig, config_from
+from .config import COMMAND_LINE, CompareConfig, config_from
 from .ground import ASKED, arms_of, changes, told
 from .history import EXTENDED, noted
 from .journal import RunError, locked, write_manifest
@@ -93,7 +93,7 @@ def _config(begun: Begun, additions: Additions) -> CompareConfig:
         if total is not None and total < there:
             raise ValueError(f"--{name} {total}: the run has {there} already, and N is the new total; nothing is taken away")
     added = _added_to(now, additions)
-    return config_from(now.model_dump(mode="json") | added, "command line", flags=tuple(added))
+    return config_from(now.model_dump(mode="json") | added, COMMAND_LINE, typed=added)
 
 
 def _added_to(now: CompareConfig, additions: Additions) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SELDOM = (50_000, 20, 50)
+SELDOM = (200_000, 20, 50)
 """Objects made and not given back before the youngest are looked at, and after how many looks the older ones are, in turn."""
 
 

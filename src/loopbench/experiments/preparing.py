@@ -233,7 +233,7 @@ def look_again(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_B
     if "imported" in manifest:
         raise RunError(f"{folder}: imported from another tool's files, so there is nothing to run")
     changed = sitting.over(manifest["config"])
-    config = config_from({**manifest["config"], **changed}, f"{folder}/manifest.json", flags=tuple(changed))
+    config = config_from({**manifest["config"], **changed}, f"{folder}/manifest.json", typed=sitting.settings)
     config = allowed_config(folder, config, allowed)
     suite, tasks, arms = look_up(config)
     return Begun(folder, manifest, config, suite, tasks, arms, manifest_of(config, suite, tasks, arms))

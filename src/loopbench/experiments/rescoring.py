@@ -121,7 +121,7 @@ def rescore(folder: Path, allow: Sequence[str] = (), data: Path | None = None) -
 
 def _config(folder: Path, manifest: Mapping[str, Any], allow: Sequence[str], data: Path | None) -> CompareConfig:
     typed = {} if data is None else {"data": str(data)}
-    config = config_from({**manifest["config"], **typed}, f"{folder}/manifest.json", flags=tuple(typed))
+    config = config_from({**manifest["config"], **typed}, f"{folder}/manifest.json", typed=typed)
     allowed_code(folder, own_code(config.model_copy(update={"loops": ()})), allow)
     return config
 

@@ -95,7 +95,7 @@ def test_code_of_ones_own_is_imported_where_it_is_typed(baseline):
 def test_a_bad_configuration_is_one_line_that_names_the_file(baseline):
     with pytest.raises(ValueError, match=r"^b\.json: repeats: Input should be greater than or equal to 1, got 0$"):
         config_again(configured(baseline, repeats=0), FILE, Again())
-    with pytest.raises(ValueError, match=r"^command line: repeats: "):
+    with pytest.raises(ValueError, match=r"^--repeats: "):
         config_again(baseline, FILE, Again(repeats=0))
     with pytest.raises(ValueError, match=r"^b\.json: its run was not made here"):
         config_again(baseline.model_copy(update={"config": {}}), FILE, Again())

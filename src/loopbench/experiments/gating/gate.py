@@ -70,7 +70,7 @@ def config_again(baseline: Baseline, path: Path, again: Again) -> CompareConfig:
     }
     given = {name: value for name, value in typed.items() if value not in (None, ())}
     kept = {"mlflow": False, "tracking_uri": None, "looks": None, "cassette_mode": _mode(baseline.config.get("cassette_mode"))}
-    config = config_from({**baseline.config, **kept, **given}, str(path), flags=tuple(given))
+    config = config_from({**baseline.config, **kept, **given}, str(path), typed=given)
     code = [*allowed.code, *(name for text in again.loops for name in loops_named(parse_spec(text)))]
     return allowed_config(path, config, replace(allowed, code=code))
 

@@ -110,9 +110,10 @@ def load_optimize_config(file: Path | None, flags: Mapping[str, Any]) -> Optimiz
         raise ValueError(f"{source}: search: a table is wanted")
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     search = {name: given.pop(name) for name in [*given] if name in SearchConfig.model_fields}
+    typed = dict(given)
     if "provider" in given and isinstance(data.get("provider"), dict):
         given["provider"] = data["provider"] | given["provider"]
-    compare = config_from({**_COMPARE_DEFAULTS, **data, **given}, source, flags=tuple(given))
+    compare = config_from({**_COMPARE_DEFAULTS, **data, **given}, source, typed=typed)
     return optimize_config_from({"compare": compare, "search": {**searched, **search}}, source)
 
 
