@@ -1,6 +1,8 @@
 """A loop of ours with everything recorded: schedule, metering, traces, journal on disk.
 
 python benchmarks/ours.py LOOP [CALLS OF TOOLS PER TASK] TRIALS LATENCY_MS IN_FLIGHT
+
+TRIALS must be a multiple of REPEATS.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import Experiment, prepare
 from loopbench.metrics.record import Record
+
+REPEATS = 4
+"""Of each task, as a run has them that is to show anything: its plan is replayed once, for what the scripted model goes by."""
 
 
 class Counting(Unwatched):
@@ -45,7 +50,8 @@ if __name__ == "__main__":
         ready = prepare(
             CompareConfig(
                 loops=(loop,),
-                suite=f"sums:load(size={n}, length={length})",
+                suite=f"sums:load(size={n // REPEATS}, length={length})",
+                repeats=REPEATS,
                 profiles=(str(profile),),
                 concurrency=flights,
                 real_time=True,
