@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from measure import measured, typed
-from ours import counted
+from ours import REPEATS, counted
 from questions import next_call
 
 from loopbench.experiments.answering import Answering
@@ -57,7 +57,12 @@ if __name__ == "__main__":
     n, latency_ms, flights = typed()
     with tempfile.TemporaryDirectory() as folder:
         config = CompareConfig(
-            loops=("bare",), suite=f"sums:load(size={n})", concurrency=flights, mlflow=False, runs=Path(folder) / "runs"
+            loops=("bare",),
+            suite=f"sums:load(size={n // REPEATS})",
+            repeats=REPEATS,
+            concurrency=flights,
+            mlflow=False,
+            runs=Path(folder) / "runs",
         )
         ready = asking(Reader(latency_ms / 1000), prepare(config))
         measured(n, latency_ms, flights, lambda: counted(ready))

@@ -174,6 +174,12 @@ def test_version(loopbench):
         (["compare", "--config", "latin.toml"], "latin.toml: no valid TOML"),
         (["compare", "--config", "typed.toml"], "typed.toml: seed: "),
         (["compare", "--config", "keyed.toml"], "keyed.toml: provider: Input should be a valid dictionary"),
+        (["compare", "--config", "twice.toml"], "error: twice.toml: loops: 'bare' stands twice"),
+        (["compare", "--config", "alone.toml"], "error: alone.toml: "),
+        (["optimize", "--config", "twice.toml"], "error: twice.toml: loops: 'bare' stands twice"),
+        (["optimize", "--config", "twice.toml", "--loop", "bare", "--train", "0"], "error: --train: "),
+        (["optimize", "--threads", "0"], "error: --threads: "),
+        (["optimize", "--test", "0"], "error: --test: "),
         (["resume", "nope"], "no run 'nope'"),
         (["resume", "latest"], "no run 'latest'"),
         (["report", "nope"], "no run 'nope'; in runs: none yet"),
@@ -187,6 +193,8 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, argume
     (here / "bad.toml").write_text("lops = ['bare']\n")
     (here / "torn.toml").write_text("loops = [\n")
     (here / "latin.toml").write_bytes("experiment = 'Z\u00fcrich'\n".encode("latin-1"))
+    (here / "twice.toml").write_text("loops = ['bare', 'bare']\n")
+    (here / "alone.toml").write_text("address = 'x'\n")
     (here / "typed.toml").write_text("seed = 'x'\n")
     (here / "keyed.toml").write_text("provider = 'sk-proj-0123456789abcdef'\n")
     (here / "folder.csv").mkdir()

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,14 +18,14 @@ from loopbench.datasets.task import Suite
 from loopbench.experiments import journal
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import DIED, Unwatched, run_trials
+from loopbench.experiments.engine.runner import Unwatched, run_trials
 from loopbench.experiments.journal import TRIALS, Journal, RunError, read_records
 from loopbench.experiments.past import MOST_ATTEMPTS
 from loopbench.experiments.preparing import Allowed, Experiment, Sitting, prepare, reopen
 from loopbench.experiments.registry import Spec
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import Done, Setting, run_trial
+from loopbench.experiments.trial import Setting, run_trial
 from loopbench.metrics.record import Record, records_digest
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason
@@ -171,51 +171,6 @@ def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
     assert run(reopen(experiment.folder, sitting=Sitting({"budget": {"calls": 100_000}})), Count()) == ""
     assert results(experiment.folder).digest == whole.digest
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == whole.scheduled
-
-
-class Shelf:
-    """A journal in memory."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-
-    def append(self, record: Record, trace: bytes) -> None:
-        self.records.append(record)
-
-    def sync(self) -> None:
-        """Nothing to wait for."""
-
-
-WORKS, FAILS, DIES = ("scored", ""), ("errored", "provider: 401"), ("errored", f"{DIED} (signal 9) three times")
-
-ENDED = f"the first 10 trials of b all ended their processes; the last: {DIES[1]}"
-
-
-@pytest.mark.parametrize(
-    ("ended", "ran", "said"),
-    [
-        ([("a", FAILS)] * 60, 50, "the first 50 trials all failed, the last because of provider: 401"),
-        ([("a", FAILS), ("b", FAILS)] * 30, 50, "the first 50 trials all failed, the last because of provider: 401"),
-        ([*[("a", FAILS)] * 49, ("b", WORKS), *[("a", FAILS)] * 60], 110, ""),
-        ([("a", WORKS), ("b", DIES)] * 20, 20, ENDED),
-        ([("b", WORKS), *[("b", DIES)] * 60], 61, ""),
-        (
-            [*[("b", FAILS)] * 5, *[("b", DIES)] * 20],
-            15,
-            ENDED,
-        ),
-        ([("a", WORKS), *[("b", FAILS)] * 60], 61, ""),
-    ],
-)
-def test_a_run_ends_early_where_nothing_will_come_of_it(ended, ran, said):
-    shelf, trials = Shelf(), cast(list[Trial], ended)
-
-    async def execute(trial: Any) -> Done:
-        arm, (status, reason) = trial
-        return Done(Record(arm, "s", "", "t", 0, 0, status, reason))
-
-    assert asyncio.run(run_trials(iter(trials), execute, cast(Journal, shelf), Unwatched(), 1)) == said
-    assert len(shelf.records) == ran
 
 
 def test_what_ended_is_on_the_disk_within_a_second_though_no_other_trial_ends(tiny, written, tmp_path, monkeypatch):

@@ -39,7 +39,8 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
     except CutShort as error:
         halted = str(error)
     except WorkerError as error:
-        raise ValueError(f"{error}; once that is mended, go on with: {resume_command(experiment)}") from None
+        now = _as_it_stands(experiment, results(experiment.folder))
+        raise ValueError(f"{error}; once that is mended, go on with: {resume_command(now)}") from None
     found = results(experiment.folder)
     if halted or stopped:
         now = _as_it_stands(experiment, found)

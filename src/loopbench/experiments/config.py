@@ -22,6 +22,8 @@ Capability = Literal["tool_choice", "response_schema", "streaming"]
 CassetteModeName = Literal["record", "replay", "replay-or-record", "refresh"]
 Engine = Literal["local", "ray"]
 COMMAND_LINE = "command line"
+FLAGS: Mapping[str, str] = {"loops": "loop", "profiles": "profile", "models": "model"}
+"""Fields whose flags have other names."""
 IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS = 32, 8
 MOST_LOOKS = 20
 MOST_SHOWN = 80
@@ -239,16 +241,20 @@ def load_config(file: Path | None, flags: dict[str, Any]) -> CompareConfig:
         except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, a number or nesting beyond what Python reads
             raise ValueError(f"{file}: no valid TOML: {error}") from None
     given = {name: value for name, value in flags.items() if value not in (None, ())}
+    typed = dict(given)
     for name in ("budget", "trial_budget", "provider"):
         if name in given and isinstance(data.get(name), dict):
             given[name] = data[name] | given[name]
-    return config_from(data | given, COMMAND_LINE if file is None else str(file), typed=flags)
+    return config_from(data | given, COMMAND_LINE if file is None else str(file), typed=typed)
 
 
-def config_from(data: dict[str, Any], source: str, *, typed: Mapping[str, Any] | None = None) -> CompareConfig:
+def config_from(
+    data: dict[str, Any], source: str, *, typed: Mapping[str, Any] | None = None, flags: Mapping[str, str] = FLAGS
+) -> CompareConfig:
     """Raises ValueError in one line that names source and field, with the nearest right name for an unknown one.
 
     `typed`: what of it comes from the command line, whatever the source of the rest: a mistake there is told by its flag's name.
+    `flags`: names of flags that are not those of their fields.
     """
     typed = typed or {}
     try:
@@ -263,7 +269,7 @@ def config_from(data: dict[str, Any], source: str, *, typed: Mapping[str, Any] |
         if not path:
             where = source if source == COMMAND_LINE or not typed else f"{source} and the {COMMAND_LINE}"
             raise ValueError(f"{where}: {message}") from None
-        where = _flag(path) if _is_typed(path, typed) else f"{source}: {'.'.join(path)}"
+        where = flag_of(path, flags) if _is_typed(path, typed) else f"{source}: {'.'.join(path)}"
         raise ValueError(f"{where}: {message}, got {_short(first['input'])}") from None
 
 
@@ -273,13 +279,10 @@ def _is_typed(path: Sequence[str], typed: Mapping[str, Any]) -> bool:
     return value is not None and (len(path) == 1 or not isinstance(value, dict) or value.get(path[1]) is not None)
 
 
-def _flag(path: Sequence[str]) -> str:
+def flag_of(path: Sequence[str], flags: Mapping[str, str] = FLAGS) -> str:
     """How a field is typed: `--loop` for `loops.0`, `--budget-calls`, `--trial-timeout`, `--attempts` for `provider.attempts`."""
     names = [name for name in path if not name.isdigit() and name != "provider"]
-    return f"--{_FLAGS.get(names[0]) or '-'.join(names).removesuffix('_s').replace('_', '-')}"
-
-
-_FLAGS = {"loops": "loop", "profiles": "profile", "models": "model"}
+    return f"--{flags.get(names[0]) or '-'.join(names).removesuffix('_s').replace('_', '-')}"
 
 
 _SECTIONS: dict[str, type[BaseModel]] = {"budget": BudgetConfig, "trial_budget": BudgetConfig, "provider": ProviderConfig}

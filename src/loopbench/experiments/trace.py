@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from loopbench.metrics.losses.course import GARBAGE, Call
 from loopbench.metrics.record import RECORDING
 from loopbench.models.cassette import RecordingError
@@ -119,7 +117,7 @@ class Recorder(Observer):
         """The whole trace as one line of JSON, without secrets; `head` begins with what names the trial, which is kept as it is."""
         names = {key: head[key] for key in TRIAL_NAMES}
         rest = {key: value for key, value in head.items() if key not in names} | {"events": self.events}
-        return f"{_encoded(names)[:-1]},{redact(_quickly(rest) or _encoded(rest))[1:]}\n".encode("ascii")
+        return f"{_encoded(names)[:-1]},{redact(_encoded(rest))[1:]}\n".encode("ascii")
 
     # --- the parts of an exchange ---
 
@@ -242,18 +240,6 @@ def _plain(value: Any) -> Any:
 _ENCODER = Encoder(ensure_ascii=True, sort_keys=False, separators=(",", ":"), allow_nan=False, default=render_value)
 MOST_DEPTH = 12
 """Levels at which what JSON cannot say is looked for; deeper than that it is text."""
-
-
-def _quickly(value: Any) -> str:
-    """As JSON in ASCII, in a third of the time; empty for what is not certain to be said as `_encoded` does."""
-    try:
-        made = orjson.dumps(value, option=_PLAIN_ONLY)
-    except TypeError:  # an object, a key that is no text, a lone surrogate, a number of more than 64 bits, a cycle
-        return ""
-    return made.decode("ascii") if made.isascii() and b"null" not in made else ""  # orjson writes null for NaN
-
-
-_PLAIN_ONLY = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
 def _encoded(value: Any, depth: int = 0) -> str:

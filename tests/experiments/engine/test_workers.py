@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 from dataclasses import replace
@@ -11,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.engine import pool, runner
+from loopbench.experiments.engine import pool
 from loopbench.experiments.engine.links import WorkerError
 from loopbench.experiments.preparing import prepare, reopen
 from loopbench.experiments.results import results
@@ -79,20 +78,6 @@ def test_what_trials_leave_behind_is_told_and_not_waited_for(nasty, ran, workers
         "2 calls of sleep never came back: their threads were left behind",
         "2 tasks that loops had started swallowed cancellation and had to be abandoned",
     ]
-
-
-@pytest.mark.thorough
-def test_an_arm_that_ends_every_process_ends_the_run_and_not_the_others(nasty, ran, monkeypatch):
-    monkeypatch.setattr(runner, "FIRST_DEATHS", 2)
-    asked = {"suite": "arithmetic(size=40)", "profiles": CLEAN, "workers": 2, "concurrency": 2}
-    found = ran(**asked, loops=("bare", "nasty:Dies"))
-    assert re.fullmatch(
-        r"the first 2 trials of nasty:Dies/clean all ended their processes; the last: its worker process died \(.*\) three times",
-        found.stopped,
-    )
-    assert {record.status for record in found.of("bare")} == {"scored"}
-    assert [record.status for record in found.of("nasty:Dies")][:2] == ["errored", "errored"]
-    assert len(found.of("nasty:Dies")) < 10
 
 
 @pytest.mark.thorough

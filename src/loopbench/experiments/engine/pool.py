@@ -26,7 +26,7 @@ from ..trial import Done, NotRun, head_of
 from .job import Job, setup_of
 from .leftovers import Left
 from .links import Link, Links, WorkerError, WorkerLost
-from .runner import DIED, Progress
+from .runner import Progress
 
 LOOK_S = 0.25
 """How often workers and the run's budget are looked at."""
@@ -389,7 +389,7 @@ class Pool:
         for order in running:
             order.deaths += 1
             if order.alone and order.deaths >= MOST_DEATHS:
-                self._record(order, status="errored", reason=f"{DIED} ({why}) three times")
+                self._record(order, status="errored", reason=f"its worker process died ({why}) three times")
             order.alone = order.alone or order.deaths >= MOST_DEATHS - 1
         again = self._again(orders)
         self._barren += not running and not worker.finished

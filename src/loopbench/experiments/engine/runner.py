@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Protocol
 
@@ -15,10 +14,6 @@ from ..trial import Done, NotRun
 
 FIRST_FAILURES = 50
 """Trials after which a run is stopped, to be gone on with, if all of them were errored."""
-FIRST_DEATHS = 10
-"""The same of one arm, if each of them ended the processes that it ran in: starting new ones would go on for hours."""
-DIED = "its worker process died"
-"""How the reason of such a trial begins."""
 
 
 Execute = Callable[[Trial], Awaitable[Done]]
@@ -53,7 +48,6 @@ async def run_trials(trials: Iterable[Trial], execute: Execute, journal: Journal
     waiting = iter(trials)
     dead = _DeadEnd()
     stopped: list[str] = []
-    running: list[asyncio.Task[None]] = []
 
     async def worker() -> None:
         for trial in _until(waiting, stopped):
@@ -64,17 +58,15 @@ async def run_trials(trials: Iterable[Trial], execute: Execute, journal: Journal
                 return
             journal.append(done.record, done.trace)
             progress.finished(done.record)
-            if why := dead.shows(done.record):
-                stopped.append(why)
-                for other in running:  # nothing will come of what is in flight, either
-                    if other is not asyncio.current_task():
-                        other.cancel()
+            if dead.shows(done.record):
+                stopped.append(f"the first {FIRST_FAILURES} trials all failed, the last because of {done.record.reason}")
                 return
             await asyncio.sleep(0)  # a trial without latency never waits: let the others, and Ctrl-C, in
 
     try:
         async with asyncio.TaskGroup() as group:
-            running += [group.create_task(worker()) for _ in range(concurrency)]
+            for _ in range(concurrency):
+                group.create_task(worker())
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from None  # one failure is told plainly; the others met the same disk
     finally:
@@ -83,27 +75,16 @@ async def run_trials(trials: Iterable[Trial], execute: Execute, journal: Journal
 
 
 class _DeadEnd:
-    """Notices what will not come to anything: a run whose server is down or whose key is wrong, an arm that kills its processes."""
+    """Notices a run of which no trial will come to anything: a server that is down, a wrong key."""
 
     def __init__(self) -> None:
-        self._failures = 0
-        self._deaths = Counter[str]()
-        self._works = set[str]()
-        """Arms."""
+        self.failures = 0
+        self.works = False
 
-    def shows(self, record: Record) -> str:
-        """Why the run should stop now, in words; empty where it should not."""
-        if record.status == "scored":
-            self._works.add(record.arm)
-        if record.status != "errored":
-            return ""
-        self._failures += 1
-        self._deaths[record.arm] += record.reason.startswith(DIED)
-        if record.arm not in self._works and self._deaths[record.arm] == FIRST_DEATHS:
-            return f"the first {FIRST_DEATHS} trials of {record.arm} all ended their processes; the last: {record.reason}"
-        if not self._works and self._failures == FIRST_FAILURES:
-            return f"the first {FIRST_FAILURES} trials all failed, the last because of {record.reason}"
-        return ""
+    def shows(self, record: Record) -> bool:
+        self.works = self.works or record.status == "scored"
+        self.failures += record.status == "errored"
+        return not self.works and self.failures == FIRST_FAILURES
 
 
 def _until(trials: Iterator[Trial], stopped: list[str]) -> Iterator[Trial]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from loopbench.experiments.config import BudgetConfig, CompareConfig, Positive, config_from
+from loopbench.experiments.config import FLAGS, BudgetConfig, CompareConfig, Positive, config_from, flag_of
 from loopbench.experiments.registry import nearest
 
 DEFAULT_BUDGET = BudgetConfig(calls=2000)
@@ -113,12 +113,15 @@ def load_optimize_config(file: Path | None, flags: Mapping[str, Any]) -> Optimiz
     typed = dict(given)
     if "provider" in given and isinstance(data.get("provider"), dict):
         given["provider"] = data["provider"] | given["provider"]
-    compare = config_from({**_COMPARE_DEFAULTS, **data, **given}, source, typed=typed)
-    return optimize_config_from({"compare": compare, "search": {**searched, **search}}, source)
+    compare = config_from({**_COMPARE_DEFAULTS, **data, **given}, source, typed=typed, flags=_FLAGS)
+    return optimize_config_from({"compare": compare, "search": {**searched, **search}}, source, typed=search.keys())
 
 
-def optimize_config_from(data: Mapping[str, Any], source: str) -> OptimizeConfig:
-    """Raises ValueError in one line that names source and field."""
+_FLAGS: Mapping[str, str] = {**FLAGS, "tasks": "test"}
+
+
+def optimize_config_from(data: Mapping[str, Any], source: str, typed: Set[str] = frozenset()) -> OptimizeConfig:
+    """Raises ValueError in one line that names source and field; `typed`: what of the search comes from the command line."""
     try:
         return OptimizeConfig.model_validate(dict(data))
     except ValidationError as error:
@@ -129,5 +132,7 @@ def optimize_config_from(data: Mapping[str, Any], source: str) -> OptimizeConfig
             raise ValueError(
                 f"{source}: unknown field {'.'.join(path)!r}; {nearest(path[-1], SearchConfig.model_fields)}"
             ) from None
+        if path[:1] == ["search"] and not typed.isdisjoint(path[1:2]):
+            raise ValueError(f"{flag_of(path[1:2])}: {message}") from None
         where = f"{'.'.join(path[1:] or path)}: " if path else ""
         raise ValueError(f"{source}: {where}{message}") from None
