@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import random
 import shlex
 import signal
@@ -78,8 +79,8 @@ def test_an_extension_that_a_budget_ends_goes_on_as_a_resume(loopbench, here):
     cut = loopbench("extend", run.name, "--repeats", "3", "--budget-calls", "40", "-q")
     assert cut.code == 130
     command = cut.err.rpartition("  loopbench ")[2].splitlines()[0]
-    assert command == f"resume runs/{run.name} --budget-calls 80"
-    assert loopbench("resume", run.name, "--budget-calls", "1000", "-q", "--json").json["complete"] is True
+    assert re.fullmatch(rf"resume runs/{run.name} --budget-calls \d+", command)
+    assert loopbench(*command.split(), "-q", "--json").json["complete"] is True
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_an_extension_that_a_budget_ends_goes_on_as_a_resume(loopbench, here):
         ([], "nothing is added: give --loop"),
         (["--repeats", "0"], "--repeats 0: the run has 1 already"),
         (["--tasks", "500"], "--tasks 500: the run has all 6 tasks of suite arithmetic already"),
-        (["--loop", "bare"], "'bare' stands twice"),
+        (["--loop", "bare"], "--loop: 'bare' stands twice"),
         (["--loop", "bear"], "did you mean 'bare'"),
         (["--profile", "flaky"], "unknown profile 'flaky'"),
         (["--workers", "0", "--repeats", "2"], "workers: "),
@@ -158,8 +159,8 @@ def test_a_hint_says_all_that_has_to_be_typed_again(loopbench, here, monkeypatch
     assert ended.code == 130
     (run,) = (here / "own mod").iterdir()
     hint = ended.err.rpartition("  loopbench ")[2].splitlines()[0]
-    assert shlex.split(hint) == ["resume", f"own mod/{run.name}", "--allow", "own_slow:Mine", "--budget-calls", "18"]
-    again = loopbench(*shlex.split(hint)[:-1], "1000", "--concurrency", "3", "--quiet")
+    assert shlex.split(hint)[:-1] == ["resume", f"own mod/{run.name}", "--allow", "own_slow:Mine", "--budget-calls"]
+    again = loopbench(*shlex.split(hint), "--concurrency", "3", "--quiet")
     assert again.code == 0
 
 

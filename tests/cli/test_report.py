@@ -132,7 +132,7 @@ def test_an_optimization_has_a_page_of_its_own(loopbench, here):
 def test_what_traces_take_is_told_below_the_tables(loopbench):
     compared(loopbench, "arithmetic")
     lines = loopbench("report", "latest", "--no-html").out.splitlines()
-    assert re.fullmatch(r"traces: \d+ B per trial on disk \(\d+\.\d KB before compression\), \d+(\.\d)? KB in all", lines[-1])
+    assert re.fullmatch(r"traces: \d+ B per kept trial on disk \(\d+\.\d KB before compression\), \d+(\.\d)? KB in all", lines[-1])
     assert loopbench("report", "latest", "--no-html", "--json").json["traces"]["kept"] == 24
 
 

@@ -420,7 +420,7 @@ def test_a_full_product_is_added_and_the_manifest_says_when(configured):
         (Additions(repeats=1), "nothing is added: give --loop"),
         (Additions(tasks=2), "--tasks 2: the run has 3 already, and N is the new total"),
         (Additions(repeats=0), "--repeats 0: the run has 1 already"),
-        (Additions(loops=("bare",)), "loops: 'bare' stands twice"),
+        (Additions(loops=("bare",)), "--loop: 'bare' stands twice"),
         (Additions(loops=("bear",)), "did you mean 'bare'"),
         (Additions(profiles=("flaky",)), "unknown profile 'flaky'"),
         (Additions(models=("openai/x",)), "runs under 'clean' only"),
@@ -485,8 +485,11 @@ def test_a_schedule_is_counted_without_being_made(configured, kept):
 @given(
     st.fixed_dictionaries({}, optional={"calls": st.integers(1, 99), "tokens": st.integers(1, 99), "dollars": st.floats(0.01, 9)}),
     st.builds(Spent, st.integers(0, 200), st.integers(0, 200), st.floats(0, 20)),
+    st.integers(0, 40),
 )
-def test_a_larger_budget_leaves_room_for_what_is_left(limits, spent):
-    more = larger(BudgetConfig(**limits), spent)
+def test_a_larger_budget_leaves_room_for_what_is_left(limits, spent, ended):
+    more = larger(BudgetConfig(**limits), spent, ended / 40)
     assert more.keys() == {name for name, limit in limits.items() if getattr(spent, name) >= limit}
     assert all(getattr(spent, name) < limit for name, limit in more.items())
+    if ended:
+        assert all(getattr(spent, name) / ended * 40 <= limit for name, limit in more.items())

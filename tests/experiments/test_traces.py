@@ -392,10 +392,10 @@ def test_what_traces_take_is_told(whole, untraced):
         (TracesSize(0, 0, 0), "traces: none"),
         (
             TracesSize(100_000, 41_200_000, 310_000_000),
-            "traces: 412 B per trial on disk (3.1 KB before compression), 41.2 MB in all",
+            "traces: 412 B per kept trial on disk (3.1 KB before compression), 41.2 MB in all",
         ),
-        (TracesSize(1, 999, 1000), "traces: 999 B per trial on disk (1.0 KB before compression), 999 B in all"),
-        (TracesSize(1, 5, 3_000_000_000), "traces: 5 B per trial on disk (3.0 GB before compression), 5 B in all"),
+        (TracesSize(1, 999, 1000), "traces: 999 B per kept trial on disk (1.0 KB before compression), 999 B in all"),
+        (TracesSize(1, 5, 3_000_000_000), "traces: 5 B per kept trial on disk (3.0 GB before compression), 5 B in all"),
     ],
 )
 def test_sizes_are_told_in_words(size, said):

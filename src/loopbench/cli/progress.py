@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 import time
@@ -101,7 +102,14 @@ class ArmTally:
 
 
 def _kind(reason: str) -> str:
-    return " ".join(reason.partition(":")[0].split())[:MOST_KIND_CHARS] or "unknown"
+    """What of a reason tells errors apart: its first words, up to a colon or a bracket."""
+    words = _DETAIL.split(reason, maxsplit=1)[0].split()
+    while len(" ".join(words)) > MOST_KIND_CHARS and len(words) > 1:
+        words.pop()
+    return " ".join(words)[:MOST_KIND_CHARS] or "unknown"
+
+
+_DETAIL = re.compile(r"[:(]")
 
 
 @dataclass(slots=True)

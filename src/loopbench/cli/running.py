@@ -31,6 +31,8 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
     from .progress import watching
 
     halted, stopped = "", ""
+    if not quiet:
+        render.say(f"if this is cut off, go on with: {resume_command(experiment)}")
     try:
         with quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet) as progress:
             stopped = run(experiment, progress)
@@ -90,7 +92,8 @@ def resume_command(experiment: Experiment) -> str:
         (name, shown[name]) for name in ("engine", "workers", "concurrency") if shown[name] != begun.get(name)
     ]
     has_limits = any(limit is not None for limit in shown["budget"].values())
-    more = larger(config.budget, experiment.spent) if has_limits else {}
+    share = len(experiment.past.ended) / experiment.trials
+    more = larger(config.budget, experiment.spent, share) if has_limits else {}
     known = begun.get("budget") or {}
     limits = {name: limit for name, limit in (shown["budget"] | more).items() if limit != known.get(name)}
     flags += [(f"budget-{name}", f"{limit:.12g}") for name, limit in limits.items()]

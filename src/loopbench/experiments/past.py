@@ -158,8 +158,15 @@ class Tally:
         return covered
 
 
-def larger(budget: BudgetConfig, spent: Spent) -> dict[str, float]:
-    """For each limit that is used up, by name, one that leaves room: twice what was spent, in whole units or cents."""
+def larger(budget: BudgetConfig, spent: Spent, share: float) -> dict[str, float]:
+    """For each limit that is used up, by name, one that leaves room for the rest, in whole units or cents.
+
+    `share`: of the run's trials that have ended. The rest is taken to cost as much for each, and a tenth more; where nothing has
+    ended, as much again.
+    """
+    factor = 1.1 / share if share else 2.0
     limits = budget.model_dump(exclude_none=True)
     most = {name: max(limit, getattr(spent, name)) for name, limit in limits.items() if getattr(spent, name) >= limit}
-    return {name: math.ceil(200 * used) / 100 if name == "dollars" else math.ceil(2 * used) for name, used in most.items()}
+    return {
+        name: math.ceil(100 * factor * used) / 100 if name == "dollars" else math.ceil(factor * used) for name, used in most.items()
+    }

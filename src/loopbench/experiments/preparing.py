@@ -317,11 +317,12 @@ def allowed_config(folder: Path, config: CompareConfig, allowed: Allowed) -> Com
 
 
 def allowed_code(folder: Path, names: Iterable[str], allowed: Collection[str]) -> None:
-    """Raises RunError for the first name of the user's own code that was not typed."""
-    for name in names:
-        if name not in allowed:
-            again = f"type its name to let it be imported: --allow {shlex.quote(name)}"
-            raise RunError(f"{folder}: this run uses {name}, code of your own; {again}")
+    """Raises RunError for names of the user's own code that were not typed."""
+    missing = [name for name in names if name not in allowed]
+    if missing:
+        its, it = ("its name", "it") if len(missing) == 1 else ("their names", "them")
+        again = f"type {its} to let {it} be imported: {' '.join(f'--allow {shlex.quote(name)}' for name in missing)}"
+        raise RunError(f"{folder}: this run uses {', '.join(missing)}, code of your own; {again}")
 
 
 def again_words(config: CompareConfig) -> list[str]:

@@ -116,7 +116,7 @@ class TracesSize:
         if not self.kept:
             return "traces: none"
         each, text = _size(self.bytes / self.kept), _size(self.text_bytes / self.kept)
-        return f"traces: {each} per trial on disk ({text} before compression), {_size(self.bytes)} in all"
+        return f"traces: {each} per kept trial on disk ({text} before compression), {_size(self.bytes)} in all"
 
 
 def traces_size(folder: Path, records: Iterable[Record]) -> TracesSize:

@@ -203,7 +203,7 @@ def load_profile(name: str) -> Profile:
     if name.endswith(".toml"):
         return _parse(Path(name).read_bytes(), name)
     if name not in built_in_profiles():
-        raise ValueError(f"unknown profile {name!r}; {_nearest(name, built_in_profiles())}, or a path to a .toml file")
+        raise ValueError(f"unknown profile {name!r}, which is no .toml file either; {_nearest(name, built_in_profiles())}")
     return _built_in(name)
 
 

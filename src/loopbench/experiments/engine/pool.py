@@ -391,11 +391,12 @@ class Pool:
             if order.alone and order.deaths >= MOST_DEATHS:
                 self._record(order, status="errored", reason=f"its worker process died ({why}) three times")
             order.alone = order.alone or order.deaths >= MOST_DEATHS - 1
+        given_up = [f"{' '.join(map(str, order.trial.key))} was given up" for order in running if order.done.done()]
         again = self._again(orders)
         self._barren += not running and not worker.finished
         if self._barren >= MOST_BARREN + self._links.workers:
             raise WorkerError(f"{worker.link.name} died ({why}), as did {self._barren - 1} before it, and nothing was done")
-        self._progress.noted(f"{worker.link.name} died ({why}); {_what(again)}")
+        self._progress.noted(f"{worker.link.name} died ({why}); {', '.join(given_up) or _what(again)}")
 
     def _kill(self, worker: _Worker, stuck_s: float) -> None:
         """End one that is stuck."""
