@@ -6,8 +6,8 @@ import contextlib
 import importlib
 import json
 import os
-import re
 import random
+import re
 import shlex
 import signal
 import subprocess
