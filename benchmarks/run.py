@@ -210,7 +210,7 @@ def scale(bench: Bench) -> Table:
     large = bench.once(program, sizes.tasks, sizes.repeats)
     more = large["trials"] - small["trials"]
     rows = [
-        [SCALED[0], *(f"{line['trials']:,}" for line in (small, large))],
+        [SCALED[0], *(f"{line['trials']:,.0f}" for line in (small, large))],
         [SCALED[1], *(f"{1000 * line['run_s'] / line['trials']:.3f} ms" for line in (small, large))],
         [SCALED[2], *(f"{1000 * line['run_cpu_s'] / line['trials']:.3f} ms" for line in (small, large))],
         [SCALED[3], *(f"{line['run_mb']:.1f} MB" for line in (small, large))],
