@@ -164,6 +164,7 @@ def test_a_hint_says_all_that_has_to_be_typed_again(loopbench, here, monkeypatch
     assert again.code == 0
 
 
+@pytest.mark.thorough
 def test_results_are_logged_only_to_a_store_that_was_typed(loopbench, here):
     loopbench("compare", "--loop", "bare", *BRIEF)
     path, store = only_run(here) / "manifest.json", f"sqlite:///{here}/theirs.db"
@@ -227,6 +228,7 @@ def test_a_retry_of_crashes_warns_and_the_results_do_for_good(loopbench, here, m
     assert said in loopbench("report", "latest", "--json").json["warnings"]
 
 
+@pytest.mark.thorough
 def test_changed_code_is_refused_and_forked(here):
     (here / "own_code.py").write_text(LOOP.format(name="Mine", body="pass"))
     first = process(here, "compare", "--loop", "bare", "--loop", "own_code:Mine", *BRIEF)

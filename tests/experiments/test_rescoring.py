@@ -101,6 +101,7 @@ CHANGES = st.dictionaries(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=CHANGES, then=CHANGES)
 def test_a_run_that_was_judged_again_is_one_that_was_judged_so_from_the_start(own, ran, first, then):

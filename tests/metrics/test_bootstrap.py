@@ -41,6 +41,7 @@ def test_of_many_units_fewer_draws_are_taken_and_never_too_few(draws, units, mor
     assert units > 2_000 or draws_of(9_999, units) == 9_999
 
 
+@pytest.mark.thorough
 def test_many_units_have_the_interval_of_student():
     units = 40_000
     values = np.random.default_rng(0).normal(10, 3, units)

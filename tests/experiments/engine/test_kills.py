@@ -79,6 +79,7 @@ def test_a_run_that_is_killed_leaves_no_worker_and_is_gone_on_with(ran, configur
     assert len(keys) == len(set(keys))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("loop", ["Spins", pytest.param("Matches", marks=pytest.mark.thorough)])
 def test_no_worker_outlives_its_parent_though_its_event_loop_is_stuck(nasty, configured, workers_of, is_alive, tmp_path, loop):
     experiment = prepare(configured(loops=(f"nasty:{loop}",), suite="arithmetic(size=1)", profiles=("clean",), workers=1))
@@ -101,6 +102,7 @@ def is_busy(process: int) -> bool:
         return int(file.read().rpartition(")")[2].split()[11]) > 4 * os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.thorough
 def test_a_worker_that_is_stopped_is_ended_and_its_trials_run_again(ran, told, workers_of, monkeypatch):
     monkeypatch.setattr("loopbench.experiments.engine.pool.SILENCE_GRACE_S", 0.5)
     asked = {"loops": ("bare", "finish"), "suite": "arithmetic(size=30)", "repeats": 2}

@@ -152,6 +152,7 @@ def test_a_thread_that_goes_on_calling_tools_hides_no_loop_that_spins(unruly, ra
     assert [record.stop for record in found.of("Spins")] == ["timeout"]
 
 
+@pytest.mark.thorough
 def test_many_that_take_turns_are_not_taken_for_stuck(unruly, ran, monkeypatch):
     monkeypatch.setattr(watchdog, "HOPELESS_S", 0.1)
     monkeypatch.setattr(watchdog, "GRACE_S", 0.1)

@@ -52,6 +52,7 @@ def test_a_loop_that_lets_nothing_else_run_is_interrupted(nasty, ran, loop):
     assert [record.accuracy for record in found.of("bare")] == [1.0]
 
 
+@pytest.mark.thorough
 def test_the_others_results_are_those_of_an_undisturbed_run(nasty, ran):
     alone = ran(loops=("bare", "finish"))
     beside = ran(loops=("bare", "nasty:Spins", "finish"), suite="arithmetic(size=6)", trial_timeout_s=0.3)
@@ -60,6 +61,7 @@ def test_the_others_results_are_those_of_an_undisturbed_run(nasty, ran):
     assert {record.key: record.trace_digest for record in kept} == {record.key: record.trace_digest for record in alone.records}
 
 
+@pytest.mark.thorough
 def test_time_that_another_trial_took_is_not_counted(nasty, ran):
     loops = ("nasty:Waits(seconds=0.9)", "nasty:HoldsUp(seconds=1.5)")
     found = ran(loops=loops, suite="arithmetic(size=1)", profiles=("clean",), trial_timeout_s=2)
