@@ -80,7 +80,7 @@ def test_a_run_that_is_killed_leaves_no_worker_and_is_gone_on_with(ran, configur
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("loop", ["Spins", pytest.param("Matches", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("loop", ["Spins", "Matches"])
 def test_no_worker_outlives_its_parent_though_its_event_loop_is_stuck(nasty, configured, workers_of, is_alive, tmp_path, loop):
     experiment = prepare(configured(loops=(f"nasty:{loop}",), suite="arithmetic(size=1)", profiles=("clean",), workers=1))
     file = tmp_path / "run.py"
