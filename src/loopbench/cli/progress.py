@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from textwrap import shorten
 from typing import NamedTuple
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -103,10 +104,8 @@ class ArmTally:
 
 def _kind(reason: str) -> str:
     """What of a reason tells errors apart: its first words, up to a colon or a bracket."""
-    words = _DETAIL.split(reason, maxsplit=1)[0].split()
-    while len(" ".join(words)) > MOST_KIND_CHARS and len(words) > 1:
-        words.pop()
-    return " ".join(words)[:MOST_KIND_CHARS] or "unknown"
+    words = _DETAIL.split(reason, maxsplit=1)[0]
+    return shorten(words, MOST_KIND_CHARS, placeholder="") or "unknown"
 
 
 _DETAIL = re.compile(r"[:(]")

@@ -142,7 +142,7 @@ class Tunnel:
     def note(self, request: Request, before: Sequence[FaultState], seconds: float, injected: bool) -> None:
         """A reply has been made that found the book as `before`: its effects wait to be asked for, under its scope."""
         after = self.book()
-        changed = tuple([now for number, now in enumerate(after) if number >= len(before) or before[number] != now])
+        changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
         self._effects[request.scope] = (seconds, self._struck.get(request.scope), injected, self.unknown, changed)
 
     def effects(self, scope: str) -> Effects | None:

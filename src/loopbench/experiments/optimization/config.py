@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from loopbench.experiments.config import FLAGS, BudgetConfig, CompareConfig, Positive, config_from, flag_of
+from loopbench.experiments.config import COMMAND_LINE, FLAGS, BudgetConfig, CompareConfig, Positive, config_from, flag_of
 from loopbench.experiments.registry import nearest
 
 DEFAULT_BUDGET = BudgetConfig(calls=2000)
@@ -104,7 +104,7 @@ def load_optimize_config(file: Path | None, flags: Mapping[str, Any]) -> Optimiz
             data = tomllib.loads(file.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{file}: no valid TOML: {error}") from None
-    source = "command line" if file is None else str(file)
+    source = COMMAND_LINE if file is None else str(file)
     searched = data.pop("search", {})
     if not isinstance(searched, dict):
         raise ValueError(f"{source}: search: a table is wanted")
