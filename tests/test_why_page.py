@@ -16,7 +16,7 @@ from typing import get_args
 import pytest
 
 from loopbench.cli.main import main
-from loopbench.metrics.losses.divergence import Cause
+from loopbench.metrics.trajectory.divergence import Cause
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "why.md"

@@ -22,8 +22,8 @@ from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.traces import PLAIN_TRACES
 from loopbench.experiments.why import comparable, loss_of, why
-from loopbench.metrics.losses.course import Ran, course, events
 from loopbench.metrics.record import Record, records_digest
+from loopbench.metrics.trajectory.trajectory import Ran, course, events
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")

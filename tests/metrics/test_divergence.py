@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.losses.course import course
-from loopbench.metrics.losses.divergence import cause_of, divergence, explain, read_trial
-from loopbench.metrics.losses.shown import says_more, shows
 from loopbench.metrics.record import FaultRecord, Record
+from loopbench.metrics.trajectory.divergence import cause_of, divergence, explain, read_trial
+from loopbench.metrics.trajectory.prompts_sent import says_more, shows
+from loopbench.metrics.trajectory.trajectory import course
 from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS
 from loopbench.protocol import StopReason
 

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from loopbench.protocol import BudgetExceeded, Observation, Tool, Toolbox, ToolCall, render_value, run_sync
-from loopbench.protocol.tools import cap, error_text
+from loopbench.protocol.values import cap, error_text
 
 who = contextvars.ContextVar("who", default="nobody")
 

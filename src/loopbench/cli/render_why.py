@@ -11,8 +11,8 @@ from rich.text import Text
 from loopbench.experiments.report import Table, interval, plain
 from loopbench.experiments.results import Results
 from loopbench.experiments.why import ArmLosses, Lost, Parted, Why
-from loopbench.metrics.losses.divergence import Cause
 from loopbench.metrics.tasks import GroupFindings, Kind
+from loopbench.metrics.trajectory.divergence import Cause
 
 from .render import out, table
 

@@ -26,7 +26,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Plan, PlannedCall, StopReason, Tool, Toolbox, plan_to_json, refs, render_value, resolve, run_sync
 from loopbench.protocol.redact import MARK
-from loopbench.protocol.tools import error_text
+from loopbench.protocol.values import error_text
 
 from .config import CompareConfig, config_from
 from .from_trace import Draft, Kept, Kind, Made, Step, Unlearnable, draft_of, leaves, made_calls, plan_of, refused_calls

@@ -31,7 +31,7 @@ from loopbench.protocol.names import Spec as Spec
 from loopbench.protocol.names import nearest as nearest
 from loopbench.protocol.names import own_module, own_object
 from loopbench.protocol.names import parse_spec as parse_spec
-from loopbench.protocol.tools import underlying
+from loopbench.protocol.values import underlying
 
 PACKAGES = {"loop": ("loopbench.loops", "LOOP"), "suite": ("loopbench.datasets", "SUITE")}
 

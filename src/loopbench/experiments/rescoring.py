@@ -18,7 +18,7 @@ from loopbench.metrics.summary import false_success
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import MARK
-from loopbench.protocol.tools import error_text
+from loopbench.protocol.values import error_text
 
 from .config import CompareConfig, config_from
 from .ground import ASKED

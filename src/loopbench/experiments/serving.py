@@ -41,7 +41,7 @@ from loopbench.protocol import (
     WireError,
     WrappedModel,
 )
-from loopbench.protocol.tools import error_text
+from loopbench.protocol.values import error_text
 from loopbench.protocol.wire import from_json, read_call
 
 from .scripting import script_of

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loopbench.metrics.losses.course import GARBAGE, Call
 from loopbench.metrics.record import RECORDING
+from loopbench.metrics.trajectory.trajectory import GARBAGE, Call
 from loopbench.models.cassette import RecordingError
 from loopbench.models.tokens import estimate_input
 from loopbench.protocol import (
@@ -37,7 +37,7 @@ from loopbench.protocol import (
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.redact import redact
-from loopbench.protocol.tools import own_copy
+from loopbench.protocol.values import own_copy
 
 TRIAL_NAMES = ("arm", "task", "repeat")
 NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})

@@ -27,7 +27,8 @@ from loopbench.models.waits import WAITS, Waits
 from loopbench.protocol import Model, Outcome, StopReason, Toolbox, render_value
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import redact
-from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S, cap, error_text
+from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
+from loopbench.protocol.values import cap, error_text
 
 from .answering import Answering
 from .engine.watchdog import Hold

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Generic, TypeVar
 
-from loopbench.metrics.losses.course import Step, course
-from loopbench.metrics.losses.divergence import Cause, Divergence, Loss, divergence, explain, read_trial
-from loopbench.metrics.losses.setbacks import Trial
 from loopbench.metrics.record import Record
 from loopbench.metrics.tasks import TaskFindings, task_findings
+from loopbench.metrics.trajectory.divergence import Cause, Divergence, Loss, divergence, explain, read_trial
+from loopbench.metrics.trajectory.failures import Trial
+from loopbench.metrics.trajectory.trajectory import Step, course
 
 from .journal import RunError
 from .results import Results

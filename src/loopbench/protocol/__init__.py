@@ -44,7 +44,8 @@ from .program import (
     read_program,
     with_program,
 )
-from .tools import BudgetExceeded, Observation, Tool, ToolArgumentError, Toolbox, ToolCall, ToolSpec, TransientError, render_value
+from .tools import BudgetExceeded, Observation, Tool, Toolbox, ToolCall, ToolSpec, TransientError
+from .values import ToolArgumentError, render_value
 
 __all__ = [
     "DEFAULT_SAMPLING",

@@ -18,7 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
 from .digest import canonical_json
-from .tools import ToolArgumentError, error_text, underlying
+from .values import ToolArgumentError, error_text, underlying
 
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VAR_POSITIONAL = inspect.Parameter.VAR_POSITIONAL

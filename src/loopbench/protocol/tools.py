@@ -9,27 +9,21 @@ The module itself needs the standard library only; pydantic is loaded when the f
 from __future__ import annotations
 
 import asyncio
-import copy
 import dataclasses
-import functools
 import inspect
-import json
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from .threads import in_thread
+from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy, render_value, underlying
 
 if TYPE_CHECKING:
     from .schema import Arguments
 
 DEFAULT_TIME_LIMIT_S = 30.0
 DEFAULT_MAX_CHARS = 20_000
-
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=[^<>]{0,200}(?<![-=])>)")
-"""A memory address as `<Thing object at 0x7f…>` has it; in prose ("fault at 0x10 -> exit") it is the tool's own finding."""
 
 
 class BudgetExceeded(Exception):
@@ -38,10 +32,6 @@ class BudgetExceeded(Exception):
 
 class TransientError(Exception):
     """Raised by a tool whose failure may pass: the same call may work the next time. Subclasses name the reason."""
-
-
-class ToolArgumentError(ValueError):
-    """The arguments of a call do not fit the tool; the message says which, and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +238,7 @@ class Toolbox:
         if type(arguments) is not dict and not isinstance(arguments, Mapping):
             raise ToolArgumentError(f"Tool '{tool.name}': arguments must be an object")
         try:
-            own = {name: value if type(value) in _ATOMS else own_copy(value) for name, value in dict(arguments).items()}
+            own = {name: value if type(value) in ATOMS else own_copy(value) for name, value in dict(arguments).items()}
         except Exception:  # a mapping of foreign code that cannot be read
             raise ToolArgumentError(f"Tool '{tool.name}': arguments must be an object") from None
         if tool.arguments is None:
@@ -266,25 +256,13 @@ class Toolbox:
         if tool.blocking and not tool.is_async:
             return await _limited(in_thread(tool.function, *args, **kwargs), limit)
         value = tool.function(*args, **kwargs)
-        if type(value) not in _ATOMS and inspect.isawaitable(value):
+        if type(value) not in ATOMS and inspect.isawaitable(value):
             value = await _limited(value, limit)
         return value
 
     def _failed(self, call: ToolCall, error_type: str, message: str, started: float) -> Observation:
-        text = cap(_legible(message), self.max_chars)
+        text = cap(legible(message), self.max_chars)
         return Observation(call.name, "error", text, error_type, None, call.call_id, time.perf_counter() - started)
-
-
-def own_copy(value: Any) -> Any:
-    """A copy of a JSON value that others hold too: who changes what it is given must not change the move."""
-    if not isinstance(value, list | dict):
-        return value
-    if type(value) is dict and all(type(item) in _ATOMS for item in value.values()):
-        return value.copy()
-    try:
-        return copy.deepcopy(value)
-    except Exception:  # nested too deep, or an object that cannot be copied: then it is handed over as it is
-        return value
 
 
 async def _limited(awaitable: Awaitable[Any], limit_s: float | None) -> Any:
@@ -295,13 +273,6 @@ async def _limited(awaitable: Awaitable[Any], limit_s: float | None) -> Any:
         if clock.expired():
             raise TimeoutError(f"no result within {limit_s:g} s") from error
         raise
-
-
-def underlying(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function inside any functools.partial."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
 
 
 def _docstring(function: Callable[..., Any]) -> str:
@@ -315,112 +286,3 @@ def _raised(error: BaseException) -> BaseException:
     """What the tool itself raised: a StopIteration leaves a coroutine as a RuntimeError (PEP 479)."""
     replaced = type(error) is RuntimeError and error.args == ("coroutine raised StopIteration",)
     return error.__cause__ if replaced and isinstance(error.__cause__, StopIteration) else error
-
-
-def cap(text: str, max_chars: int) -> str:
-    """Cut a text at `max_chars` characters and say so."""
-    if len(text) <= max_chars:
-        return text
-    return f"{text[:max_chars]}... (truncated, {len(text)} characters in all)"
-
-
-def error_text(error: BaseException) -> str:
-    """An exception's message: no type, no traceback, no memory address."""
-    try:
-        return _legible(str(error))
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        raise
-    except BaseException as broken:  # a user's __str__
-        return f"(no message: {type(broken).__name__} in __str__)"
-
-
-def render_value(value: Any) -> str:
-    """Any value as text, the same in every process: str as it is, JSON where JSON can say it, else `str()`.
-
-    Sets are sorted, memory addresses left out, lone surrogates replaced; never raises.
-    """
-    if value is None:
-        return "None"
-    try:
-        if type(value) is int:
-            return repr(value)
-        plain = value if isinstance(value, _JSON_TYPES) else _jsonable(value)
-        return _legible(plain if isinstance(plain, str) else _JSON.encode(plain))
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        raise
-    except BaseException:  # a circular value, a key that JSON lacks, whatever a user's method does
-        return _text(value, _notation)
-
-
-def _jsonable(value: Any) -> Any:
-    """What stands for a value in JSON; `str()` where nothing else does."""
-    if isinstance(value, set | frozenset):  # each item rendered once and read back: sets nested in sets stay cheap
-        return [json.loads(text) for text in sorted(_legible(_JSON.encode(item)) for item in value)]
-    try:
-        if isinstance(value, type):
-            return _text(value)
-        if callable(getattr(value, "model_dump", None)):
-            return _in_order(value.model_dump(mode="json"), value)
-        if dataclasses.is_dataclass(value):
-            return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
-        if isinstance(value, Mapping):
-            return dict(value)
-    except Exception:  # half built, or a user's method
-        return _text(value)
-    return _text(value)
-
-
-def _in_order(plain: Any, source: Any) -> Any:
-    """`plain`, which pydantic made of `source`, with its sets sorted: there they stand in this process's own order."""
-    if isinstance(plain, dict):
-        same = isinstance(source, Mapping) and len(source) == len(plain)
-        parts = source.values() if same else [getattr(source, key, None) for key in plain]
-        return {key: _in_order(item, part) for (key, item), part in zip(plain.items(), parts, strict=True)}
-    if isinstance(plain, list) and isinstance(source, list | tuple | set | frozenset) and len(source) == len(plain):
-        items = [_in_order(item, part) for item, part in zip(plain, source, strict=True)]
-        return sorted(items, key=_JSON.encode) if isinstance(source, set | frozenset) else items
-    return plain
-
-
-_ATOMS = frozenset({str, int, float, bool, type(None)})
-"""Values of these very types hold nothing, and wait for nothing."""
-_JSON_TYPES = (str, int, float, dict, list, tuple)
-_JSON = json.JSONEncoder(ensure_ascii=False, default=_jsonable)
-
-
-def _notation(value: Any, above: tuple[int, ...] = ()) -> str:
-    """Like `repr`, with sets sorted and what cannot be shown named by its type."""
-    brackets = next((pair for kind, pair in _BRACKETS if isinstance(value, kind)), None)
-    if id(value) in above:
-        return "...".join(brackets or ("", ""))
-    inside = (*above, id(value))
-    if brackets is None or not value:
-        plain = None if value is None or isinstance(value, _JSON_TYPES) else _jsonable(value)
-        return _notation(plain, inside) if isinstance(plain, dict | list) else _text(value, repr)
-    if isinstance(value, Mapping):
-        parts = [f"{_notation(key, inside)}: {_notation(item, inside)}" for key, item in value.items()]
-    else:
-        parts = [_notation(item, inside) for item in value]
-    if isinstance(value, set | frozenset):
-        parts.sort()
-    single = "," if isinstance(value, tuple) and len(parts) == 1 else ""
-    return f"{brackets[0]}{', '.join(parts)}{single}{brackets[1]}"
-
-
-_BRACKETS = ((Mapping, ("{", "}")), (list, ("[", "]")), (tuple, ("(", ")")), ((set, frozenset), ("{", "}")))
-
-
-def _text(value: Any, form: Callable[[Any], str] = str) -> str:
-    try:
-        return _legible(form(value))
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        raise
-    except BaseException:  # a user's __str__, or one nested too deep
-        return f"<{type(value).__name__}>"
-
-
-def _legible(text: str) -> str:
-    text = str.__str__(text)  # of a subclass, an enum's member say, its characters only
-    if not text.isascii():
-        text = text.encode("utf-8", "replace").decode("utf-8")
-    return _ADDRESS.sub("", text) if " at 0x" in text else text

@@ -30,7 +30,7 @@ from loopbench.experiments.optimization.watchers import SILENT
 from loopbench.experiments.report import interval, needed_in_words
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.why import why
-from loopbench.metrics.losses.course import course, unmatched
+from loopbench.metrics.trajectory.trajectory import course, unmatched
 
 
 def of(found: Results, name: str, **options: Any) -> Section:

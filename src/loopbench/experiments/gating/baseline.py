@@ -22,9 +22,9 @@ from loopbench.experiments.preparing import package_version
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.traces import Traces
 from loopbench.metrics.comparison import MAX_ERRORED
-from loopbench.metrics.losses.course import course
 from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.summary import METRICS, MOST_VALUE, PRIMARY
+from loopbench.metrics.trajectory.trajectory import course
 from loopbench.protocol.digest import digest
 
 VERSION = 1
@@ -61,7 +61,7 @@ class TaskLine(_Part):
     outcome: tuple[Outcome | None, ...]
     """Digests of all that the trial gave, see `outcome_of`; None where it was errored."""
     course: tuple[Course, ...] | None = None
-    """Signatures of the trial's steps, see `loopbench.metrics.losses.course`; left out where the run has no traces."""
+    """Signatures of the trial's steps, see `loopbench.metrics.trajectory.trajectory`; left out where the run has no traces."""
 
     def values(self, metric: str) -> Amounts:
         """Of one metric; None throughout where it is not known."""

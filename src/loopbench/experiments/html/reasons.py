@@ -13,8 +13,8 @@ from loopbench.experiments.report import interval
 from loopbench.experiments.results import Results
 from loopbench.experiments.traces import Traces
 from loopbench.experiments.why import ArmLosses, Parted, Why, comparable, why
-from loopbench.metrics.losses.divergence import Cause, Divergence
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
+from loopbench.metrics.trajectory.divergence import Cause, Divergence
 
 from .charts import grouped
 from .document import UNKNOWN, Amount, Block, Cell, Code, Folded, Grid, Items, Link, Paragraph, Part, Section

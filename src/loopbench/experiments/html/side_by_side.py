@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loopbench.experiments.show import Block, blocks
-from loopbench.metrics.losses.course import Step, course, unmatched
+from loopbench.metrics.trajectory.trajectory import Step, course, unmatched
 
 from .document import Course, Piece, SideBySide
 

@@ -38,7 +38,7 @@ from loopbench.protocol import (
     ToolCall,
     WrappedModel,
 )
-from loopbench.protocol.tools import cap, error_text
+from loopbench.protocol.values import cap, error_text
 
 from ..turnstile import stop
 from .law import Broken, require

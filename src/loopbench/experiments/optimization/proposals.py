@@ -17,7 +17,7 @@ from loopbench.models.tokens import estimate_input, estimate_usage
 from loopbench.protocol import BudgetExceeded, Chunk, Model, NativeCall, ProviderError, Reply, Request, Usage, WrappedModel
 from loopbench.protocol.digest import digest
 from loopbench.protocol.redact import redact
-from loopbench.protocol.tools import error_text
+from loopbench.protocol.values import error_text
 
 from .background import Background
 from .candidates import Spent

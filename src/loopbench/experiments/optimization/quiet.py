@@ -18,7 +18,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 from loopbench.protocol.redact import redact
-from loopbench.protocol.tools import cap, error_text
+from loopbench.protocol.values import cap, error_text
 
 Told = Callable[[str], None]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from loopbench.datasets.task import Suite
 from loopbench.datasets.validity.checks import Problem
 from loopbench.protocol import run_sync
-from loopbench.protocol.tools import cap, error_text
+from loopbench.protocol.values import cap, error_text
 
 from ..baselines import Passed
 from .files import FILES, JSON, OPENED, SET_ASIDE

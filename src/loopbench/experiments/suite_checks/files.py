@@ -24,7 +24,7 @@ from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named, scores_of
 from loopbench.models.faults import NOT_DETERMINED
 from loopbench.protocol.digest import canonical_json
-from loopbench.protocol.tools import error_text
+from loopbench.protocol.values import error_text
 
 from .subject import Check, LeftOut, Subject
 

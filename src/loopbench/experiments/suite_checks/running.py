@@ -14,7 +14,7 @@ from loopbench.metrics.record import Record
 from loopbench.models.receipts import call_digest
 from loopbench.protocol import PlannedCall, resolve
 from loopbench.protocol.digest import canonical_json
-from loopbench.protocol.tools import cap, error_text
+from loopbench.protocol.values import cap, error_text
 
 from ..baselines import ORACLE, Passed, baselines, bench, passed, trial
 from ..trial import Done

@@ -13,8 +13,8 @@ from .loop import Finish
 from .models import resolve_model
 from .module import Module, UnfinishedError, module
 from .partial import Partial
-from .run import Unfinished
-from .step import PartialCall, Step, StreamChunk, ToolResult
+from .run import ToolResult, Unfinished
+from .step import PartialCall, Step, StreamChunk
 from .tools import tool
 
 __all__ = [

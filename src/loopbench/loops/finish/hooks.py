@@ -8,7 +8,7 @@ from typing import Any
 
 from loopbench.protocol import BudgetExceeded, ModelError
 from loopbench.protocol.threads import in_thread
-from loopbench.protocol.tools import error_text
+from loopbench.protocol.values import error_text
 
 
 class ParseError(Exception):

@@ -32,15 +32,15 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.program import merged
-from loopbench.protocol.tools import error_text
+from loopbench.protocol.values import error_text
 
 from .codec import ReadCall, XmlCodec, first_finish, native_codec, read_calls
 from .history import History, entry
 from .hooks import HookFailed, ParseError, call_hook
 from .models import resolve_model
 from .output import FINISH, InvalidOutput, JsonOutput, Output, spec_of
-from .run import Ending, Run, Unfinished
-from .step import Step, ToolResult
+from .run import Ending, Run, ToolResult, Unfinished
+from .step import Step
 from .streaming import streamed
 from .tools import CurrentTools, refuse_reserved
 from .xml_output import input_xml, instruction, read_output

@@ -7,11 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopbench.protocol import SILENT, Message, Model, Observer, Prompt, Reply, StopReason, ToolCall
+from loopbench.protocol import (
+    SILENT,
+    Message,
+    Model,
+    Observation,
+    Observer,
+    Prompt,
+    Reply,
+    StopReason,
+    ToolCall,
+    render_value,
+)
 
 from .history import History, assistant_entry, entry, insert_results, legal_messages
 from .output import Output
-from .step import ToolResult
 from .tools import CurrentTools
 
 logger = logging.getLogger(__name__)
@@ -99,3 +109,33 @@ class Run:
             logger.warning("history: %d results without call, or calls without result, were mended", count)
             self.observer.note("history_mended", count=count)
         self.is_mended = True
+
+
+@dataclass(slots=True)
+class ToolResult:
+    """What came of one call."""
+
+    name: str
+    output: Any
+    """The tool's own object, or an error's text; what stands here after `on_step` is what the model sees."""
+    id: str = ""
+    """Of the call that it answers."""
+    error: str | None = None
+    """Name of the exception's class; None where the tool gave a result."""
+    observed: Observation | None = field(default=None, repr=False)
+    is_edited: bool = field(default=False, repr=False)
+    """Whether a hook has changed the output in place, which its identity does not show."""
+
+    @property
+    def was_executed(self) -> bool:
+        """Whether the tool ran, to whatever end."""
+        return self.observed is not None and self.observed.error_type not in ("UnknownTool", "InvalidArguments")
+
+    @property
+    def text(self) -> str:
+        """As the model sees it: text as it is, what JSON can say as JSON, else `str()` (row S3-40)."""
+        seen = self.observed
+        is_as_given = seen is not None and seen.ok and seen.value is self.output and not self.is_edited
+        if seen is not None and is_as_given and self.output is not None:
+            return seen.data
+        return "null" if self.output is None else render_value(self.output)

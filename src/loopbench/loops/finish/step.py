@@ -4,44 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from loopbench.protocol import Observation, Reply, Tool, ToolCall, render_value
+from loopbench.protocol import Reply, Tool, ToolCall
 
 from .history import History
-
-if TYPE_CHECKING:
-    from .run import Run
-
-
-@dataclass(slots=True)
-class ToolResult:
-    """What came of one call."""
-
-    name: str
-    output: Any
-    """The tool's own object, or an error's text; what stands here after `on_step` is what the model sees."""
-    id: str = ""
-    """Of the call that it answers."""
-    error: str | None = None
-    """Name of the exception's class; None where the tool gave a result."""
-    observed: Observation | None = field(default=None, repr=False)
-    is_edited: bool = field(default=False, repr=False)
-    """Whether a hook has changed the output in place, which its identity does not show."""
-
-    @property
-    def was_executed(self) -> bool:
-        """Whether the tool ran, to whatever end."""
-        return self.observed is not None and self.observed.error_type not in ("UnknownTool", "InvalidArguments")
-
-    @property
-    def text(self) -> str:
-        """As the model sees it: text as it is, what JSON can say as JSON, else `str()` (row S3-40)."""
-        seen = self.observed
-        is_as_given = seen is not None and seen.ok and seen.value is self.output and not self.is_edited
-        if seen is not None and is_as_given and self.output is not None:
-            return seen.data
-        return "null" if self.output is None else render_value(self.output)
+from .run import Run, ToolResult
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol import ToolCall as Call
-from loopbench.protocol.tools import error_text
+from loopbench.protocol.values import error_text
 
 from .history import ConversationManager, final_response, stored_value, summarize_results
 from .options import check_choice, check_least, check_seconds

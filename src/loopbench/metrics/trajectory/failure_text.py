@@ -7,8 +7,8 @@ from typing import Any
 
 from loopbench.protocol import StopReason, render_value
 
-from .course import NOT_RUN, shortened
-from .setbacks import NEVER_FINISH, WRONG_CALLS, Setback, Trial, was_asked_again, was_cut_out, was_told
+from .failures import NEVER_FINISH, WRONG_CALLS, Setback, Trial, was_asked_again, was_cut_out, was_told
+from .trajectory import NOT_RUN, shortened
 
 FEW_NUMBERS = 4
 """Replies that are named one by one."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
 
-from ..record import Record
-from .course import CHOOSING, Ask, End, Event, Ran, Step, unmatched, without_receipts
-from .shown import Prompt, prompts, says_more, shows
+from .prompts_sent import Prompt, prompts, says_more, shows
+from .trajectory import CHOOSING, Ask, End, Event, Ran, Step, unmatched, without_receipts
 
 Kind = Literal["unreadable", "unfit", "misread", "request", "failed run", "not run", "repeated", "no call"]
 

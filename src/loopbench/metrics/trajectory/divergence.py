@@ -30,13 +30,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
 
-from ..record import Record
-from .course import CHOOSING, Ask, Ran, Step, end, events, shortened, steps, unmatched
-from .setback_words import counted, in_words, quoted, reply, times
-from .setbacks import NEVER_FINISH, WRONG_CALLS, Setback, Trial, setbacks, wasted
-from .shown import shows
+from .failure_text import counted, in_words, quoted, reply, times
+from .failures import NEVER_FINISH, WRONG_CALLS, Setback, Trial, setbacks, wasted
+from .prompts_sent import shows
+from .trajectory import CHOOSING, Ask, Ran, Step, end, events, shortened, steps, unmatched
 
 Cause = Literal["parse", "termination", "lost observation", "budget", "tool argument", "fault not recovered", "other"]
 

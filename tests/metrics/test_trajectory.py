@@ -12,8 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.losses.course import Call, Kind, course, end, events, shortened, signatures, unmatched, without_receipts
-from loopbench.metrics.losses.divergence import first_difference
+from loopbench.metrics.trajectory.divergence import first_difference
+from loopbench.metrics.trajectory.trajectory import (
+    Call,
+    Kind,
+    course,
+    end,
+    events,
+    shortened,
+    signatures,
+    unmatched,
+    without_receipts,
+)
 from loopbench.models.receipts import Ledger, strip_receipts
 
 JSON = st.recursive(

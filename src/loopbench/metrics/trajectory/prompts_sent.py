@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from .course import RECEIPT, Ask, Event
+from .trajectory import RECEIPT, Ask, Event
 
 Prompt = Sequence[str]
 """The texts of a request's messages, in order."""
