@@ -45,7 +45,7 @@ from loopbench.metrics.views import cost_per_solved, quartiles
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
 RUNS = 2_000
-HALF, FEW_RUNS = 1_000, 400
+HALF, MIN_RUNS = 1_000, 400
 """Where a run takes milliseconds, such as those with a bootstrap of their own."""
 ALPHA = 0.05
 MARGIN = 0.1
@@ -408,7 +408,7 @@ class Section:
 
 
 COVERS, LEVEL, ANY = (0.93, 1.0), (0.0, 0.05), (0.0, 1.0)
-FEW_TASKS = (0.88, 1.0)
+MIN_TASKS = (0.88, 1.0)
 """Where twenty tasks, most of them always solved, may show nothing of those that are not."""
 ONE_WAY = (0.0, 0.07)
 """Whole numbers of tasks: at a few sizes Wilson's test is a little too sure."""
@@ -422,7 +422,7 @@ SECTIONS = (
         (
             Row("accuracy", accuracy, COVERS),
             Row("*Wilson on all trials*", every_trial_counted, ANY),
-            Row("graded scores", graded, FEW_TASKS),
+            Row("graded scores", graded, MIN_TASKS),
             Row("pass^2", repeats(lambda r: r.pass_hat[1], lambda s: moment(s, 2)), COVERS, HALF, "repeats"),
             Row("pass@2", repeats(lambda r: r.pass_at[1], lambda s: 2 * s.mean - moment(s, 2)), COVERS, HALF, "repeats"),
             Row(
@@ -434,9 +434,9 @@ SECTIONS = (
             ),
             Row("mean steps, tokens, cost", mean_steps, COVERS),
             Row("accuracy within a budget", within_budget, COVERS),
-            Row("cost per solved task", per_solved, COVERS, FEW_RUNS),
-            Row("Brier", confidence(lambda c: c.brier, brier), FEW_TASKS, FEW_RUNS, "confidence"),
-            Row("AUROC", confidence(lambda c: c.auroc, auroc), COVERS, FEW_RUNS, "confidence"),
+            Row("cost per solved task", per_solved, COVERS, MIN_RUNS),
+            Row("Brier", confidence(lambda c: c.brier, brier), MIN_TASKS, MIN_RUNS, "confidence"),
+            Row("AUROC", confidence(lambda c: c.auroc, auroc), COVERS, MIN_RUNS, "confidence"),
         ),
     ),
     Section(
@@ -461,11 +461,11 @@ SECTIONS = (
             Row("sign-flip: arms are equal", flipped(0.0), LEVEL, RUNS, "equal arms"),
             Row("McNemar: arms are equal", mcnemar(0.0), LEVEL, RUNS, "equal arms"),
             Row("Cochran or Friedman: four arms are equal", at_once(0.0), LEVEL),
-            Row("any verdict of five equal arms (Holm)", any_pair, LEVEL, FEW_RUNS),
+            Row("any verdict of five equal arms (Holm)", any_pair, LEVEL, MIN_RUNS),
             Row("equivalence: accuracy differs by the margin", equivalent(MARGIN), LEVEL),
             Row("equivalence: the margin is lost in whole tasks", lost_one_way, ONE_WAY),
             Row("equivalence: steps differ by the margin", equal_steps, SKEWED),
-            Row("any equivalence of five arms (Holm)", any_equivalent, LEVEL, FEW_RUNS),
+            Row("any equivalence of five arms (Holm)", any_equivalent, LEVEL, MIN_RUNS),
         ),
     ),
     Section(

@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 from loopbench.cli.own_prints import quiet_loops
-from loopbench.experiments.collection import Collection, collect, to_markdown
+from loopbench.experiments.collection import SeveralRuns, collect, to_markdown
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
@@ -44,7 +44,7 @@ def compared(suite: str, tasks: int, runs: Path) -> Results:
     return results(experiment.folder)
 
 
-def everything(tasks: int, runs: Path) -> Collection:
+def everything(tasks: int, runs: Path) -> SeveralRuns:
     """All suites."""
     found = []
     for suite in generated_suites():
@@ -53,7 +53,7 @@ def everything(tasks: int, runs: Path) -> Collection:
     return collect(found)
 
 
-def conclusions(found: Collection) -> str:
+def conclusions(found: SeveralRuns) -> str:
     """Three sentences: the best design, those behind it, and where designs part."""
     places = {loop: Counter(column.places[loop].place for column in found.columns) for loop in found.loops}
     lower = {loop: count["lower"] for loop, count in places.items()}

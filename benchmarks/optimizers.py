@@ -25,7 +25,7 @@ from loopbench.experiments.optimization.files import PROGRAM
 from loopbench.experiments.optimization.result import DesignResult, OptimizationResult, optimization_result
 from loopbench.experiments.optimization.run import prepare, run
 from loopbench.experiments.registry import make_suite, parse_spec
-from loopbench.metrics.comparison import Arm, ArmInfo, Comparison
+from loopbench.metrics.comparison import ArmInfo, ArmResult, Comparison
 from loopbench.metrics.gains import Arms, Gains, gains
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import summarize
@@ -216,7 +216,7 @@ def _gains(records: Sequence[Record], margin: float) -> Gains:
     """What `loopbench optimize` would say of these records of the test."""
     names = sorted({record.arm for record in records})
     arms = [
-        Arm(ArmInfo(name, name, {}, "scripted", "", ""), summarize([record for record in records if record.arm == name]))
+        ArmResult(ArmInfo(name, name, {}, "scripted", "", ""), summarize([record for record in records if record.arm == name]))
         for name in names
     ]
     designs = [Arms(name, name, name.replace("/", f"@{PROGRAM}/", 1)) for name in names if "@" not in name]

@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+from loopbench.experiments.trial_models import TrialModels
 from measure import measured, typed
 from ours import REPEATS, counted
 from questions import next_call
 
-from loopbench.experiments.answering import Answering
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.preparing import Experiment, prepare
 from loopbench.protocol import Capabilities, Chunk, Reply, Request, Usage
@@ -50,7 +50,7 @@ class Reader:
 def asking(model: Reader, experiment: Experiment) -> Experiment:
     """The same experiment with a model of one's own, which is no scripted one: its requests are metered as a provider's are."""
     arms = tuple(replace(arm, model=model.name) for arm in experiment.arms)
-    return replace(experiment, arms=arms, answering=Answering(real={model.name: model}))
+    return replace(experiment, arms=arms, trial_models=TrialModels(real={model.name: model}))
 
 
 if __name__ == "__main__":

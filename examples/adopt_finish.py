@@ -1,11 +1,11 @@
 """The `__finish__` loop in a product, both faces: a class whose call gives a validated answer, and a loop over any Model.
 
-`Listed` makes the listed moves, offline; `model = "openai/gpt-4o-mini"` reaches a provider."""
+`FakeModel` makes the listed moves, offline; `model = "openai/gpt-4o-mini"` reaches a provider."""
 
 from pydantic import BaseModel, Field
 
 from loopbench.loops import Act, Answer, Finish, Query, Step, Toolbox, ToolCall, module, tool
-from loopbench.models.listed import Listed
+from loopbench.models.fake import FakeModel
 
 PRICES = Act("Two prices.", (ToolCall("price", {"item": "tea", "count": 4}), ToolCall("price", {"item": "cake"})))
 
@@ -27,7 +27,7 @@ class Bill(BaseModel):
 class Waiter(module):
     """Turn an order into a bill: look every price up, then call __finish__."""
 
-    model = Listed(PRICES, Answer("That is all.", {"total": 18.25}))
+    model = FakeModel(PRICES, Answer("That is all.", {"total": 18.25}))
     initial_input, final_output, tools, max_steps = Order, Bill, [price], 6
 
     def on_step(self, step: Step) -> None:
@@ -35,5 +35,7 @@ class Waiter(module):
 
 
 print(f"as a module: {Waiter()(text='Four teas and a cake, please.').total} euro")
-outcome = Finish(max_steps=6).run_sync(Query("Four teas and a cake?"), Toolbox([price]), Listed(PRICES, Answer("", "18.25 euro")))
+outcome = Finish(max_steps=6).run_sync(
+    Query("Four teas and a cake?"), Toolbox([price]), FakeModel(PRICES, Answer("", "18.25 euro"))
+)
 print(f"as a loop:   {outcome.answer} ({outcome.stop}, {outcome.steps} steps)")

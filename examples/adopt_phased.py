@@ -1,13 +1,13 @@
 """Phases in a product: understand, plan, execute, reflect, answer; results are kept as files of a directory.
 
-`Listed` makes the listed moves, offline; `loopbench.open_model("openai/gpt-4o-mini")` is a Model too.
+`FakeModel` makes the listed moves, offline; `loopbench.open_model("openai/gpt-4o-mini")` is a Model too.
 """
 
 import asyncio
 import tempfile
 
 import loopbench.loops as lb
-from loopbench.models.listed import Listed
+from loopbench.models.fake import FakeModel
 
 SALES = {"2024": 120.0, "2025": 150.0}
 
@@ -17,7 +17,7 @@ async def sales(year: str) -> float:
     return SALES[year]
 
 
-model = Listed(
+model = FakeModel(
     lb.Understanding("growth of sales", ("2024", "2025")),
     lb.Tasks((lb.PlanTask("a", "Sales of 2024."), lb.PlanTask("b", "Sales of 2025."))),  # they run together
     lb.Act("", (lb.ToolCall("sales", {"year": "2024"}),)),

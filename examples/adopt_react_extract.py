@@ -1,13 +1,13 @@
 """React -> Extract in a product: a loop over any Model.
 
-`Listed` makes the listed moves, offline; `loopbench.open_model("openai/gpt-4o-mini")` is a Model too. As a dspy.Module it is
+`FakeModel` makes the listed moves, offline; `loopbench.open_model("openai/gpt-4o-mini")` is a Model too. As a dspy.Module it is
 `loopbench.loops.ReactExtractProgram`, for teleprompters to optimize.
 """
 
 import asyncio
 
 from loopbench.loops import Act, Answer, Query, ReactExtract, Toolbox, ToolCall
-from loopbench.models.listed import Listed
+from loopbench.models.fake import FakeModel
 
 
 def events(city: str, day: str) -> list[str]:
@@ -16,7 +16,7 @@ def events(city: str, day: str) -> list[str]:
 
 
 SCHEMA = {"type": "object", "properties": {"event": {"type": "string"}, "indoors": {"type": "boolean"}}}
-model = Listed(
+model = FakeModel(
     Act("See what is on.", (ToolCall("events", {"city": "Tokyo", "day": "2026-07-25"}),)),
     Answer("The trajectory holds all that the answer needs."),
     Answer("Rain is due, so indoors.", {"event": "jazz at the Pit Inn", "indoors": True}),

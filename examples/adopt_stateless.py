@@ -1,12 +1,12 @@
 """The stateless loop in a product: an agent decides, the product's own manager executes, with rules that no prompt can talk away.
 
-`Listed` makes the listed moves, offline; `loopbench.open_model("openai/gpt-4o-mini")` is a Model too.
+`FakeModel` makes the listed moves, offline; `loopbench.open_model("openai/gpt-4o-mini")` is a Model too.
 """
 
 from typing import Any
 
 from loopbench.loops import Act, ActivityManager, Answer, ManualAgentLoop, MultiToolRegistry, ToolCall
-from loopbench.models.listed import Listed
+from loopbench.models.fake import FakeModel
 
 
 def find_order(number: int) -> dict[str, object]:
@@ -28,7 +28,7 @@ class Desk(ActivityManager):
 
 tools = MultiToolRegistry()
 tools.register(find_order, refund)
-model = Listed(
+model = FakeModel(
     Act("Look the order up.", (ToolCall("find_order", {"number": 7}),)),
     Act("Pay it back.", (ToolCall("refund", {"order": 7, "amount": 40.0}),)),
     Answer("Done.", "Your 40 euro are on their way.", confidence=0.9),

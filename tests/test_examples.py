@@ -42,7 +42,7 @@ def test_an_example_is_short_and_needs_loops_and_a_model_only(file: Path) -> Non
     reached = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
     reached |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     ours = {name for name in reached if name.startswith("loopbench")}
-    assert ours <= {"loopbench.loops", "loopbench.models.listed"}
+    assert ours <= {"loopbench.loops", "loopbench.models.fake"}
     assert "loopbench.loops" in ours
 
 

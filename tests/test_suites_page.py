@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from loopbench.datasets.task import Suite
-from loopbench.experiments.baselines import ORACLE, Baseline, Passed, baselines, bench, passed, trial
+from loopbench.experiments.baselines import ORACLE, Passed, ReferenceAgent, baselines, bench, passed, trial
 from loopbench.experiments.catalogue import median_plan
 from loopbench.experiments.registry import generated_suites
 from loopbench.experiments.suite_checks import CHECKS
@@ -50,7 +50,7 @@ def size(name: str) -> list[str]:
     return [f"`{name}`", suite(name).version, str(len(tasks)), f"{median_plan(tasks):g}", str(tools), parts]
 
 
-def agents(name: str) -> tuple[Baseline, ...]:
+def agents(name: str) -> tuple[ReferenceAgent, ...]:
     return (ORACLE, *baselines(suite(name).tasks))
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loopbench.loops.phased import Phased
     from loopbench.loops.react_extract import ReactExtract, ReactExtractProgram
     from loopbench.loops.stateless import Stateless
-    from loopbench.models.listed import Listed
+    from loopbench.models.fake import FakeModel
     from loopbench.models.profiles import Profile, load_profile
     from loopbench.models.real import open_model
     from loopbench.models.scripted import Script, Scripted
@@ -43,7 +43,7 @@ _HOMES = {
     "loopbench.loops.phased": ("Phased",),
     "loopbench.loops.react_extract": ("ReactExtract", "ReactExtractProgram"),
     "loopbench.loops.stateless": ("Stateless",),
-    "loopbench.models.listed": ("Listed",),
+    "loopbench.models.fake": ("FakeModel",),
     "loopbench.models.profiles": ("Profile", "load_profile"),
     "loopbench.models.real": ("open_model",),
     "loopbench.models.scripted": ("Script", "Scripted"),
@@ -68,8 +68,8 @@ __all__ = [
     "CompareConfig",
     "DspyModel",
     "Environment",
+    "FakeModel",
     "Finish",
-    "Listed",
     "Loaded",
     "Loop",
     "LoopProgram",

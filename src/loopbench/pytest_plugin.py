@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pytest
 
 if TYPE_CHECKING:
-    from loopbench.experiments.gating import Judged
+    from loopbench.experiments.gating import GateResult
     from loopbench.experiments.preparing import Experiment
     from loopbench.experiments.results import Results
 
@@ -100,7 +100,7 @@ class LoopGate:
     defaults: Mapping[str, Any]
     """The marker's keywords."""
 
-    def __call__(self, loop: str | type, **settings: Any) -> Judged | None:
+    def __call__(self, loop: str | type, **settings: Any) -> GateResult | None:
         """Run `loop`, a name as `--loop` takes it or a class, and fail the test where it is worse than its baseline.
 
         `baseline`: a file, relative to the test's folder [baselines/MODULE.TEST.json]. `margin`: what accuracy may fall by [0.02].
@@ -115,7 +115,7 @@ class LoopGate:
             mistake = str(error)
         pytest.fail(f"loop_gate: {mistake}", pytrace=False)  # out here, where no context prints it twice
 
-    def _hold(self, loop: str | type, asked: _Asked) -> Judged | None:
+    def _hold(self, loop: str | type, asked: _Asked) -> GateResult | None:
         from loopbench.experiments.gating import check_asked, judge, read_baseline
         from loopbench.experiments.gating.judge import refuse_other
 
@@ -165,7 +165,7 @@ class LoopGate:
         self.item.config.stash[_BLESSED].add(path.resolve())
         self._say(f"blessed {len(found.records)} trials: {path}")
 
-    def _end(self, judged: Judged, on_undecided: OnUndecided) -> None:
+    def _end(self, judged: GateResult, on_undecided: OnUndecided) -> None:
         from loopbench.experiments.gating import headline, text
 
         self._say(headline(judged))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from loopbench.experiments.outside.table import COLUMNS
-from loopbench.experiments.outside.told import Told
+from loopbench.experiments.outside.told import ForeignTrial
 
 pytestmark = pytest.mark.thorough
 
@@ -196,4 +196,4 @@ def test_the_page_names_every_column():
     text = PAGE.read_text(encoding="utf-8")
     words = {word.removesuffix("_s") for names in COLUMNS.values() for word in names}
     assert not [word for word in words if f"`{word}`" not in text]
-    assert set(COLUMNS) - {"asked", "arm", "task", "suite", "score", "model"} <= set(Told.__dataclass_fields__)
+    assert set(COLUMNS) - {"asked", "arm", "task", "suite", "score", "model"} <= set(ForeignTrial.__dataclass_fields__)

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from loopbench.cli import optimize_progress
-from loopbench.cli.optimize_progress import Board, Searched, watching
+from loopbench.cli.optimize_progress import SearchDisplay, Searched, watching
 from loopbench.experiments.config import BudgetConfig
-from loopbench.experiments.optimization.candidates import Candidate, Ended, Spent
+from loopbench.experiments.optimization.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimization.config import load_optimize_config
 from loopbench.experiments.optimization.run import Optimization, prepare
 from loopbench.experiments.optimization.watchers import Watchers
@@ -31,27 +31,27 @@ def record(**changes: Any) -> Record:
     return Record("bare", "s", "d", "t", 0, 0, "scored", **changes)
 
 
-def ended(design: str) -> Ended:
+def ended(design: str) -> SearchEnd:
     scores = ({"a": 0.0, "b": 1.0}, {"a": 1.0, "b": 1.0})
-    return Ended(design, "budget", "why", "1", 1, 2, *scores, Spent(5, 50, 900), Spent(0, 3, 30), Spent())
+    return SearchEnd(design, "budget", "why", "1", 1, 2, *scores, SearchCost(5, 50, 900), SearchCost(0, 3, 30), SearchCost())
 
 
 def tell(board: Any) -> None:
     board.began("bare", OWN)
-    board.rolled_out("bare", replace(OWN, dev={"a": 0.0}), record(), Spent(1, 5, 90))
-    board.rolled_out("bare", replace(OWN, dev={"a": 0.0, "b": 1.0}), record(), Spent(2, 10, 180))
-    board.proposed("bare", Spent(0, 3, 30))
+    board.rolled_out("bare", replace(OWN, dev={"a": 0.0}), record(), SearchCost(1, 5, 90))
+    board.rolled_out("bare", replace(OWN, dev={"a": 0.0, "b": 1.0}), record(), SearchCost(2, 10, 180))
+    board.proposed("bare", SearchCost(0, 3, 30))
     board.tried("bare", OTHER)
-    board.rolled_out("bare", replace(OTHER, dev={"a": 1.0}), record(), Spent(3, 15, 270))
+    board.rolled_out("bare", replace(OTHER, dev={"a": 1.0}), record(), SearchCost(3, 15, 270))
 
 
 def test_programs_are_scored_once_they_have_all_dev_tasks(made):
-    board = Board(made)
+    board = SearchDisplay(made)
     tell(board)
     assert board.searched["bare"].line.startswith(
         "2 programs, best on dev 0.500 (own 0.500), 15 of 50 calls, 270 of 900 tokens, 3 prop"
     )
-    board.rolled_out("bare", replace(OTHER, dev={"a": 1.0, "b": 1.0}), record(), Spent(4, 20, 360))
+    board.rolled_out("bare", replace(OTHER, dev={"a": 1.0, "b": 1.0}), record(), SearchCost(4, 20, 360))
     assert "best on dev 1.000 (own 0.500), 20 of 50 calls" in board.searched["bare"].line
     board.ended("bare", ended("bare"), OTHER)
     assert board.searched["bare"].line == (
@@ -60,18 +60,18 @@ def test_programs_are_scored_once_they_have_all_dev_tasks(made):
 
 
 def test_a_design_that_an_earlier_sitting_ended_is_known(made):
-    board = Board(made)
+    board = SearchDisplay(made)
     board.ended("finish", ended("finish"), OTHER)
     assert "best on dev 1.000 (own 0.500)" in board.searched["finish"].line
 
 
 def test_dollars_and_no_limit():
-    assert "$0.5000 of $2" in Searched(2, BudgetConfig(dollars=2.0), search=Spent(1, 1, 1, 0.5)).line
+    assert "$0.5000 of $2" in Searched(2, BudgetConfig(dollars=2.0), search=SearchCost(1, 1, 1, 0.5)).line
     assert Searched(2, BudgetConfig()).line == "0 programs, 0 calls"
 
 
 def test_the_test_is_counted(made):
-    board = Board(made)
+    board = SearchDisplay(made)
     assert board.tests == 2 * 2 * 5 * 2
     board.finished(record())
     assert board.tested == 1
@@ -117,7 +117,7 @@ def test_on_a_terminal_there_is_a_line_for_each_design(made):
 
 
 def test_several_watchers_are_told_the_same(made):
-    one, two = Board(made), Board(made)
+    one, two = SearchDisplay(made), SearchDisplay(made)
     both = Watchers(one, two)
     tell(both)
     both.ended("bare", ended("bare"), OTHER)

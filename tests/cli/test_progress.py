@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.live import Live
 
 from loopbench.cli import progress
-from loopbench.cli.progress import Tally, clock, watching
+from loopbench.cli.progress import ProgressCounts, clock, watching
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import BudgetConfig, CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
@@ -77,7 +77,7 @@ RECORDS = st.lists(
 
 @given(RECORDS)
 def test_what_is_counted_is_what_has_ended(named, records):
-    tally = Tally(named("abc"))
+    tally = ProgressCounts(named("abc"))
     for one in records:
         tally.finished(one)
     assert tally.done == len(records)
@@ -101,19 +101,19 @@ def test_what_is_counted_is_what_has_ended(named, records):
 
 
 def test_errored_trials_are_told_apart_by_the_first_words_of_the_reason(named):
-    tally = Tally(named("a"))
+    tally = ProgressCounts(named("a"))
     for reason in ("provider: 500", "provider: no\nreply", "scorer exact: KeyError: 'x'", ""):
         tally.finished(record("a", status="errored", reason=reason))
     assert tally.arms["a"].errored == Counter({"provider": 2, "scorer exact": 1, "unknown": 1})
 
 
 def test_reasons_without_end_are_not_kept_without_end(named):
-    tally = Tally(named("a"))
+    tally = ProgressCounts(named("a"))
     for number in range(500):
         tally.finished(record("a", status="errored", reason=f"{number} " * 100))
     assert sum(tally.arms["a"].errored.values()) == 500
-    assert len(tally.arms["a"].errored) <= progress.MOST_KINDS + 1
-    assert max(map(len, tally.arms["a"].errored)) <= progress.MOST_KIND_CHARS
+    assert len(tally.arms["a"].errored) <= progress.MAX_KINDS + 1
+    assert max(map(len, tally.arms["a"].errored)) <= progress.MAX_KIND_CHARS
 
 
 # --- a run that is gone on with ---
@@ -137,18 +137,18 @@ def test_a_run_that_is_gone_on_with_counts_both(tmp_path, capsys):
     with contextlib.suppress(KeyboardInterrupt):
         run(first, Stopping(12))
     again = reopen(first.folder)
-    begun = Tally(again)
+    begun = ProgressCounts(again)
     assert begun.before + begun.total == 30
     assert begun.before >= 12
     assert sum(arm.scored for arm in begun.arms.values()) == begun.before
     with watching(again, quiet=False) as seen:
         run(again, seen)
-    assert isinstance(seen, Tally)
+    assert isinstance(seen, ProgressCounts)
     assert [arm.scored for arm in seen.arms.values()] == [10, 10, 10]
-    assert [arm.right for arm in seen.arms.values()] == [arm.right for arm in Tally(reopen(first.folder)).arms.values()]
+    assert [arm.right for arm in seen.arms.values()] == [arm.right for arm in ProgressCounts(reopen(first.folder)).arms.values()]
     line = capsys.readouterr().err.splitlines()[-1]
     assert f"done={begun.total}/{begun.total} run=30/30 " in line
-    whole = Tally(reopen(first.folder))
+    whole = ProgressCounts(reopen(first.folder))
     assert whole.spent.calls == seen.spent.calls
     assert whole.total == 0
     assert f" left_calls={10_000 - seen.spent.calls} " in line
@@ -161,12 +161,12 @@ def test_an_errored_trial_that_is_tried_again_counts_once(tmp_path):
         journal.append(record(name, task=task, status="errored", reason="provider: 500"), b"{}")
         journal.append(record(name, task=experiment.tasks[1].id, stop="finished", scores={"accuracy": 1.0}), b"{}")
     again = reopen(experiment.folder)
-    tally = Tally(again)
+    tally = ProgressCounts(again)
     assert (tally.before, tally.total) == (1, 9)
     assert not tally.arms[name].errored
     with watching(again, quiet=True) as quiet:
         run(again, quiet)
-    ended = Tally(reopen(experiment.folder))
+    ended = ProgressCounts(reopen(experiment.folder))
     assert (ended.before, ended.total, ended.arms[name].scored) == (10, 0, 10)
 
 
@@ -241,7 +241,7 @@ def test_a_line_is_one_line_whatever_names_and_reasons_say(named, name, reason, 
 def test_lines_come_at_the_start_often_and_later_less_so(named, monkeypatch, capsys):
     lines = progress._Lines(named("a"))
     for elapsed_s, said, pause_s in ((0.0, 0, 5.0), (5.1, 1, 5.0), (59.0, 1, 5.0), (61.0, 1, 30.0), (5000.0, 1, 30.0)):
-        monkeypatch.setattr(Tally, "elapsed_s", elapsed_s)
+        monkeypatch.setattr(ProgressCounts, "elapsed_s", elapsed_s)
         assert lines.draw() == pause_s
         assert capsys.readouterr().err.count("progress: ") == said
 
@@ -327,7 +327,7 @@ UP = re.compile(rb"(?:\x1b\[1A\x1b\[2K)+")
 def test_a_terminal_is_redrawn_in_place_a_few_times_a_second(tmp_path, arms, height):
     took_s, seen = on_a_terminal(tmp_path, arms, height)
     redrawn = UP.findall(seen)
-    assert 2 <= len(redrawn) <= took_s / progress.LONGEST_STILL_S + 3  # one when it begins, one when it ends, one for the note
+    assert 2 <= len(redrawn) <= took_s / progress.MAX_STILL_S + 3  # one when it begins, one when it ends, one for the note
     assert max(map(len, redrawn)) // len(b"\x1b[1A\x1b[2K") < height
     assert b"100/" in seen
     assert seen.count(rb"worker 2 died\x1b]0;title\x07 of signal 9") == 1

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from loopbench.datasets import ecommerce
 from loopbench.datasets.ecommerce import books, tools
-from loopbench.datasets.ecommerce.shop import Database, Row, Shop, changed, draw_shop
+from loopbench.datasets.ecommerce.shop import Row, Shop, ShopDatabase, changed, draw_shop
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import carry_out
 from loopbench.experiments.suite_checks import task_problems
@@ -39,8 +39,8 @@ def many() -> Suite:
 
 
 @pytest.fixture
-def database() -> Iterator[Database]:
-    with closing(Database(draw_shop(1))) as made:
+def database() -> Iterator[ShopDatabase]:
+    with closing(ShopDatabase(draw_shop(1))) as made:
         yield made
 
 
@@ -58,7 +58,7 @@ def state_after(task: Task, suite: Suite) -> Any:
 # The tools' laws
 
 
-def by_tools(database: Database, step: int, line: Row, other: Row, number: int) -> None:
+def by_tools(database: ShopDatabase, step: int, line: Row, other: Row, number: int) -> None:
     order_id, place = line["order_id"], line["line"]
     calls: tuple[Callable[[], object], ...] = (
         lambda: tools.refund_line(database, order_id, place, number, 0),
@@ -88,7 +88,7 @@ def by_books(shop: Shop, step: int, line: Row, other: Row, number: int) -> None:
         books.combine(shop, order, shop.tables["orders"][other["order_id"]])
 
 
-def owner_of(database: Database, order_id: str) -> str:
+def owner_of(database: ShopDatabase, order_id: str) -> str:
     return str(database.value("SELECT customer_id FROM orders WHERE order_id = ?", order_id))
 
 
@@ -98,7 +98,7 @@ def test_whatever_is_done_the_database_says_what_the_books_say(number: int, step
     """A step that the tools refuse leaves nothing behind; one that they take leaves what the books say, and no row else."""
     shop = draw_shop(number)
     opening = shop.rows()
-    with closing(Database(shop)) as database:
+    with closing(ShopDatabase(shop)) as database:
         for step, one, two, amount in steps:
             lines = [row for _, row in sorted(shop.tables["lines"].items())]
             line, other = lines[one % len(lines)], lines[two % len(lines)]
@@ -117,7 +117,7 @@ def test_whatever_is_done_the_database_says_what_the_books_say(number: int, step
 @given(number=SHOPS, fees=st.lists(st.sampled_from([0, 5, 10, 35, 100]), max_size=6))
 def test_no_line_is_paid_back_more_often_than_it_was_bought(number: int, fees: list[int]) -> None:
     shop = draw_shop(number)
-    with closing(Database(shop)) as database:
+    with closing(ShopDatabase(shop)) as database:
         for line in (row for row in shop.tables["lines"].values() if row["line"] and row["state"] == "delivered"):
             stock, paid, back = tools.get_product(database, line["sku"])["stock"], 0.0, []
             for fee in fees:
@@ -135,7 +135,7 @@ def test_no_line_is_paid_back_more_often_than_it_was_bought(number: int, fees: l
 @given(number=SHOPS)
 def test_a_swap_there_and_back_leaves_the_shelf_as_it_was(number: int) -> None:
     shop = draw_shop(number)
-    with closing(Database(shop)) as database:
+    with closing(ShopDatabase(shop)) as database:
         for line in [row for row in shop.tables["lines"].values() if row["line"]]:
             old = line["sku"]
             new = shop.siblings(old)[0]["sku"]
@@ -155,13 +155,13 @@ def test_a_swap_there_and_back_leaves_the_shelf_as_it_was(number: int) -> None:
 def test_reading_changes_nothing_and_says_the_same_again(number: int) -> None:
     shop = draw_shop(number)
 
-    def read(shown: Database) -> list[Any]:
+    def read(shown: ShopDatabase) -> list[Any]:
         seen: list[Any] = [tools.read_policy(shown, topic) for topic in ("returns", "goodwill", "shipping")]
         seen += [tools.find_customers(shown, row["city"]) for row in shop.tables["customers"].values()]
         seen += [tools.get_order(shown, order_id) for order_id in shop.tables["orders"]]
         return [*seen, *(tools.get_product(shown, sku) for sku in shop.tables["products"])]
 
-    with closing(Database(shop)) as database:
+    with closing(ShopDatabase(shop)) as database:
         assert read(database) == read(database)
         assert database.changes() == {}
 
@@ -170,7 +170,7 @@ def test_reading_changes_nothing_and_says_the_same_again(number: int) -> None:
 @given(text=st.text(min_size=3, max_size=20))
 def test_a_search_is_text_and_never_sql(text: str) -> None:
     shop = draw_shop(1)
-    with closing(Database(shop)) as database:
+    with closing(ShopDatabase(shop)) as database:
         try:
             found = tools.find_customers(database, text)
         except tools.Refused:
@@ -184,7 +184,7 @@ def test_a_search_is_text_and_never_sql(text: str) -> None:
 # What repeats a write
 
 
-def test_a_second_refund_is_refused_and_a_second_credit_is_given(database: Database) -> None:
+def test_a_second_refund_is_refused_and_a_second_credit_is_given(database: ShopDatabase) -> None:
     line = delivered_line(draw_shop(1))
     tools.refund_line(database, line["order_id"], line["line"], line["quantity"], 0)
     after = database.changes()
@@ -218,7 +218,9 @@ def test_what_is_done_twice_makes_the_end_state_wrong(many: Suite) -> None:
         (lambda shop: tools.combine_orders(shop, *[next(iter(draw_shop(1).tables["orders"]))] * 2), tools.Refused, "two different"),
     ],
 )
-def test_errors_say_what_is_wrong(database: Database, call: Callable[[Database], object], error: type, message: str) -> None:
+def test_errors_say_what_is_wrong(
+    database: ShopDatabase, call: Callable[[ShopDatabase], object], error: type, message: str
+) -> None:
     with pytest.raises(error, match=message):
         call(database)
     assert database.changes() == {}

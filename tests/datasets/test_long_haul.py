@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from loopbench.datasets import long_haul
 from loopbench.datasets.long_haul import archive as archives
-from loopbench.datasets.long_haul.archive import Archive, ArchiveError, Measures, VaultShut, archive_of
+from loopbench.datasets.long_haul.archive import ArchiveError, Measures, TrailArchive, VaultShut, archive_of
 from loopbench.datasets.long_haul.trails import ANSWER_FORMAT, TEMPLATES, UNANSWERABLE
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import replay
@@ -156,11 +156,11 @@ def test_adding_up_is_exact_to_a_cent(numbers: list[float]) -> None:
 
 
 @pytest.fixture(scope="module")
-def archive() -> Archive:
+def archive() -> TrailArchive:
     return archive_of(Measures(7, (12,), ("ticket", "seal"), seals_at=(3,)))
 
 
-def test_what_is_not_there_is_said_in_one_sentence(archive: Archive) -> None:
+def test_what_is_not_there_is_said_in_one_sentence(archive: TrailArchive) -> None:
     for call, arguments, error, said in (
         (archives.read_card, ["ZZ-0000"], ArchiveError, "card ZZ-0000 is not in its drawer"),
         (archives.read_card, ["one"], ValueError, "'one' is no card's code; codes look like KX-4821"),

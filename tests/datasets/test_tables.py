@@ -27,7 +27,7 @@ from loopbench.datasets.tables.sandbox import (
 )
 from loopbench.datasets.tables.statement import RESERVED, Statement
 from loopbench.datasets.tables.stories import ANSWER_FORMAT
-from loopbench.datasets.tables.tools import Desk, UnknownDatabase, UnknownTable
+from loopbench.datasets.tables.tools import Connections, UnknownDatabase, UnknownTable
 from loopbench.datasets.task import Suite
 from loopbench.experiments.suite_checks import task_problems
 from loopbench.protocol import Toolbox, ToolCall, run_sync
@@ -285,7 +285,7 @@ def test_a_result_says_whether_it_is_complete(energy: ReadOnlyDatabase, rows: in
     found = outcome(energy, f"SELECT {column} FROM meters LIMIT {rows}")
     assert isinstance(found, Selection)
     assert found.complete == (len(found.rows) == min(rows, 80))
-    told = tools.run_sql(Desk(), "energy", f"SELECT town FROM meters LIMIT {rows}")
+    told = tools.run_sql(Connections(), "energy", f"SELECT town FROM meters LIMIT {rows}")
     assert ("truncated" in told) == (rows > MAX_ROWS)
 
 
@@ -293,7 +293,7 @@ def test_a_result_says_whether_it_is_complete(energy: ReadOnlyDatabase, rows: in
 
 
 def test_errors_say_what_is_wrong() -> None:
-    desk = Desk()
+    desk = Connections()
     for error, words, call in (
         (UnknownDatabase, "there are clinic, energy", lambda: tools.list_tables(desk, "bank")),
         (UnknownTable, "there are tariffs, meters, readings", lambda: tools.describe_table(desk, "energy", "bills")),
@@ -308,7 +308,7 @@ def test_errors_say_what_is_wrong() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tools_describe_what_is_there(name: str) -> None:
-    desk = Desk()
+    desk = Connections()
     for table in tools.list_tables(desk, name)["tables"]:
         described = tools.describe_table(desk, name, table)
         sample = tools.sample_rows(desk, name, table, 2)

@@ -21,7 +21,7 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.typed import records as system
 from loopbench.datasets.typed.desk import ANSWER_FORMAT, blank
 from loopbench.datasets.typed.forms import FORMS
-from loopbench.datasets.typed.records import Record, RecordNotFound, Records, ResultWithdrawn
+from loopbench.datasets.typed.records import FormRecord, RecordNotFound, Records, ResultWithdrawn
 from loopbench.datasets.validity import replay
 from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.judgement import Judgement
@@ -241,7 +241,7 @@ def test_a_draft_has_the_same_names_and_other_values(key: int, section: dict[str
 @pytest.fixture
 def records() -> Records:
     made = Records(tables={"sides": {"T1": "home"}}, rates={"EUR": "1"})
-    made.add(Record("R-10000", "match", "MT-12", {"head": {"on": "2024-02-29"}}, {"gate": "spilled"}))
+    made.add(FormRecord("R-10000", "match", "MT-12", {"head": {"on": "2024-02-29"}}, {"gate": "spilled"}))
     return made
 
 

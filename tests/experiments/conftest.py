@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from loopbench.experiments.trial_models import TrialModels
 
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.experiments.answering import Answering
 from loopbench.experiments.registry import Spec
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import Done, Setting, run_trial
+from loopbench.experiments.trial import FinishedTrial, TrialContext, run_trial
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import HARNESS_STOPS, Loop, Plan, PlannedCall, Query, Ref, Tool
@@ -88,14 +88,14 @@ def written() -> Callable[[Callable[..., Any]], Loop]:
 
 def run_one(
     loop: Loop, suite: Suite, *, profile: str = "clean", models: Mapping[str, Any] | None = None, attempt: int = 0, **setting: Any
-) -> Done:
+) -> FinishedTrial:
     """One trial of a suite's first task; with `models`, on the first of them in place of the scripted one."""
     model = next(iter(models)) if models else "scripted"
     arm = Arm("arm", Spec("loop", {}), loop, model, load_profile(profile))
     trial = Trial(arm, suite.tasks[0], 0, 0, attempt)
-    return asyncio.run(run_trial(trial, Setting(suite, Answering(models or {}), **setting)))
+    return asyncio.run(run_trial(trial, TrialContext(suite, TrialModels(models or {}), **setting)))
 
 
 @pytest.fixture(scope="session")
-def one_trial() -> Callable[..., Done]:
+def one_trial() -> Callable[..., FinishedTrial]:
     return run_one

@@ -12,14 +12,14 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from loopbench.experiments.ablation import Ablated, Wanted, ablated, prepare
+from loopbench.experiments.ablation import Ablated, AblationRequest, ablated, prepare
 from loopbench.experiments.ablation_report import conclusions, effects_tables, notes, tables, to_markdown
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import MANIFEST, TRIALS, RunError, read_manifest
 from loopbench.experiments.preparing import Experiment, reopen
-from loopbench.experiments.results import MOST_PAIRED, Results, results
+from loopbench.experiments.results import MAX_PAIRED, Results, results
 from loopbench.metrics.statistics import Verdict, VerdictWord
 
 pytestmark = pytest.mark.thorough
@@ -45,7 +45,7 @@ def done(experiment: Experiment) -> Ablated:
 
 
 def test_the_cells_are_arms_of_an_ordinary_comparison(config):
-    experiment = prepare(Wanted("finish", ("parse_retries=0,2,5", "forced_finish=both,off")), config())
+    experiment = prepare(AblationRequest("finish", ("parse_retries=0,2,5", "forced_finish=both,off")), config())
     assert [arm.name for arm in experiment.arms] == [
         f"finish(forced_finish={ending}, parse_retries={retries})/flaky-format"
         for retries in (0, 2, 5)
@@ -61,7 +61,7 @@ def test_the_cells_are_arms_of_an_ordinary_comparison(config):
 
 
 def test_effects_are_differences_between_the_arms(config):
-    found = done(prepare(Wanted("finish", RETRIES), config()))
+    found = done(prepare(AblationRequest("finish", RETRIES), config()))
     share = {
         tuple(found.ablation.cells[arm.info.arm].values()): arm.summary.accuracy.value
         for arm in found.found.comparison.arms
@@ -76,7 +76,7 @@ def test_effects_are_differences_between_the_arms(config):
 
 
 def test_a_stopped_run_goes_on_to_the_same_effects(config):
-    experiment = prepare(Wanted("finish", RETRIES), config())
+    experiment = prepare(AblationRequest("finish", RETRIES), config())
     whole = done(experiment)
     trials = experiment.folder / TRIALS
     trials.write_bytes(b"".join(trials.read_bytes().splitlines(keepends=True)[:20]))  # as a kill leaves it
@@ -91,7 +91,7 @@ def test_a_stopped_run_goes_on_to_the_same_effects(config):
 
 
 def test_before_any_trial_there_are_no_effects(config):
-    experiment = prepare(Wanted("finish", RETRIES), config())
+    experiment = prepare(AblationRequest("finish", RETRIES), config())
     found = ablated(results(experiment.folder))
     assert found is not None
     assert found.effects.effects == ()
@@ -100,7 +100,7 @@ def test_before_any_trial_there_are_no_effects(config):
 
 
 def test_each_profile_has_its_effects(config):
-    found = done(prepare(Wanted("finish", RETRIES), config(profiles=("flaky-format", "clean"))))
+    found = done(prepare(AblationRequest("finish", RETRIES), config(profiles=("flaky-format", "clean"))))
     assert {effect.profile for effect in found.effects.effects} == {"flaky-format", "clean"}
     said = conclusions(found)
     assert [line.partition(" ")[0] for line in said] == ["flaky-format:", "flaky-format:", "clean:", "clean:"]
@@ -109,7 +109,7 @@ def test_each_profile_has_its_effects(config):
 
 
 def test_a_fraction_runs_half_of_the_cells_and_says_what_it_leaves_open(config):
-    found = done(prepare(Wanted("finish", FOUR, design="fractional"), config()))
+    found = done(prepare(AblationRequest("finish", FOUR, design="fractional"), config()))
     assert len(found.found.comparison.arms) == len(found.layout.cells) == 8
     assert found.ablation.resolution == 4
     assert "parse_retries × forced_finish = parallel_tools × list_tools_in_error" in found.layout.aliases
@@ -120,7 +120,9 @@ def test_a_fraction_runs_half_of_the_cells_and_says_what_it_leaves_open(config):
 
 
 def test_a_fraction_of_mixed_levels_says_how_good_it_is(config):
-    wanted = Wanted("finish", ("parse_retries=0,1,2", "forced_finish=both,off", "parallel_tools=true,false"), design="fractional")
+    wanted = AblationRequest(
+        "finish", ("parse_retries=0,1,2", "forced_finish=both,off", "parallel_tools=true,false"), design="fractional"
+    )
     found = done(prepare(wanted, config()))
     assert len(found.layout.cells) == 10
     assert found.ablation.resolution is None
@@ -129,22 +131,22 @@ def test_a_fraction_of_mixed_levels_says_how_good_it_is(config):
 
 @pytest.mark.parametrize(("most", "cells"), [(16 * 12, 16), (16 * 12 - 1, 8), (8 * 12, 8)])
 def test_a_budget_decides_how_many_cells_run(config, most, cells):
-    assert len(prepare(Wanted("finish", FOUR, most_trials=most), config()).arms) == cells
+    assert len(prepare(AblationRequest("finish", FOUR, most_trials=most), config()).arms) == cells
 
 
 def test_interactions_may_be_left_out(config):
-    found = done(prepare(Wanted("finish", RETRIES, interactions=False), config()))
+    found = done(prepare(AblationRequest("finish", RETRIES, interactions=False), config()))
     assert {effect.kind for effect in found.effects.effects} == {"main"}
     assert not any(table.title.startswith("Interactions") for table in tables(found))
 
 
 def test_the_metrics_asked_for_are_kept(config):
-    found = done(prepare(Wanted("finish", RETRIES, metrics=("lm_calls",)), config()))
+    found = done(prepare(AblationRequest("finish", RETRIES, metrics=("lm_calls",)), config()))
     assert {effect.metric for effect in found.effects.effects} == {"accuracy", "lm_calls"}
 
 
 def test_what_a_loop_wraps_may_vary_too(config):
-    wanted = Wanted("repeat_guard", ('loop="bare(max_steps=8)",finish', "warn_at=2,3"))
+    wanted = AblationRequest("repeat_guard", ('loop="bare(max_steps=8)",finish', "warn_at=2,3"))
     found = done(prepare(wanted, config()))
     assert found.ablation.default is None
     assert {effect.term for effect in found.effects.effects if effect.kind == "main"} == {
@@ -154,18 +156,18 @@ def test_what_a_loop_wraps_may_vary_too(config):
 
 
 def test_options_that_are_not_varied_stay_as_typed(config):
-    experiment = prepare(Wanted("finish(max_steps=4)", RETRIES), config())
+    experiment = prepare(AblationRequest("finish(max_steps=4)", RETRIES), config())
     assert all(arm.spec.options["max_steps"] == 4 for arm in experiment.arms)
     assert read_manifest(experiment.folder)["ablation"]["default"] == {"parse_retries": 2, "forced_finish": "both"}
 
 
 def test_many_cells_are_not_compared_in_pairs(config):
-    values = ",".join(map(str, range(MOST_PAIRED + 1)))
-    found = done(prepare(Wanted("finish", (f"parse_retries={values}",)), config(suite="arithmetic(size=3)")))
+    values = ",".join(map(str, range(MAX_PAIRED + 1)))
+    found = done(prepare(AblationRequest("finish", (f"parse_retries={values}",)), config(suite="arithmetic(size=3)")))
     assert found.found.comparison.pairs == ()
     assert not any("no task was scored in both" in warning for warning in found.found.comparison.warnings)
     assert any("too many to compare in pairs" in note for note in notes(found))
-    fewer = done(prepare(Wanted("finish", RETRIES), config(suite="arithmetic(size=3)")))
+    fewer = done(prepare(AblationRequest("finish", RETRIES), config(suite="arithmetic(size=3)")))
     assert fewer.found.comparison.pairs
 
 
@@ -186,7 +188,7 @@ def reacted(tmp_path_factory: pytest.TempPathFactory) -> Ablated:
     config = CompareConfig(
         suite="events", tasks=60, repeats=2, profiles=("flaky-format",), mlflow=False, runs=tmp_path_factory.mktemp("runs")
     )
-    return done(prepare(Wanted("react_extract", ("on_parse_error=finish,observe", "extract=true,false")), config))
+    return done(prepare(AblationRequest("react_extract", ("on_parse_error=finish,observe", "extract=true,false")), config))
 
 
 def test_a_factor_that_depends_on_another_says_how(reacted):
@@ -264,34 +266,49 @@ def test_a_manifest_that_makes_no_sense_is_one_line(reacted: Ablated, broken: An
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (Wanted("finish", ()), "--factor: give at least one"),
-        (Wanted("finish", ("parse_retries",)), "--factor 'parse_retries': write option=value,value"),
+        (AblationRequest("finish", ()), "--factor: give at least one"),
+        (AblationRequest("finish", ("parse_retries",)), "--factor 'parse_retries': write option=value,value"),
         (
-            Wanted("finish", ("parse_retry=0,2",)),
+            AblationRequest("finish", ("parse_retry=0,2",)),
             "--factor parse_retry: loop finish has no such option; did you mean 'parse_retries'?",
         ),
-        (Wanted("finish", ("parse_retries=0",)), "--factor parse_retries: give two values or more, the base first"),
-        (Wanted("finish", ("parse_retries=",)), "--factor parse_retries: give two values or more"),
-        (Wanted("finish", ("parse_retries=0,2,0",)), "--factor parse_retries: the value 0 stands twice"),
-        (Wanted("finish", ("parse_retries=0,2", "parse_retries=3,4")), "--factor parse_retries: it is given twice"),
-        (Wanted("finish(parse_retries=1)", ("parse_retries=0,2",)), "given twice, finish(parse_retries=1) has it too"),
-        (Wanted("finish", ("parse_retries=0,-1",)), "cell parse_retries=-1: loop finish(parse_retries=-1): parse_retries must be"),
-        (Wanted("finish", ("forced_finish=true,false",)), "cell forced_finish=true: loop finish: forced_finish: Input should be"),
-        (Wanted("finish", ("parse_retries=1,1.0",)), "cells parse_retries=1 and parse_retries=1.0 are one and the same loop"),
-        (Wanted("finish", ("parse_retries=0,(1",)), "'(1' is no TOML value"),
-        (Wanted("finsh", ("parse_retries=0,1",)), "unknown loop 'finsh'; did you mean 'finish'?"),
-        (Wanted("finish", RETRIES, metrics=("step",)), "--metric: unknown metric 'step'; did you mean 'steps'?"),
-        (Wanted("finish", RETRIES, design="half"), "--design: known: full, fractional"),
-        (Wanted("finish", RETRIES, most_trials=0), "--budget-trials: 0 is no number of trials"),
+        (AblationRequest("finish", ("parse_retries=0",)), "--factor parse_retries: give two values or more, the base first"),
+        (AblationRequest("finish", ("parse_retries=",)), "--factor parse_retries: give two values or more"),
+        (AblationRequest("finish", ("parse_retries=0,2,0",)), "--factor parse_retries: the value 0 stands twice"),
+        (AblationRequest("finish", ("parse_retries=0,2", "parse_retries=3,4")), "--factor parse_retries: it is given twice"),
+        (AblationRequest("finish(parse_retries=1)", ("parse_retries=0,2",)), "given twice, finish(parse_retries=1) has it too"),
         (
-            Wanted("finish", RETRIES, design="fractional"),
+            AblationRequest("finish", ("parse_retries=0,-1",)),
+            "cell parse_retries=-1: loop finish(parse_retries=-1): parse_retries must be",
+        ),
+        (
+            AblationRequest("finish", ("forced_finish=true,false",)),
+            "cell forced_finish=true: loop finish: forced_finish: Input should be",
+        ),
+        (
+            AblationRequest("finish", ("parse_retries=1,1.0",)),
+            "cells parse_retries=1 and parse_retries=1.0 are one and the same loop",
+        ),
+        (AblationRequest("finish", ("parse_retries=0,(1",)), "'(1' is no TOML value"),
+        (AblationRequest("finsh", ("parse_retries=0,1",)), "unknown loop 'finsh'; did you mean 'finish'?"),
+        (AblationRequest("finish", RETRIES, metrics=("step",)), "--metric: unknown metric 'step'; did you mean 'steps'?"),
+        (AblationRequest("finish", RETRIES, design="half"), "--design: known: full, fractional"),
+        (AblationRequest("finish", RETRIES, most_trials=0), "--budget-trials: 0 is no number of trials"),
+        (
+            AblationRequest("finish", RETRIES, design="fractional"),
             "no fraction of the 4 cells tells main effects from two-factor interactions",
         ),
-        (Wanted("finish", RETRIES, design="full", most_trials=47), "4 cells are too many: each takes 12 trials, of 47 in all"),
-        (Wanted("finish", RETRIES, most_trials=47), "all would be 4, each takes 12 trials, of 47 in all (--budget-trials)"),
-        (Wanted("finish", FOUR, most_trials=95), "a fraction needs at least 8 cells, and 7 are affordable"),
         (
-            Wanted("finish", (f"parse_retries={','.join(map(str, range(201)))}",)),
+            AblationRequest("finish", RETRIES, design="full", most_trials=47),
+            "4 cells are too many: each takes 12 trials, of 47 in all",
+        ),
+        (
+            AblationRequest("finish", RETRIES, most_trials=47),
+            "all would be 4, each takes 12 trials, of 47 in all (--budget-trials)",
+        ),
+        (AblationRequest("finish", FOUR, most_trials=95), "a fraction needs at least 8 cells, and 7 are affordable"),
+        (
+            AblationRequest("finish", (f"parse_retries={','.join(map(str, range(201)))}",)),
             "201 cells are too many: 200 arms are the most; --design fractional takes fewer",
         ),
     ],
@@ -306,9 +323,9 @@ def test_bad_input_is_one_line_and_makes_nothing(config, tmp_path, wanted, said)
 def test_arms_of_all_profiles_count(config):
     values = ",".join(map(str, range(101)))
     with pytest.raises(ValueError, match="101 cells are too many: each takes 2 arms, of 200 in all"):
-        prepare(Wanted("finish", (f"parse_retries={values}",)), config(profiles=("clean", "stubborn")))
+        prepare(AblationRequest("finish", (f"parse_retries={values}",)), config(profiles=("clean", "stubborn")))
 
 
 def test_looks_are_for_comparisons(config):
     with pytest.raises(ValueError, match="leave looks out"):
-        prepare(Wanted("finish", RETRIES), config(loops=("bare", "finish"), looks=2))
+        prepare(AblationRequest("finish", RETRIES), config(loops=("bare", "finish"), looks=2))

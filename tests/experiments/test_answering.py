@@ -18,7 +18,7 @@ from loopbench.experiments.compare import run
 from loopbench.experiments.config import BudgetConfig, CompareConfig, ProviderConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import RunError, read_trace
-from loopbench.experiments.preparing import Allowed, Sitting, prepare, reopen
+from loopbench.experiments.preparing import Permissions, SessionSettings, prepare, reopen
 from loopbench.experiments.results import Results, results
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import FAULT_KINDS, built_in_profiles
@@ -27,7 +27,7 @@ OWN = ('bare(decision_format="native")', 'bare(on_provider_error="observe")')
 LOOPS = ("bare", *OWN, "finish", "phased", "react_extract", "stateless")
 """The five designs, one that makes native calls, and one that shows the provider's words to the model."""
 LESS = "arithmetic(size=6)"
-MORE = Sitting({"budget": {"calls": 100_000}})
+MORE = SessionSettings({"budget": {"calls": 100_000}})
 ON_THE_WIRE = tuple(kind for kind in FAULT_KINDS if kind.startswith(("provider.", "wire.")))
 
 
@@ -169,7 +169,7 @@ def test_an_interrupted_recording_goes_on_and_is_whole_in_the_end(tmp_path: Path
     folder = experiment.folder
     with pytest.raises(RunError, match="type it again: --cassette"):
         reopen(folder)
-    assert run(reopen(folder, Allowed(cassette=tmp_path / "tape"), MORE), Silent()) == ""
+    assert run(reopen(folder, Permissions(cassette=tmp_path / "tape"), MORE), Silent()) == ""
     found = results(folder)
     assert found.is_complete
     again = made(tmp_path, loops=("bare", "react_extract"), cassette=tmp_path / "tape")
@@ -250,7 +250,7 @@ def test_an_interrupted_run_on_a_real_model_goes_on(tmp_path: Path, served: str)
     experiment = prepare(config)
     assert experiment.manifest["models"]["openai/scripted"]["tool_choice"] is False
     assert run(experiment, Silent()) != ""
-    assert run(reopen(experiment.folder, Allowed(base_url=served), MORE), Silent()) == ""
+    assert run(reopen(experiment.folder, Permissions(base_url=served), MORE), Silent()) == ""
     assert {record.status for record in results(experiment.folder).records} == {"scored"}
 
 
@@ -280,7 +280,7 @@ def test_a_budget_in_dollars_needs_a_price(tmp_path: Path, monkeypatch: pytest.M
         made(tmp_path, **dollars)
     with pytest.raises(ValueError, match=r"needs the price of openai/nobody-knows-me.*--prices"):
         made(tmp_path, **dollars, models=("openai/nobody-knows-me",))
-    assert prepare(CompareConfig(runs=tmp_path / "runs", mlflow=False, models=("openai/gpt-4o-mini",), **dollars)).answering.real
+    assert prepare(CompareConfig(runs=tmp_path / "runs", mlflow=False, models=("openai/gpt-4o-mini",), **dollars)).trial_models.real
 
 
 def test_a_run_on_a_server_that_is_down_stops_early_and_can_be_gone_on_with(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from loopbench.experiments.journal import Journal, RunError, write_manifest
 from loopbench.experiments.points import hint_of, read_course, wire_damage
 from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import Done, Setting, run_trial
+from loopbench.experiments.trial import FinishedTrial, TrialContext, run_trial
 from loopbench.metrics.statistics import Interval, wilson
 from loopbench.models.faults import spoil
 from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, load_profile
@@ -75,25 +75,25 @@ def known(**changes: Any) -> Profile:
     return Profile(**(values | changes))
 
 
-def run(loops: Sequence[str], profile: Profile, *, size: int, seed: int = 0, repeats: int = 2) -> list[Done]:
+def run(loops: Sequence[str], profile: Profile, *, size: int, seed: int = 0, repeats: int = 2) -> list[FinishedTrial]:
     """Trials of the first arithmetic tasks; in the order of the schedule."""
     suite = arithmetic.load(size=size)
-    setting = Setting(suite)
+    setting = TrialContext(suite)
     specs = [parse_spec(loop) for loop in loops]
     arms = [Arm(str(spec), spec, make_loop(spec, suite.max_tool_steps), "scripted", profile) for spec in specs]
     trials = [Trial(arm, task, repeat, seed) for repeat in range(repeats) for task in suite.tasks for arm in arms]
 
-    async def all_of_them() -> list[Done]:
+    async def all_of_them() -> list[FinishedTrial]:
         return [await run_trial(trial, setting) for trial in trials]
 
     return asyncio.run(all_of_them())
 
 
-def traces(done: Sequence[Done]) -> list[dict[str, Any]]:
+def traces(done: Sequence[FinishedTrial]) -> list[dict[str, Any]]:
     return [json.loads(item.trace) for item in done]
 
 
-def fitted_to(done: Sequence[Done], **options: Any) -> Fitted:
+def fitted_to(done: Sequence[FinishedTrial], **options: Any) -> Fitted:
     return fit(traces(done), timed=False, paired=True, **options)
 
 
@@ -102,7 +102,7 @@ def holds(found: RateEstimate, rate: float) -> bool:
 
 
 @pytest.fixture(scope="module", params=LOOPS)
-def disturbed(request) -> list[Done]:
+def disturbed(request) -> list[FinishedTrial]:
     """A run under known rates; the same draws meet each loop."""
     return run([request.param], known(), size=40)
 
@@ -611,7 +611,7 @@ def test_the_file_says_where_its_rates_come_from(disturbed):
 # --- a run directory ---
 
 
-def written(folder: Path, done: Sequence[Done], arms: Mapping[str, tuple[str, str]], **config: Any) -> Path:
+def written(folder: Path, done: Sequence[FinishedTrial], arms: Mapping[str, tuple[str, str]], **config: Any) -> Path:
     """A run directory; `arms`: name → model and profile."""
     listed = [
         {"arm": name, "loop": name, "options": {}, "model": model, "profile": profile} for name, (model, profile) in arms.items()

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.journal import (
-    MOST_UNSYNCED,
+    MAX_UNSYNCED,
     TRACES,
     TRIALS,
     Journal,
@@ -269,7 +269,7 @@ def test_no_more_finished_trials_wait_for_the_disk_than_may_be_lost(tmp_path, re
         for appended, each in enumerate(made, 1):
             journal.append(each, trace_of(each, 2_000))
             if appended % 50 == 0:
-                assert appended - len(read_records(tmp_path)) <= MOST_UNSYNCED
+                assert appended - len(read_records(tmp_path)) <= MAX_UNSYNCED
         journal.sync()
         assert len(read_records(tmp_path)) == 1500
     assert [found.task for found in read_records(tmp_path)] == [each.task for each in made]

@@ -20,7 +20,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from loopbench.experiments.journal import MOST_UNSYNCED, TRACES, TRIALS, Journal, RunError, each_record, read_records
+from loopbench.experiments.journal import MAX_UNSYNCED, TRACES, TRIALS, Journal, RunError, each_record, read_records
 from loopbench.experiments.traces import Traces
 from loopbench.metrics.record import Record
 
@@ -178,7 +178,7 @@ class Journals(RuleBasedStateMachine):
     def no_more_is_lost_than_may_be(self) -> None:
         lines = (self.folder / TRIALS).read_bytes().count(b"\n")
         assert self.safe <= lines <= len(self.appended)
-        assert len(self.appended) - lines <= MOST_UNSYNCED
+        assert len(self.appended) - lines <= MAX_UNSYNCED
 
     def teardown(self) -> None:
         self.journal.close()

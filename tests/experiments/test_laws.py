@@ -20,7 +20,7 @@ from loopbench.experiments.laws.check import NOT_CHECKED
 from loopbench.experiments.laws.course import illegal
 from loopbench.experiments.laws.moves import any_move, any_reply
 from loopbench.experiments.registry import builtin_names, find, make_loop, options_of, parse_spec
-from loopbench.experiments.template_loop import JsonCodec, TemplateLoop
+from loopbench.experiments.template_loop import ObjectCodec, TemplateLoop
 from loopbench.loops.bare import Bare
 from loopbench.models.native import NATIVE
 from loopbench.protocol import (
@@ -311,7 +311,7 @@ class Peeking(Own):
 
 
 @dataclass(frozen=True)
-class Stripping(JsonCodec):
+class Stripping(ObjectCodec):
     """White space round a thought is lost on the way back."""
 
     def parse(self, reply: Reply) -> Act | Answer:
@@ -320,7 +320,7 @@ class Stripping(JsonCodec):
 
 
 @dataclass(frozen=True)
-class Careless(JsonCodec):
+class Careless(ObjectCodec):
     """Takes every text for JSON."""
 
     def parse(self, reply: Reply) -> Act | Answer:
@@ -329,7 +329,7 @@ class Careless(JsonCodec):
         return super().parse(reply)
 
 
-def speaking(codec: JsonCodec | None) -> type[Own]:
+def speaking(codec: ObjectCodec | None) -> type[Own]:
     class Speaking(Own):
         def model(self, model: Model) -> Model:
             return Changed(model, lambda request: replace(request, codec=codec))
@@ -768,13 +768,13 @@ def can_say(move: Move) -> bool:
 
 def test_among_the_replies_are_readable_and_unreadable_ones():
     rng = random.Random(0)
-    codec = JsonCodec()
+    codec = ObjectCodec()
     sound = codec.render(Act("Add.", (ToolCall("add", {"a": 1}),)))
     kinds = {reads(codec, any_reply(rng, sound)) for _ in range(300)}
     assert kinds == {True, False}
 
 
-def reads(codec: JsonCodec, reply: Reply) -> bool:
+def reads(codec: ObjectCodec, reply: Reply) -> bool:
     try:
         return isinstance(codec.parse(reply), Act | Answer)
     except WireError:

@@ -28,7 +28,7 @@ from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.from_trace import Kind, Made, Unlearnable, draft_of, leaves, made_calls, plan_of
 from loopbench.experiments.journal import TRIALS, RunError, read_trace, write_manifest
 from loopbench.experiments.learn import Learned, kind_of, learn_run, learn_suite, open_suite, write_suite
-from loopbench.experiments.preparing import Allowed, Experiment, manifest_of, prepare, reopen
+from loopbench.experiments.preparing import Experiment, Permissions, manifest_of, prepare, reopen
 from loopbench.experiments.registry import make_suite, parse_spec
 from loopbench.experiments.results import results
 from loopbench.experiments.schedule import make_arms
@@ -852,7 +852,7 @@ def test_a_run_that_skips_them_shows_them_as_excluded_and_can_be_gone_on_with(tm
     )
     experiment = prepare(config)
     assert run(experiment, Silent()) != ""
-    again = reopen(experiment.folder, Allowed(code=[name]))
+    again = reopen(experiment.folder, Permissions(code=[name]))
     run(replace(again, config=again.config.model_copy(update={"budget": type(config.budget)()})), Silent())
     found = results(experiment.folder)
     assert [record.status for record in sorted(found.records, key=lambda one: one.task)] == ["scored", "excluded", "excluded"]

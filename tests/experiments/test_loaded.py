@@ -24,7 +24,7 @@ from loopbench.experiments import ablation, compare
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import RunError
-from loopbench.experiments.loaded import MOST_WARNINGS
+from loopbench.experiments.loaded import MAX_WARNINGS
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.report import plain
 from loopbench.experiments.why import why
@@ -215,7 +215,7 @@ def test_a_notebook_shows_text_as_text(drawn):
     shown = Shown(run._repr_html_())
     assert shown.tags == {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td"}
     assert plain(run.results.title) in shown.text
-    for said in (*run.verdicts, *run.comparison.warnings[:MOST_WARNINGS]):
+    for said in (*run.verdicts, *run.comparison.warnings[:MAX_WARNINGS]):
         assert plain(said) in shown.text
     assert all(f"{plain(arm)}\n" in shown.text for arm in drawn[0])
     assert "\n" not in repr(run)
@@ -233,9 +233,9 @@ def test_the_verdict_comes_first_and_what_is_invalid_says_so():
 
 
 def test_many_warnings_are_counted():
-    arms = [f"arm {number}" for number in range(MOST_WARNINGS + 3)]
+    arms = [f"arm {number}" for number in range(MAX_WARNINGS + 3)]
     run = loaded(arms, [Record(arm, "s", "d", "t", 0, 0, "excluded") for arm in arms])
-    hidden = len(run.comparison.warnings) - MOST_WARNINGS
+    hidden = len(run.comparison.warnings) - MAX_WARNINGS
     assert f"{hidden} more warnings" in run._repr_html_()
 
 
@@ -265,7 +265,7 @@ def test_what_an_imported_record_does_not_tell_is_not_known():
 
 def test_effects_are_those_of_an_ablation(tmp_path):
     config = CompareConfig(tasks=6, profiles=("flaky-format",), runs=tmp_path, mlflow=False)
-    experiment = ablation.prepare(ablation.Wanted("finish", ("parse_retries=0,2", "parallel_tools=false,true")), config)
+    experiment = ablation.prepare(ablation.AblationRequest("finish", ("parse_retries=0,2", "parallel_tools=false,true")), config)
     assert compare.run(experiment, Silent()) == ""
     run = loopbench.load(experiment.folder)
     made = ablation.ablated(run.results)

@@ -14,7 +14,7 @@ from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import TRIALS, RunError
 from loopbench.experiments.optimization.config import load_optimize_config
-from loopbench.experiments.preparing import Allowed, Experiment, Sitting, prepare, reopen
+from loopbench.experiments.preparing import Experiment, Permissions, SessionSettings, prepare, reopen
 from loopbench.experiments.report import notes
 from loopbench.experiments.results import Results, looks_of, results
 from loopbench.metrics.record import Record
@@ -55,7 +55,7 @@ def done(config: CompareConfig) -> Results:
 
 def again(folder: Path) -> Experiment:
     """The same run gone on with, whatever code of one's own it names."""
-    return reopen(folder, Allowed(code=FAR_APART[1:]))
+    return reopen(folder, Permissions(code=FAR_APART[1:]))
 
 
 def test_a_run_ends_at_the_look_at_which_every_pair_is_decided(configured):
@@ -143,7 +143,7 @@ def test_a_budget_leaves_a_run_that_goes_on(configured):
         configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=20)", looks=2, budget={"calls": 60})
     )
     assert run(experiment, Heard()) == "budget of 60 model calls used up"
-    assert run(reopen(experiment.folder, sitting=Sitting({"budget": {"calls": 100_000}})), Heard()) == ""
+    assert run(reopen(experiment.folder, sitting=SessionSettings({"budget": {"calls": 100_000}})), Heard()) == ""
     assert results(experiment.folder).digest == whole.digest
 
 

@@ -20,8 +20,8 @@ from loopbench.experiments.extending import Additions, extend
 from loopbench.experiments.forking import fork
 from loopbench.experiments.history import notes_on
 from loopbench.experiments.journal import TRIALS, Journal, RunError, locked, read_manifest, read_records, read_trace, write_manifest
-from loopbench.experiments.past import Spent, Tally, larger, read_past
-from loopbench.experiments.preparing import Allowed, Experiment, Sitting, again_words, prepare, reopen
+from loopbench.experiments.past import Spent, SpentTally, larger, read_state
+from loopbench.experiments.preparing import Experiment, Permissions, SessionSettings, prepare, reopen, resume_flags
 from loopbench.experiments.results import results
 from loopbench.metrics.record import Record, records_digest
 from loopbench.protocol import Capabilities, ProviderError, Reply, Request
@@ -184,7 +184,7 @@ def test_what_records_and_trials_cut_short_have_spent_counts(configured):
 def test_a_larger_budget_is_of_the_whole_run_too_and_the_manifest_stays(configured):
     experiment = prepare(configured(tasks=9, budget={"calls": 20}))
     run(experiment, Count())
-    more = Sitting({"budget": {"calls": 30}})
+    more = SessionSettings({"budget": {"calls": 30}})
     assert run(reopen(experiment.folder, sitting=more), Count()) == "budget of 30 model calls used up"
     assert reopen(experiment.folder).spent.calls == 30
     assert read_manifest(experiment.folder)["config"]["budget"]["calls"] == 20
@@ -202,7 +202,7 @@ def test_every_limit_counts_what_was_spent_before(configured, limit):
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=8))
 def test_seconds_are_those_in_which_any_trial_was_under_way(record, spans):
-    tally = Tally()
+    tally = SpentTally()
     for start, length in spans:
         tally.add(record(started_at=float(start), wall_s=float(length)))
     assert tally.spent.seconds == len({second for start, length in spans for second in range(start, start + length)})
@@ -213,7 +213,7 @@ def test_every_attempt_counts_and_a_line_that_judges_one_again_does_not(record, 
         journal.append(record(status="errored", calls={"decide": 3}, started_at=0.0, wall_s=2.0), b"")
         journal.append(record(attempt=1, calls={"decide": 4}, started_at=1.0, wall_s=2.0), b"")
         journal.append(record(attempt=1, calls={"decide": 4}, started_at=1.0, wall_s=2.0, scores={"accuracy": 0.0}), b"")
-    past = read_past(tmp_path)
+    past = read_state(tmp_path)
     assert (past.spent.calls, past.spent.seconds) == (7, 3.0)
     assert [(ended.status, ended.attempt) for ended in past.ended.values()] == [("scored", 1)]
 
@@ -224,7 +224,7 @@ def test_every_attempt_counts_and_a_line_that_judges_one_again_does_not(record, 
 def test_what_is_typed_wins_over_the_manifest_and_is_not_written(configured):
     folder = begun(configured(concurrency=5))
     before = (folder / "manifest.json").read_bytes()
-    again = reopen(folder, sitting=Sitting({"concurrency": 2, "budget": {"tokens": 10}, "mlflow": True}))
+    again = reopen(folder, sitting=SessionSettings({"concurrency": 2, "budget": {"tokens": 10}, "mlflow": True}))
     assert (again.config.concurrency, again.config.budget.tokens, again.config.mlflow) == (2, 10, True)
     went_on(again)
     assert (folder / "manifest.json").read_bytes() == before
@@ -233,7 +233,7 @@ def test_what_is_typed_wins_over_the_manifest_and_is_not_written(configured):
 def test_what_results_depend_on_cannot_be_changed(configured):
     folder = begun(configured())
     with pytest.raises(ValueError, match="seed: it stays as it was"):
-        reopen(folder, sitting=Sitting({"seed": 3}))
+        reopen(folder, sitting=SessionSettings({"seed": 3}))
 
 
 def test_a_cluster_is_reached_only_where_it_was_typed(configured):
@@ -242,25 +242,25 @@ def test_a_cluster_is_reached_only_where_it_was_typed(configured):
     change(folder, config={**config, "engine": "ray", "address": "ray://10.9.9.9:10001"})
     with pytest.raises(RunError, match=r"--address ray://10\.9\.9\.9:10001, or stay here: --engine local"):
         reopen(folder)
-    assert reopen(folder, sitting=Sitting({"engine": "local"})).config.address is None
-    assert reopen(folder, Allowed(address="ray://10.9.9.9:10001")).config.engine == "ray"
+    assert reopen(folder, sitting=SessionSettings({"engine": "local"})).config.address is None
+    assert reopen(folder, Permissions(address="ray://10.9.9.9:10001")).config.engine == "ray"
 
 
 def test_a_store_is_logged_to_only_where_it_was_typed(configured):
     folder = prepare(configured()).folder
     uri = "https://user:secret@mlflow.example:5000"
     change(folder, config={**read_manifest(folder)["config"], "tracking_uri": uri, "mlflow": True})
-    for allowed in (Allowed(), Allowed(tracking_uri="https://other.example")):
+    for allowed in (Permissions(), Permissions(tracking_uri="https://other.example")):
         with pytest.raises(RunError, match=r"--tracking-uri https://mlflow\.example:5000, or log nothing: --no-mlflow") as caught:
             reopen(folder, allowed)
         assert "secret" not in str(caught.value)
         with pytest.raises(RunError, match="--tracking-uri"):
             extend(folder, Additions(repeats=2), allowed)
-    typed = reopen(folder, Allowed(tracking_uri="https://me:mine@mlflow.example:5000")).config
+    typed = reopen(folder, Permissions(tracking_uri="https://me:mine@mlflow.example:5000")).config
     assert (typed.tracking_uri, typed.mlflow) == ("https://me:mine@mlflow.example:5000", True)
-    assert again_words(typed) == ["--tracking-uri", "https://mlflow.example:5000"]
-    without = reopen(folder, sitting=Sitting({"mlflow": False})).config
-    assert (without.mlflow, again_words(without)) == (False, [])
+    assert resume_flags(typed) == ["--tracking-uri", "https://mlflow.example:5000"]
+    without = reopen(folder, sitting=SessionSettings({"mlflow": False})).config
+    assert (without.mlflow, resume_flags(without)) == (False, [])
 
 
 # --- retries ---
@@ -294,7 +294,7 @@ def down(configured, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Down]:
 def test_infrastructure_is_tried_again_on_request_however_often_it_was(down):
     folder, model = down
     assert len(reopen(folder).missing()) == 0
-    asked = Sitting(retry="infrastructure")
+    asked = SessionSettings(retry="infrastructure")
     assert {record.attempt for record in went_on(reopen(folder, sitting=asked))} == {3}
     model.works = True
     assert {(record.status, record.attempt) for record in went_on(reopen(folder, sitting=asked))} == {("scored", 4)}
@@ -320,18 +320,18 @@ def test_what_crashed_is_run_again_on_request_only_and_the_results_say_so_for_go
     (tmp_path / "own_crashing.py").write_text(CRASHING)
     monkeypatch.syspath_prepend(tmp_path)
     folder = begun(configured(loops=("own_crashing:Mine",), profiles=("clean",)))
-    allowed = Allowed(["own_crashing:Mine"])
+    allowed = Permissions(["own_crashing:Mine"])
     for retry in (None, "infrastructure"):
-        assert len(reopen(folder, allowed, Sitting(retry=retry)).missing()) == 0
+        assert len(reopen(folder, allowed, SessionSettings(retry=retry)).missing()) == 0
     importlib.import_module("own_crashing").broken = False  # type: ignore[attr-defined]
-    again = reopen(folder, allowed, Sitting(retry="errors"))
+    again = reopen(folder, allowed, SessionSettings(retry="errors"))
     assert (again.missing().favoured, again.missing().again) == (3, 3)
     assert {(record.stop, record.attempt) for record in went_on(again)} == {("finished", 1)}
     note = read_manifest(folder)["retried"]
     assert [(entry["what"], entry["trials"]) for entry in note] == [("errors", 3)]
     warnings = results(folder).comparison.warnings
     assert "3 trials that had crashed or timed out were run again on request: what they show is favourable" in warnings
-    assert len(reopen(folder, allowed, Sitting(retry="errors")).missing()) == 0
+    assert len(reopen(folder, allowed, SessionSettings(retry="errors")).missing()) == 0
 
 
 # --- what a fork takes over ---

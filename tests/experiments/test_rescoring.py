@@ -20,8 +20,8 @@ from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.extending import Additions, extend
 from loopbench.experiments.journal import TRIALS, RunError, read_manifest, read_records, write_manifest
-from loopbench.experiments.past import read_past
-from loopbench.experiments.preparing import Allowed, prepare, reopen
+from loopbench.experiments.past import read_state
+from loopbench.experiments.preparing import Permissions, prepare, reopen
 from loopbench.experiments.rescoring import REDACTED, UNTOLD, rescore
 from loopbench.experiments.results import results
 from loopbench.metrics.scorers import scorer_named
@@ -108,12 +108,12 @@ def test_a_run_that_was_judged_again_is_one_that_was_judged_so_from_the_start(ow
     own.changed = first
     folder = ran()
     before = {record.key: record for record in read_records(folder)}
-    spent, lines = read_past(folder).spent, (folder / TRIALS).read_bytes()
+    spent, lines = read_state(folder).spent, (folder / TRIALS).read_bytes()
     own.changed = then
     made = rescore(folder, ALLOWED)
     assert made.found.digest == results(ran()).digest
     assert (folder / TRIALS).read_bytes().startswith(lines)
-    assert read_past(folder).spent == spent
+    assert read_state(folder).spent == spent
     after = {record.key: record for record in read_records(folder)}
     assert made.changed == sum(before[key].scores != after[key].scores for key in before)
     assert all(after[key].trace_at == before[key].trace_at for key in before)
@@ -134,10 +134,10 @@ def test_a_run_goes_on_and_is_added_to_on_the_new_ground(own, ran):
     (folder / TRIALS).write_bytes(b"".join(kept))
     own.changed = {"all": {"expected": 7}}
     with pytest.raises(RunError, match="the questions are the same, so the answers can be judged again: loopbench rescore"):
-        reopen(folder, Allowed(ALLOWED))
+        reopen(folder, Permissions(ALLOWED))
     rescore(folder, ALLOWED)
-    assert run(reopen(folder, Allowed(ALLOWED)), Unwatched()) == ""
-    assert run(extend(folder, Additions(repeats=2), Allowed(ALLOWED)), Unwatched()) == ""
+    assert run(reopen(folder, Permissions(ALLOWED)), Unwatched()) == ""
+    assert run(extend(folder, Additions(repeats=2), Permissions(ALLOWED)), Unwatched()) == ""
     assert results(folder).digest == results(ran(repeats=2)).digest
 
 
@@ -155,10 +155,10 @@ def test_a_kill_between_records_and_manifest_is_mended_by_the_same_command(own, 
             rescore(folder, ALLOWED)
     assert results(folder).is_complete
     with pytest.raises(RunError, match="loopbench rescore"):
-        reopen(folder, Allowed(ALLOWED))
+        reopen(folder, Permissions(ALLOWED))
     was = {record.key: record.scores for record in first}
     rescore(folder, ALLOWED)
-    assert len(reopen(folder, Allowed(ALLOWED)).missing()) == 0
+    assert len(reopen(folder, Permissions(ALLOWED)).missing()) == 0
     (note,) = read_manifest(folder)["rescored"]
     assert note["trials"] == sum(was[record.key] != record.scores for record in read_records(folder)) > 0
 

@@ -20,12 +20,12 @@ from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched, run_trials
 from loopbench.experiments.journal import TRIALS, Journal, RunError, read_records
-from loopbench.experiments.past import MOST_ATTEMPTS
-from loopbench.experiments.preparing import Allowed, Experiment, Sitting, prepare, reopen
+from loopbench.experiments.past import MAX_ATTEMPTS
+from loopbench.experiments.preparing import Experiment, Permissions, SessionSettings, prepare, reopen
 from loopbench.experiments.registry import Spec
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import Setting, run_trial
+from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.metrics.record import Record, records_digest
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason
@@ -141,7 +141,7 @@ def test_cancellation_keeps_what_was_finished(configured):
     experiment, progress = prepare(configured(suite="arithmetic(size=200)")), Count()
 
     async def go() -> None:
-        setting = Setting(experiment.suite)
+        setting = TrialContext(experiment.suite)
         with Journal(experiment.folder) as opened:
             execute = partial(run_trial, setting=setting)
             running = asyncio.create_task(run_trials(experiment.missing(), execute, opened, progress, 8))
@@ -168,7 +168,7 @@ def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
     before = (experiment.folder / TRIALS).read_bytes()
     assert run(reopen(experiment.folder), Count()) == stopped  # nothing is run: the budget is the whole run's
     assert (experiment.folder / TRIALS).read_bytes() == before
-    assert run(reopen(experiment.folder, sitting=Sitting({"budget": {"calls": 100_000}})), Count()) == ""
+    assert run(reopen(experiment.folder, sitting=SessionSettings({"budget": {"calls": 100_000}})), Count()) == ""
     assert results(experiment.folder).digest == whole.digest
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == whole.scheduled
 
@@ -188,7 +188,7 @@ def test_what_ended_is_on_the_disk_within_a_second_though_no_other_trial_ends(ti
 
     started: list[int] = []
     with Journal(tmp_path) as opened:
-        execute = partial(run_trial, setting=Setting(suite))
+        execute = partial(run_trial, setting=TrialContext(suite))
         asyncio.run(run_trials(trials_of(suite, written(slow_after_the_first)), execute, opened, Count(), 2))
     assert seen == [["quick"]]
 
@@ -199,7 +199,7 @@ def test_a_disk_that_fails_ends_the_run_with_one_plain_error(configured, monkeyp
     def full(file: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(journal, "MOST_UNSYNCED", 5)
+    monkeypatch.setattr(journal, "MAX_UNSYNCED", 5)
     monkeypatch.setattr("loopbench.experiments.run_files.os.fsync", full)
     with pytest.raises(RunError, match=r"traces\.zst: No space left on device"):
         run(experiment, Count())
@@ -220,7 +220,7 @@ def test_a_loop_that_swallows_cancellation_does_not_keep_the_run_from_ending(tin
 
     suite, began = tiny(), time.monotonic()
     with Journal(tmp_path) as opened:
-        execute = partial(run_trial, setting=Setting(suite, timeout_s=0.1))
+        execute = partial(run_trial, setting=TrialContext(suite, timeout_s=0.1))
         asyncio.run(run_trials(trials_of(suite, written(immortal)), execute, opened, Count(), 2))
     assert time.monotonic() - began < 5
     assert [record.stop for record in read_records(tmp_path)] == ["timeout"]
@@ -261,15 +261,15 @@ def real(configured, monkeypatch) -> tuple[Experiment, Down]:
 def test_errored_trials_are_tried_again_on_resume_a_bounded_number_of_times(real):
     experiment, _ = real
     run(experiment, Count())
-    for attempt in range(1, MOST_ATTEMPTS + 2):
+    for attempt in range(1, MAX_ATTEMPTS + 2):
         found = results(experiment.folder)
         assert [record.status for record in found.records] == ["errored"] * 3
-        assert {record.attempt for record in found.records} == {min(attempt, MOST_ATTEMPTS) - 1}
+        assert {record.attempt for record in found.records} == {min(attempt, MAX_ATTEMPTS) - 1}
         assert {record.reason for record in found.records} == {"provider: connection refused"}
         again = reopen(experiment.folder)
-        assert len(again.missing()) == (3 if attempt < MOST_ATTEMPTS else 0)
+        assert len(again.missing()) == (3 if attempt < MAX_ATTEMPTS else 0)
         run(again, Count())
-    assert len(lines(experiment.folder)) == 3 * MOST_ATTEMPTS
+    assert len(lines(experiment.folder)) == 3 * MAX_ATTEMPTS
 
 
 def test_a_trial_that_gets_through_on_resume_counts_once(real):
@@ -331,7 +331,7 @@ def test_an_option_of_any_kind_survives_the_manifest(configured, tmp_path, monke
     assert experiment.manifest["arms"][0]["options"] == {"rate": "Infinity", "tags": ["a", "b"], "when": "2020-01-01"}
     with pytest.raises(RunError, match="--allow own_options:Mine"):
         reopen(experiment.folder)
-    run(reopen(experiment.folder, Allowed(code=["own_options:Mine"])), Count())
+    run(reopen(experiment.folder, Permissions(code=["own_options:Mine"])), Count())
     assert results(experiment.folder).comparison.arms[0].summary.stops == {"crashed": 2}
 
 

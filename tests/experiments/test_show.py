@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.show import MOST_CHARS, Block, as_judged, blocks
+from loopbench.experiments.show import MAX_CHARS, Block, as_judged, blocks
 from loopbench.loops.bare import Bare
 from loopbench.protocol import Outcome, StopReason, ToolCall
 
@@ -97,7 +97,7 @@ def test_long_texts_are_cut_unless_all_is_asked_for(one_trial, tiny, written):
 
     trace = json.loads(one_trial(written(run), tiny()).trace)
     cut = next(block for block in shown(trace) if block.kind == "note")
-    assert len(cut.text) < MOST_CHARS + 100
+    assert len(cut.text) < MAX_CHARS + 100
     assert "characters left out; --full shows them" in cut.text
     whole = next(block for block in shown(trace, full=True) if block.kind == "note")
     assert len(whole.text) > 50_000
@@ -115,4 +115,4 @@ def test_the_trace_of_any_texts_can_be_shown(one_trial, tiny, written, note, arg
     for full in (False, True):
         found = shown(trace, full=full)
         assert [block.kind for block in found] == ["head", "note", "observation", "end"]
-        assert f"answer: {answer}" in found[-1].text or len(answer) > MOST_CHARS
+        assert f"answer: {answer}" in found[-1].text or len(answer) > MAX_CHARS

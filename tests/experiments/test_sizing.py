@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.journal import TRIALS, RunError, write_manifest
 from loopbench.experiments.results import Results, results
-from loopbench.experiments.sizing import Sizing, Wanted, report, size
+from loopbench.experiments.sizing import SizeRequest, Sizing, report, size
 from loopbench.experiments.sizing.pilot import logged
 from loopbench.metrics.power import difference_power, equivalence_power, pass_power, same_loop, spread
 from loopbench.metrics.record import Record
@@ -108,7 +108,7 @@ def plan(found: Sizing, purpose: str) -> Any:
 
 def sized(found: Results, **wanted: Any) -> Sizing:
     """What is said of a pilot; whatever it is, it can be printed and is JSON."""
-    made = size(found, Wanted(**wanted))
+    made = size(found, SizeRequest(**wanted))
     assert json.loads(json.dumps(made.to_json(), allow_nan=False))["run"] == str(found.folder)
     assert all(all(isinstance(cell, str) for cell in row) for table in report.tables(made) for row in table.rows)
     assert len(report.answers(made)) == len(made.plans)
@@ -172,7 +172,7 @@ def test_the_noise_is_what_two_runs_differ_by(pilot):
 
 def test_a_second_run_is_measured(pilot):
     first, second = pilot({"a": solves(0.5)}, repeats=1), pilot({"a": solves(0.5)}, repeats=1, seed=1)
-    alone, both = size(first, Wanted()), size(first, Wanted(), second)
+    alone, both = size(first, SizeRequest()), size(first, SizeRequest(), second)
     assert alone.noise[0].at_most
     assert alone.noise[0].again is None
     assert not both.noise[0].at_most
@@ -184,7 +184,7 @@ def test_a_second_run_is_measured(pilot):
 
 
 def test_a_second_run_that_differs_by_more_than_chance_is_told(pilot):
-    found = size(pilot({"a": solves(0.9)}), Wanted(), pilot({"a": solves(0.4)}, seed=1))
+    found = size(pilot({"a": solves(0.9)}), SizeRequest(), pilot({"a": solves(0.4)}, seed=1))
     assert any("a: the two runs differ by more than fresh seeds explain" in doubt for doubt in found.doubts)
 
 
@@ -200,16 +200,16 @@ def test_a_second_run_that_differs_by_more_than_chance_is_told(pilot):
 def test_a_second_run_of_something_else_is_refused(pilot, changes, says):
     other = pilot(**({"draws": {"a": solves(0.5)}, "seed": 1} | changes))
     with pytest.raises(ValueError, match=f"--again: .* is no second run of .*: it has {says}"):
-        size(pilot({"a": solves(0.5)}), Wanted(), other)
+        size(pilot({"a": solves(0.5)}), SizeRequest(), other)
 
 
 def test_the_same_run_is_no_second_one(pilot):
     found = pilot({"a": solves(0.5)})
     with pytest.raises(ValueError, match="is the same run"):
-        size(found, Wanted(), found)
+        size(found, SizeRequest(), found)
     scripted = [pilot({"a": solves(0.5)}, model="scripted") for _ in range(2)]
     with pytest.raises(ValueError, match="both runs have seed 0"):
-        size(scripted[0], Wanted(), scripted[1])
+        size(scripted[0], SizeRequest(), scripted[1])
 
 
 # --- pilots of every kind ---

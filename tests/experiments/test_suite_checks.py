@@ -15,7 +15,7 @@ from loopbench.datasets import arithmetic
 from loopbench.datasets.task import Environment, Suite, Task
 from loopbench.datasets.worlds import Toolset, WorldEnvironment
 from loopbench.experiments.registry import generated_suites
-from loopbench.experiments.suite_checks import CHECKS, Checked, Finding, check_suite, quick_problems, sampled, task_problems
+from loopbench.experiments.suite_checks import CHECKS, Checked, SuiteFinding, check_suite, quick_problems, sampled, task_problems
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
 
 # --- a suite that is sound: a shop with prices and orders ---
@@ -101,7 +101,7 @@ def changed(change: Callable[[Task], Task], *numbers: int) -> Suite:
 NAMES = [check.name for check in CHECKS]
 
 
-def found(suite: Suite, name: str, **options: Any) -> Finding:
+def found(suite: Suite, name: str, **options: Any) -> SuiteFinding:
     """What one of all checks found."""
     return next(finding for finding in check_suite(suite, **options).findings if finding.check == name)
 

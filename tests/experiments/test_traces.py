@@ -28,9 +28,9 @@ from loopbench.experiments.results import Results, results
 from loopbench.experiments.traces import (
     FRAME_BYTES,
     FRAME_TRACES,
-    MOST_TEXT,
+    MAX_TEXT,
     PLAIN_TRACES,
-    Kept,
+    TracePolicy,
     Traces,
     TracesSize,
     TraceWriter,
@@ -183,7 +183,7 @@ def grown(frame: bytes) -> bytes:
 @pytest.mark.parametrize(
     "frame",
     [
-        compressed(bytes(MOST_TEXT + 1)),
+        compressed(bytes(MAX_TEXT + 1)),
         compressed(b"{}" * 1000, write_content_size=False),
         grown(compressed(b"{}" * 500, write_checksum=False)),
         b"",
@@ -246,11 +246,11 @@ CELLS = st.lists(st.tuples(st.text(max_size=5), st.integers(0, 3)), unique=True,
 
 @given(CELLS, st.integers(1, 40), st.integers(), st.randoms())
 def test_a_sample_is_that_of_so_many_cells_for_all_arms_and_in_any_order(record, cells, size, seed, order):
-    kept = Kept.of(f"sample={size}", cells, seed)
+    kept = TracePolicy.of(f"sample={size}", cells, seed)
     assert len(kept.cells) == min(size, len(cells))
     shuffled = list(cells)
     order.shuffle(shuffled)
-    assert Kept.of(f"sample={size}", shuffled, seed) == kept
+    assert TracePolicy.of(f"sample={size}", shuffled, seed) == kept
     for task, repeat in cells:
         asked = {kept.keeps(record(arm=arm, task=task, repeat=repeat, scores={"accuracy": 0.0})) for arm in ("a", "b")}
         assert asked == {(task, repeat) in kept.cells}
@@ -260,16 +260,16 @@ def test_a_sample_is_that_of_so_many_cells_for_all_arms_and_in_any_order(record,
 def test_where_cells_are_added_no_new_one_of_the_old_is_drawn(cells, size, seed, data):
     """So that a run which is extended has all traces of its new sample that can be had."""
     before = data.draw(st.lists(st.sampled_from(cells), unique=True)) if cells else []
-    old, new = (Kept.of(f"sample={size}", part, seed).cells for part in (before, cells))
+    old, new = (TracePolicy.of(f"sample={size}", part, seed).cells for part in (before, cells))
     assert new & set(before) <= old
 
 
 def test_failures_are_what_did_not_solve_its_task(record):
-    kept = Kept.of("failures", (), 0)
+    kept = TracePolicy.of("failures", (), 0)
     assert not kept.keeps(record())
     assert kept.keeps(record(scores={"accuracy": 0.5}))
     assert kept.keeps(record(status="errored", scores={}))
-    assert not any(Kept.of("none", (), 0).keeps(record(scores={"accuracy": score})) for score in (0.0, 1.0))
+    assert not any(TracePolicy.of("none", (), 0).keeps(record(scores={"accuracy": score})) for score in (0.0, 1.0))
 
 
 def ran(folder: Path, traces: str, **config: Any) -> Results:

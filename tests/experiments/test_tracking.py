@@ -40,7 +40,7 @@ from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.html.page import report_html
 from loopbench.experiments.journal import read_trace
-from loopbench.experiments.outside import Wanted, import_files
+from loopbench.experiments.outside import ImportRequest, import_files
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.traces import Traces
@@ -235,11 +235,11 @@ RECORDS = st.lists(
 def test_a_sample_shows_every_kind_of_failure_once_at_least(records, random):
     chosen = tracking.sample(records)
     keys = [record.key for record in chosen]
-    assert len(set(keys)) == len(keys) <= tracking.MOST_TRACES
+    assert len(set(keys)) == len(keys) <= tracking.MAX_TRACES
     assert all(record.trace_at is not None for record in chosen)
     traced = [record for record in records if record.trace_at is not None]
     kinds = frozenset().union(*map(tracking.shows, traced))
-    if len(kinds) <= tracking.MOST_TRACES:
+    if len(kinds) <= tracking.MAX_TRACES:
         assert frozenset().union(*map(tracking.shows, chosen)) == kinds
     shuffled = random.sample(records, len(records))
     assert [record.key for record in tracking.sample(shuffled)] == keys
@@ -249,7 +249,7 @@ def test_a_sample_is_filled_up_with_successes():
     records = [record(f"{number:03}") for number in range(50)]
     assert tracking.sample(records) == records[: tracking.USUAL_TRACES]
     failed = [record(f"x{number}", errors={f"tool.E{number}": 1}, scores={}) for number in range(40)]
-    assert len(tracking.sample(records + failed)) == tracking.MOST_TRACES
+    assert len(tracking.sample(records + failed)) == tracking.MAX_TRACES
 
 
 def test_each_failure_has_a_kind_of_its_own():
@@ -537,10 +537,10 @@ def test_a_run_from_before_there_were_models_gets_them(run, uri, client, tmp_pat
     name = run.comparison.arms[0].info.arm
     opened = store.open_store(uri, "old", tmp_path)
     tags = {"loopbench.run": "old", "loopbench.kind": "run", "mlflow.note.content": "of old"}
-    parent_id = opened.put(None, store.Entry("old", tags, {}, {"pair.a.vs.b": 1.0}, 0, 500))
+    parent_id = opened.put(None, store.RunEntry("old", tags, {}, {"pair.a.vs.b": 1.0}, 0, 500))
     tags = {"loopbench.run": "old", "loopbench.arm": name, "mlflow.parentRunId": parent_id}
     right = run.comparison.arms[0].summary.steps.value
-    child_id = opened.put(None, store.Entry(name, tags, {}, {"accuracy": 0.123, "steps": right}, 0, 500))
+    child_id = opened.put(None, store.RunEntry(name, tags, {}, {"accuracy": 0.123, "steps": right}, 0, 500))
 
     tracked = tracking.log_run(results(tmp_path / "old"), uri, "old")
     assert tracked.parent_run_id == parent_id
@@ -557,7 +557,7 @@ def test_a_run_from_before_there_were_models_gets_them(run, uri, client, tmp_pat
 def test_what_others_produced_can_be_logged(uri, client, tmp_path):
     table = tmp_path / "scores.csv"
     table.write_text("arm,task,score\na,t1,1\na,t2,0\nb,t1,1\nb,t2,1\n")
-    imported = import_files([table], Wanted(), tmp_path / "imported")
+    imported = import_files([table], ImportRequest(), tmp_path / "imported")
     tracked = tracking.log_run(results(imported.folder), uri, "others")
     logged = children(client, tracked)
     assert {name: child.data.metrics["accuracy"] for name, child in logged.items()} == {"a": 0.5, "b": 1.0}
@@ -566,7 +566,7 @@ def test_what_others_produced_can_be_logged(uri, client, tmp_path):
 
 def test_an_ablation_shows_its_effects(tmp_path):
     config = CompareConfig(suite="arithmetic", tasks=6, runs=tmp_path, mlflow=False)
-    experiment = ablation.prepare(ablation.Wanted("bare", ("max_steps=2,12",)), config)
+    experiment = ablation.prepare(ablation.AblationRequest("bare", ("max_steps=2,12",)), config)
     assert compare.run(experiment, Silent()) == ""
     found = results(experiment.folder)
     assert "max_steps: 2 → 12" in dict(files(found))["charts/effects.svg"]
@@ -606,7 +606,7 @@ def test_a_note_holds_names_as_text(run, names):
 def test_a_note_of_many_arms_says_how_much_it_leaves_to_the_report(run):
     found = compared(run, [f"arm number {number}" for number in range(25)])
     said = tracking.note(found)
-    assert len(said) <= store.MOST_TAG
+    assert len(said) <= store.MAX_TAG
     shown = sum(line.startswith("| arm") for line in said.splitlines())
     assert 5 < shown < 300
     assert said.endswith(f"{300 - shown} more pairs: report.html")

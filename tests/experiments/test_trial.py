@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from loopbench.datasets.task import StatelessEnvironment, Suite
 from loopbench.experiments import trial as trial_module
-from loopbench.experiments.answering import Answering
 from loopbench.experiments.registry import Spec, make_loop, parse_spec
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import Done, NotRun, Setting, run_trial
+from loopbench.experiments.trial import FinishedTrial, NotRun, TrialContext, run_trial
+from loopbench.experiments.trial_models import TrialModels
 from loopbench.loops.bare import CODEC, Bare
 from loopbench.metrics.record import Record, records_digest
 from loopbench.models.metering import Budget, Meter
@@ -72,7 +72,7 @@ class Replies:
         yield Chunk(reply=await self.complete(request))
 
 
-def sound(done: Done) -> Record:
+def sound(done: FinishedTrial) -> Record:
     """The record, after a look at what holds for every trial: strict JSON, within bounds, the trace its own."""
     record = done.record
     assert json.loads(json.dumps(record.to_json(), allow_nan=False)) == record.to_json() | {"faults": record.to_json()["faults"]}
@@ -345,7 +345,7 @@ def test_what_a_loop_leaves_running_gets_no_more_replies(tiny, written):
     async def go() -> None:
         arm = Arm("arm", Spec("loop", {}), written(run), "fake", load_profile("clean"))
         suite = tiny()
-        sound(await run_trial(Trial(arm, suite.tasks[0], 0, 0), Setting(suite, Answering({"fake": model}))))
+        sound(await run_trial(Trial(arm, suite.tasks[0], 0, 0), TrialContext(suite, TrialModels({"fake": model}))))
         await asyncio.sleep(0.05)
         before = model.asked
         await asyncio.sleep(0.05)
@@ -367,7 +367,7 @@ def test_cancellation_from_outside_passes_and_the_loop_is_told(tiny, written):
     async def go() -> None:
         arm = Arm("arm", Spec("loop", {}), written(run), "scripted", load_profile("clean"))
         suite = tiny()
-        running = asyncio.create_task(run_trial(Trial(arm, suite.tasks[0], 0, 0), Setting(suite)))
+        running = asyncio.create_task(run_trial(Trial(arm, suite.tasks[0], 0, 0), TrialContext(suite)))
         await asyncio.sleep(0.05)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -488,8 +488,8 @@ def test_a_task_that_cannot_be_asked_is_excluded_with_the_reason(one_trial, tiny
 
 
 def test_only_so_many_replays_are_kept(arithmetic_suite, monkeypatch):
-    monkeypatch.setattr(trial_module, "MOST_ORACLES", 3)
-    suite, setting = arithmetic_suite, Setting(arithmetic_suite)
+    monkeypatch.setattr(trial_module, "MAX_ORACLES", 3)
+    suite, setting = arithmetic_suite, TrialContext(arithmetic_suite)
     arm = Arm("bare/clean", parse_spec("bare"), make_loop(parse_spec("bare"), 8), "scripted", load_profile("clean"))
 
     async def run() -> list[float]:

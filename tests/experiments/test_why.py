@@ -23,7 +23,7 @@ from loopbench.experiments.results import Results, results
 from loopbench.experiments.traces import PLAIN_TRACES
 from loopbench.experiments.why import comparable, loss_of, why
 from loopbench.metrics.record import Record, records_digest
-from loopbench.metrics.trajectory.trajectory import Ran, course, events
+from loopbench.metrics.trajectory.trajectory import TracedRun, course, events
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
@@ -133,7 +133,7 @@ def test_repeated_calls_are_those_of_the_trace(found):
         gave: set[str] = set()
         again = 0
         for event in events(read_trace(found.folder, record)):
-            if isinstance(event, Ran):
+            if isinstance(event, TracedRun):
                 again += event.call.key in gave
                 gave |= {event.call.key} if event.gave else set()
         assert record.repeated_calls == again

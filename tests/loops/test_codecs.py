@@ -25,6 +25,7 @@ from loopbench.protocol import (
     Answer,
     Capabilities,
     Codec,
+    Completion,
     Inexpressible,
     Move,
     PlanTask,
@@ -38,7 +39,6 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
     Understanding,
-    Verdict,
     WireError,
     run_sync,
 )
@@ -129,7 +129,7 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(Act, WORDS, CALLS.map(lambda call: (call,))),
     st.builds(Answer, WORDS, ANYTHING | EVENTS, st.none() | st.none() | st.floats(0, 1)),
     st.builds(Text, WORDS),
-    st.sampled_from([Understanding("x"), Tasks((PlanTask("1", "x"),)), Verdict(True), Recovery("retry")]),
+    st.sampled_from([Understanding("x"), Tasks((PlanTask("1", "x"),)), Completion(True), Recovery("retry")]),
 )
 
 

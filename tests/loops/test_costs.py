@@ -12,7 +12,7 @@ import pytest
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import Setting, run_trial
+from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
@@ -67,11 +67,11 @@ def chain(k: int) -> Task:
     )
 
 
-def trial_of(design: str, task: Task) -> tuple[Trial, Setting]:
+def trial_of(design: str, task: Task) -> tuple[Trial, TrialContext]:
     spec, tools = parse_spec(design), (Tool.from_function(add, blocking=False),)
     suite = Suite("chains", "1", (task,), lambda _: StatelessEnvironment(tools))
     arm = Arm(design, spec, make_loop(spec, 8), "scripted", load_profile("clean"))
-    return Trial(arm, task, 0, 0), Setting(suite)
+    return Trial(arm, task, 0, 0), TrialContext(suite)
 
 
 def solved(design: str, task: Task) -> Record:
@@ -92,7 +92,7 @@ def test_model_calls_by_role_for_k_calls_in_a_row(design: str, k: int) -> None:
 
 # --- the harness's own work ---
 
-MOST_WORK = {
+MAX_WORK = {
     # Function calls in Python and JSON texts written, in one trial of three calls of a tool, about a quarter above what they are:
     # a time would depend on the machine, and these say where it goes.
     "bare": (1_250, 24),
@@ -103,7 +103,7 @@ MOST_WORK = {
 }
 
 
-async def work_of(trial: Trial, setting: Setting) -> Counter[str]:
+async def work_of(trial: Trial, setting: TrialContext) -> Counter[str]:
     """Calls by function, in a trial like others before it."""
     await run_trial(trial, setting)
     called = Counter[str]()
@@ -121,16 +121,16 @@ async def work_of(trial: Trial, setting: Setting) -> Counter[str]:
     return called
 
 
-@pytest.mark.parametrize("design", MOST_WORK)
+@pytest.mark.parametrize("design", MAX_WORK)
 def test_a_trial_takes_few_function_calls_and_writes_little_json(design: str) -> None:
     called = run_sync(work_of(*trial_of(design, chain(3))))
     texts = sum(times for name, times in called.items() if name.endswith(("json_text.py:encode", "encoder.py:encode")))
-    most_calls, most_texts = MOST_WORK[design]
+    most_calls, most_texts = MAX_WORK[design]
     assert most_calls / 2 < called.total() < most_calls
     assert most_texts / 2 < texts < most_texts
 
 
-async def garbage_of(trial: Trial, setting: Setting) -> int:
+async def garbage_of(trial: Trial, setting: TrialContext) -> int:
     """Objects of a trial that are left in circles."""
     await run_trial(trial, setting)
     gc.collect()
@@ -142,6 +142,6 @@ async def garbage_of(trial: Trial, setting: Setting) -> int:
         gc.enable()
 
 
-@pytest.mark.parametrize("design", MOST_WORK)
+@pytest.mark.parametrize("design", MAX_WORK)
 def test_a_trial_leaves_nothing_to_the_garbage_collector(design: str) -> None:
     assert run_sync(garbage_of(*trial_of(design, chain(3)))) == 0

@@ -26,6 +26,7 @@ from loopbench.protocol import (
     Act,
     Answer,
     Codec,
+    Completion,
     Inexpressible,
     Move,
     NativeCall,
@@ -37,7 +38,6 @@ from loopbench.protocol import (
     Text,
     ToolCall,
     Understanding,
-    Verdict,
     WireError,
 )
 
@@ -142,7 +142,7 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(Act, WORDS, st.lists(CALLS, max_size=3).map(tuple)),
     st.builds(Answer, WORDS, ANYTHING | EVENTS, st.none() | st.none() | st.floats(0, 1)),
     st.builds(Text, WORDS),
-    st.sampled_from([Understanding("x"), Tasks((PlanTask("1", "x"),)), Verdict(True), Recovery("retry")]),
+    st.sampled_from([Understanding("x"), Tasks((PlanTask("1", "x"),)), Completion(True), Recovery("retry")]),
 )
 
 

@@ -18,6 +18,7 @@ from loopbench.protocol import (
     Answer,
     Capabilities,
     Chunk,
+    Completion,
     ContextOverflow,
     Inexpressible,
     Loop,
@@ -37,7 +38,6 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
     Understanding,
-    Verdict,
     run_sync,
 )
 
@@ -73,7 +73,7 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(Text, WORDS),
     st.builds(Understanding, WORDS),
     st.builds(Tasks, st.lists(TASK, max_size=4).map(tuple)),
-    st.builds(Verdict, st.booleans(), WORDS),
+    st.builds(Completion, st.booleans(), WORDS),
     st.builds(Recovery, st.sampled_from(["retry", "alternative_tool", "skip", "fail"]), st.none() | CALLS, WORDS),
 )
 RAW_CALLS = st.builds(

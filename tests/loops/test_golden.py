@@ -18,7 +18,7 @@ import pytest
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.experiments.registry import Spec, make_loop
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import Setting, run_trial
+from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.models.profiles import Clears, Profile
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
 
@@ -80,7 +80,7 @@ def traced(design: str, scenario: Scenario, *, real_time: bool = False) -> dict[
     suite = Suite("golden", "1", (task,), lambda _: StatelessEnvironment(TOOLS))
     spec = Spec(design, {})
     arm = Arm(design, spec, make_loop(spec, scenario.tool_steps), "scripted", scenario.profile)
-    trace: dict[str, Any] = json.loads(run_sync(run_trial(Trial(arm, task, 0, 0), Setting(suite, real_time=real_time))).trace)
+    trace: dict[str, Any] = json.loads(run_sync(run_trial(Trial(arm, task, 0, 0), TrialContext(suite, real_time=real_time))).trace)
     return trace
 
 

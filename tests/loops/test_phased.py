@@ -24,14 +24,14 @@ from loopbench.datasets.task import Task as BenchTask
 from loopbench.experiments.laws import check_loop
 from loopbench.experiments.registry import make_loop, options_of, parse_spec
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import Setting, run_trial
+from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.loops.phased import (
     NO_DATA,
     AgentCallbacks,
     Phase,
     Phased,
+    PhaseTask,
     Reflection,
-    Task,
     TaskStatus,
     ToolCallStatus,
     ToolContextManager,
@@ -47,6 +47,7 @@ from loopbench.protocol import (
     BudgetExceeded,
     Capabilities,
     Chunk,
+    Completion,
     ContextOverflow,
     Loop,
     Move,
@@ -68,7 +69,6 @@ from loopbench.protocol import (
     Tool,
     Toolbox,
     ToolCall,
-    Verdict,
     render_value,
     run_sync,
 )
@@ -91,7 +91,7 @@ class Brain:
             "understand": [Understanding("a sum", ("one", "two"))],
             "plan": [Tasks((PlanTask("t1", "Add one and two."),), "Add.")],
             "select": [Act("", (ToolCall("add", {"a": 1, "b": 2}),))],
-            "reflect": [Verdict(True, "It is enough.")],
+            "reflect": [Completion(True, "It is enough.")],
             "reason": [Text("So it is three.")],
             "summarize": [lambda request: Text(request.messages[1].content)],
             "answer": [Answer("", "done")],
@@ -171,7 +171,7 @@ def adding(a: int, b: int) -> tuple[ToolCall, ...]:
 
 
 FAIL = (ToolCall("fail", {}),)
-INCOMPLETE = Verdict(False, "Two is missing.", ("the number two",))
+INCOMPLETE = Completion(False, "Two is missing.", ("the number two",))
 
 
 def statuses(outcome: Outcome) -> dict[str, tuple[str, str | None]]:
@@ -225,7 +225,7 @@ SAYINGS = st.fixed_dictionaries(
         "understand": sayings(st.builds(Understanding, WORDS)),
         "plan": sayings(PLANS),
         "select": sayings(PICKS),
-        "reflect": sayings(st.builds(Verdict, st.booleans(), WORDS)),
+        "reflect": sayings(st.builds(Completion, st.booleans(), WORDS)),
         "reason": sayings(st.builds(Text, WORDS)),
         "summarize": sayings(st.builds(Text, WORDS)),
         "answer": sayings(st.builds(lambda text: Answer("", text), WORDS)),
@@ -402,7 +402,7 @@ def test_S1_18_S1_25_B1_10_rounds_repeat_up_to_the_limit_and_then_the_answer_is_
 
 
 def test_S1_25_said_complete_in_the_last_round_is_finished() -> None:
-    outcome = run(Phased(max_rounds=2), Brain(reflect=[INCOMPLETE, Verdict(True)]))
+    outcome = run(Phased(max_rounds=2), Brain(reflect=[INCOMPLETE, Completion(True)]))
     assert (outcome.stop, outcome.details["rounds"]) == (StopReason.FINISHED, 2)
 
 
@@ -507,7 +507,7 @@ def test_S1_23_no_tool_selected_completes_without_data_and_reason_is_one_call_ov
 
 
 def test_S1_23_an_unreadable_choice_of_tools_fails_its_task_and_the_next_round_is_told() -> None:
-    model = Brain(select=[Reply("", (NativeCall("1", "add", '{"a": '),)), Act("", ())], reflect=[INCOMPLETE, Verdict(True)])
+    model = Brain(select=[Reply("", (NativeCall("1", "add", '{"a": '),)), Act("", ())], reflect=[INCOMPLETE, Completion(True)])
     outcome = run(Phased(), model)
     assert statuses(outcome)["r1.t1"][0] == "failed"
     for prompt in (model.prompts("reflect")[0], model.prompts("plan")[1], model.prompts("select")[1]):
@@ -516,7 +516,7 @@ def test_S1_23_an_unreadable_choice_of_tools_fails_its_task_and_the_next_round_i
 
 def test_S1_24_X_16_an_unreadable_reflection_is_incomplete() -> None:
     told = Told()
-    outcome = run(Phased(callbacks=told), Brain(reflect=[BAD, Verdict(True)]))
+    outcome = run(Phased(callbacks=told), Brain(reflect=[BAD, Completion(True)]))
     assert (outcome.stop, outcome.details["rounds"]) == (StopReason.FINISHED, 2)
     assert told.of("on_reflection_complete")[0][0].isComplete is False
 
@@ -524,7 +524,7 @@ def test_S1_24_X_16_an_unreadable_reflection_is_incomplete() -> None:
 def test_S1_26_guidance_is_in_the_next_plan_request() -> None:
     said = '{"isComplete": false, "reasoning": "Why.", "missingInfo": ["the half"], "suggestedNextSteps": ["ask again"]}'
     told = Told()
-    model = Brain(reflect=[said, Verdict(True)])
+    model = Brain(reflect=[said, Completion(True)])
     run(Phased(callbacks=told), model)
     first, second = model.prompts("plan")
     for words in ("Why.", "the half", "ask again"):
@@ -534,11 +534,11 @@ def test_S1_26_guidance_is_in_the_next_plan_request() -> None:
 
 
 def test_S1_26_a_tasks_own_request_shows_why_but_not_what_became_tasks_of_others() -> None:
-    model = Brain(reflect=[INCOMPLETE, Verdict(True)])
+    model = Brain(reflect=[INCOMPLETE, Completion(True)])
     run(Phased(), model)
     assert "Two is missing." in model.prompts("select")[1]
     assert "the number two" not in model.prompts("select")[1]
-    alone = Brain(reflect=[INCOMPLETE, Verdict(True)])
+    alone = Brain(reflect=[INCOMPLETE, Completion(True)])
     run(Phased(plan=False), alone)
     assert "the number two" in alone.prompts("select")[1]
 
@@ -590,7 +590,7 @@ def test_S1_27_the_answer_is_streamed_if_someone_listens() -> None:
 
 def test_S1_28_every_callback_is_called_with_what_happened() -> None:
     told = Told()
-    run(Phased(callbacks=told), Brain(reflect=[INCOMPLETE, Verdict(True)]))
+    run(Phased(callbacks=told), Brain(reflect=[INCOMPLETE, Completion(True)]))
     names = {name for name in dir(AgentCallbacks) if name.startswith("on_")} - {"on_answer_stream"}
     assert {name for name, _ in told.heard} == names
     assert told.of("on_iteration_start") == [(1,), (2,)]
@@ -630,11 +630,11 @@ class Own:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    async def select_tools(self, task: Task, understanding: Understanding | None) -> list[ToolCallStatus]:
+    async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]:
         self.seen.append(f"{task.id} {understanding.intent if understanding else None}")
         return [ToolCallStatus("own", {"x": 1})]
 
-    async def execute_tools(self, task: Task, query_id: str, callbacks: Any = None, cancellation_token: Any = None) -> bool:
+    async def execute_tools(self, task: PhaseTask, query_id: str, callbacks: Any = None, cancellation_token: Any = None) -> bool:
         for call in task.toolCalls or ():
             call.status, call.output = TaskStatus.COMPLETED, "forty-two"
         return True
@@ -652,10 +652,10 @@ def test_S1_34_the_agent_takes_any_executor() -> None:
 
 def test_S1_34_S1_7_an_executor_with_the_signature_of_the_document_serves_without_a_token() -> None:
     class Plain:
-        async def select_tools(self, task: Task, understanding: Understanding | None) -> list[ToolCallStatus]:
+        async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]:
             return [ToolCallStatus("own", {})]
 
-        async def execute_tools(self, task: Task, query_id: str, callbacks: Any) -> bool:
+        async def execute_tools(self, task: PhaseTask, query_id: str, callbacks: Any) -> bool:
             return await Own().execute_tools(task, query_id, callbacks)
 
     executor: Any = Plain()
@@ -667,7 +667,7 @@ def test_S1_34_B1_2_the_token_ends_a_choice_that_an_executors_own_model_makes() 
         token = asyncio.Event()
 
         class Stuck(Own):
-            async def select_tools(self, task: Task, understanding: Understanding | None) -> list[ToolCallStatus]:
+            async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]:
                 token.set()
                 await asyncio.Event().wait()
                 return []
@@ -789,7 +789,7 @@ def test_B1_10_X_16_an_empty_plan_is_answered_at_once(before: bool) -> None:
 
 
 def test_B1_10_X_16_a_plan_that_cannot_be_read_is_the_question_as_one_task() -> None:
-    model = Brain(plan=[BAD, plan(("a", "A."))], select=Act("", ()), reflect=[INCOMPLETE, Verdict(True)])
+    model = Brain(plan=[BAD, plan(("a", "A."))], select=Act("", ()), reflect=[INCOMPLETE, Completion(True)])
     outcome = run(Phased(), model)
     task = outcome.details["tasks"][0]
     assert "The plan of round 1 could not be read" in model.prompts("plan")[1]
@@ -827,7 +827,7 @@ def test_B1_8_a_dependent_is_told_failed_to_gather_data() -> None:
 
 def test_B1_7_failures_are_shown_to_every_later_request() -> None:
     for layout in ("executor", "agent"):
-        model = Brain(select=Act("", FAIL), reflect=[INCOMPLETE, Verdict(True)])
+        model = Brain(select=Act("", FAIL), reflect=[INCOMPLETE, Completion(True)])
         run(make_phased(layout), model)
         later = [model.prompts("plan")[1], model.prompts("select")[1], *model.prompts("reflect"), *model.prompts("answer")]
         assert all("ValueError: broken" in prompt for prompt in later)
@@ -841,7 +841,7 @@ def test_a_result_reaches_every_later_request_whole() -> None:
         return long
 
     for layout in ("executor", "agent"):
-        model = Brain(select=Act("", (ToolCall("give", {}),)), reflect=[INCOMPLETE, Verdict(True)])
+        model = Brain(select=Act("", (ToolCall("give", {}),)), reflect=[INCOMPLETE, Completion(True)])
         run(make_phased(layout), model, give)
         for role in ("plan", "select", "reflect", "answer"):
             assert long in model.prompts(role)[-1]
@@ -1277,7 +1277,7 @@ def test_X_21_phased_stops_are_declared_exactly_where_they_can_be_reached() -> N
         reached = {
             run(loop, Brain(plan=tasks, reflect=said)).stop
             for tasks in (plan(("a", "A.")), plan(("a", "A."), ("b", "B.")))
-            for said in (INCOMPLETE, Verdict(True))
+            for said in (INCOMPLETE, Completion(True))
         }
         assert reached == declared
         assert loop.stops <= set(StopReason)
@@ -1286,7 +1286,9 @@ def test_X_21_phased_stops_are_declared_exactly_where_they_can_be_reached() -> N
 
 def test_every_request_shows_the_question_and_tools_where_they_can_be_chosen() -> None:
     for layout in ("executor", "agent"):
-        model = Brain(plan=Tasks((PlanTask("a", "Add."), PlanTask("r", "Think.", "reason"))), reflect=[INCOMPLETE, Verdict(True)])
+        model = Brain(
+            plan=Tasks((PlanTask("a", "Add."), PlanTask("r", "Think.", "reason"))), reflect=[INCOMPLETE, Completion(True)]
+        )
         run(make_phased(layout), model)
         for request in model.requests:
             assert "What is 1 + 2?" in request.messages[1].content
@@ -1327,7 +1329,7 @@ def test_in_the_tunnel_a_clean_run_is_right_and_asks_as_often_as_its_design_says
     task = BenchTask("t", Query("How much is it?"), 7, plan=script)
     suite = Suite("s", "1", (task,), lambda _: StatelessEnvironment(tuple(box())))
     loop = Phased(**options).with_step_limit(8)
-    setting = Setting(suite)
+    setting = TrialContext(suite)
     done = run_sync(
         run_trial(Trial(Arm("phased/clean", parse_spec("phased"), loop, "scripted", load_profile("clean")), task, 0, 0), setting)
     )

@@ -27,6 +27,7 @@ from loopbench.protocol import (
     Act,
     Answer,
     Codec,
+    Completion,
     Inexpressible,
     Move,
     NativeCall,
@@ -38,7 +39,6 @@ from loopbench.protocol import (
     Text,
     ToolCall,
     Understanding,
-    Verdict,
     WireError,
 )
 
@@ -65,7 +65,7 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(Answer, WORDS, ANYTHING, st.none() | st.floats(0, 1)),
     st.builds(Understanding, WORDS, TEXTS),
     st.builds(Tasks, st.lists(PLANNED, max_size=3).map(tuple), WORDS),
-    st.builds(Verdict, st.booleans(), WORDS, TEXTS, st.none() | st.floats(0, 1)),
+    st.builds(Completion, st.booleans(), WORDS, TEXTS, st.none() | st.floats(0, 1)),
     st.builds(Text, WORDS),
     st.just(Recovery("retry")),
 )
@@ -95,7 +95,7 @@ def test_bound_ordinary_moves_are_always_expressible(
     assert comes_back(PLAN, Tasks(tuple(tasks), text))
     assert comes_back(SELECT, Act(text, tuple(calls))) is bool(calls or not text)
     assert comes_back(SELECT, Text(text)) is (text.strip() not in ("", "none"))
-    assert comes_back(REFLECT, Verdict(bool(texts), text, texts))
+    assert comes_back(REFLECT, Completion(bool(texts), text, texts))
     assert comes_back(CONTEXTS, Text(text))
     assert comes_back(REASON, Text(text))
     assert comes_back(ANSWER, Answer("", text))
@@ -105,7 +105,7 @@ def test_bound_ordinary_moves_are_always_expressible(
 def test_gaps_of_each_codec_are_what_its_documentation_says() -> None:
     assert not comes_back(SELECT, Act("", (ToolCall("add", {}),) * 65))
     assert comes_back(SELECT, Act("", (ToolCall("add", {}),) * 64))
-    assert not comes_back(REFLECT, Verdict(True, confidence=0.5))
+    assert not comes_back(REFLECT, Completion(True, confidence=0.5))
     assert not comes_back(ANSWER, Answer("because", "x"))
     assert not comes_back(ANSWER, Answer("", 3))
     assert not comes_back(TYPED, Answer("", 3, 0.5))
@@ -123,7 +123,7 @@ def test_contexts_are_those_whose_last_word_stands_in_the_text() -> None:
 def test_S1_24_reflection_has_four_fields() -> None:
     reply = Reply('{"isComplete": false, "reasoning": "r", "missingInfo": ["m"], "suggestedNextSteps": "s"}')
     assert REFLECT.reflection(reply) == Reflection(False, "r", ("m",), ("s",))
-    assert REFLECT.parse(reply) == Verdict(False, "r", ("m",))
+    assert REFLECT.parse(reply) == Completion(False, "r", ("m",))
 
 
 KEYS = st.sampled_from(

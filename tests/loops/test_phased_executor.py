@@ -23,9 +23,9 @@ from loopbench.loops.phased import (
     AIMessage,
     Phase,
     Phased,
+    PhaseTask,
     RequestedCall,
     Scratchpad,
-    Task,
     TaskStatus,
     TaskType,
     ToolCall,
@@ -41,6 +41,7 @@ from loopbench.protocol import (
     Act,
     Answer,
     BudgetExceeded,
+    Completion,
     NativeCall,
     Outcome,
     PlanTask,
@@ -51,7 +52,6 @@ from loopbench.protocol import (
     Text,
     Tool,
     Toolbox,
-    Verdict,
     WireError,
     render_value,
     run_sync,
@@ -91,8 +91,8 @@ def executor(*functions: Callable[..., Any], **options: Any) -> ToolExecutor:
     return ToolExecutor(ToolExecutorOptions(pure(*(functions or (add, fail))), **options))
 
 
-def task(*calls: tuple[str, dict[str, Any]], name: str = "t1") -> Task:
-    return Task(name, "Do it.", toolCalls=[ToolCallStatus(tool, args) for tool, args in calls])
+def task(*calls: tuple[str, dict[str, Any]], name: str = "t1") -> PhaseTask:
+    return PhaseTask(name, "Do it.", toolCalls=[ToolCallStatus(tool, args) for tool, args in calls])
 
 
 def execute(made: Any, *args: Any, **kwargs: Any) -> bool:
@@ -116,7 +116,7 @@ def test_S1_3_task_types() -> None:
 
 
 def test_S1_4_B1_1_fields_are_the_seeds_and_task_and_call_status_can_change() -> None:
-    made = Task("1", "d")
+    made = PhaseTask("1", "d")
     assert (made.status, made.taskType, made.toolCalls, made.dependsOn) == (TaskStatus.PENDING, TaskType.USE_TOOLS, None, [])
     made.status = TaskStatus.FAILED
     call = ToolCallStatus("add", {})
@@ -145,7 +145,7 @@ def test_S1_5_B1_15_every_name_of_the_document_is_importable() -> None:
 def test_S1_6_S1_7_S1_15_the_usage_example_of_the_document_runs() -> None:
     seen = Heard()
     made = ToolExecutor(options=ToolExecutorOptions(tools=get_tools(model="gpt-4o"), context_manager=ToolContextManager()))
-    work = Task("task-1", "Add.", toolCalls=[ToolCallStatus("add", {"a": 1, "b": 2})])
+    work = PhaseTask("task-1", "Add.", toolCalls=[ToolCallStatus("add", {"a": 1, "b": 2})])
     assert execute(made, work, query_id="query-1", callbacks=seen) is True
     assert seen.updates == [(0, "in_progress", None, None), (0, "completed", "3.0", None)]
 
@@ -154,7 +154,7 @@ def test_S1_8_S1_41_the_model_picks_tools_per_task(kit: Any) -> None:
     for kind in (ToolExecutor, package.AgentTools):
         model = kit.Script(Act("", (Call("add", {"a": 1, "b": 2}),)))
         made = kind(ToolExecutorOptions(pure(add, fail), model=model))
-        picked = run_sync(made.select_tools(Task("t1", "Add one and two."), Understanding("sum", ("one",))))
+        picked = run_sync(made.select_tools(PhaseTask("t1", "Add one and two."), Understanding("sum", ("one",))))
         assert picked == [ToolCallStatus("add", {"a": 1, "b": 2})]
         request = model.requests[0]
         assert (request.role, request.scope, [tool.name for tool in request.tools]) == (Role.SELECT, "t1", ["add", "fail"])
@@ -164,10 +164,10 @@ def test_S1_8_S1_41_the_model_picks_tools_per_task(kit: Any) -> None:
 
 def test_S1_8_selecting_needs_a_model_and_a_readable_reply(kit: Any) -> None:
     with pytest.raises(ValueError, match="needs a model"):
-        run_sync(executor().select_tools(Task("1", "d"), None))
+        run_sync(executor().select_tools(PhaseTask("1", "d"), None))
     broken = kit.Script(lambda request: Reply("", (native("add", "{"),)))
     with pytest.raises(WireError, match="add"):
-        run_sync(executor(model=broken).select_tools(Task("1", "d"), None))
+        run_sync(executor(model=broken).select_tools(PhaseTask("1", "d"), None))
 
 
 def native(name: str, arguments: str) -> Any:
@@ -180,7 +180,7 @@ def test_S1_9_B1_13_tools_are_described_in_the_system_prompt_and_calls_extracted
     text = made._format_tool_descriptions()
     assert text.splitlines() == [made.format_tool(tool) for tool in made.toolbox]
     assert "add: Add two numbers." in text
-    run_sync(made.select_tools(Task("1", "d"), None))
+    run_sync(made.select_tools(PhaseTask("1", "d"), None))
     assert text in model.requests[0].messages[0].content
     assert made._extract_tool_calls(Reply("", (native("add", '{"a": 1}'),))) == [ToolCall("add", {"a": 1})]
 
@@ -254,12 +254,12 @@ async def asyncio_limit(work: Coroutine[Any, Any, Any]) -> Any:
 def test_S1_30_no_calls_are_true_without_a_callback(calls: list[ToolCallStatus] | None) -> None:
     for made in (executor(), Agent(pure(add))):
         seen = Heard()
-        assert execute(made, Task("t", "d", toolCalls=calls), "q", seen) is True
+        assert execute(made, PhaseTask("t", "d", toolCalls=calls), "q", seen) is True
         assert seen.updates == []
 
 
 def test_S1_35_places_and_results_stay_in_call_order_whoever_ends_first() -> None:
-    async def main() -> tuple[Task, Heard]:
+    async def main() -> tuple[PhaseTask, Heard]:
         gates = [asyncio.Event() for _ in range(3)]
         gates[2].set()
 
@@ -356,7 +356,7 @@ def test_S1_10_X_15_checkpoint_before_all_calls() -> None:
 
 @pytest.mark.parametrize("layout", ["executor", "agent"])
 def test_S1_10_X_15_checkpoint_before_each_tool_leaves_what_was_not_announced_pending(layout: str, kit: Any) -> None:
-    async def main() -> tuple[Task, Heard]:
+    async def main() -> tuple[PhaseTask, Heard]:
         token = asyncio.Event()
 
         class Setting(Heard):
@@ -376,7 +376,7 @@ def test_S1_10_X_15_checkpoint_before_each_tool_leaves_what_was_not_announced_pe
 
 
 def test_S1_10_B1_6_X_15_checkpoint_after_the_tool_keeps_its_result() -> None:
-    async def main() -> tuple[Task, Heard, ToolContextManager]:
+    async def main() -> tuple[PhaseTask, Heard, ToolContextManager]:
         token = asyncio.Event()
 
         async def last() -> str:
@@ -398,7 +398,7 @@ def test_S1_10_B1_6_X_15_checkpoint_after_the_tool_keeps_its_result() -> None:
 @pytest.mark.parametrize("how", ["token", OUTSIDE])
 @pytest.mark.parametrize("layout", ["executor", "agent"])
 def test_B1_2_B1_5_B1_12_X_15_siblings_are_cancelled_awaited_and_told_once(how: str, layout: str) -> None:
-    async def main() -> tuple[Task, Heard, list[str], int]:
+    async def main() -> tuple[PhaseTask, Heard, list[str], int]:
         token, begun, log = asyncio.Event(), asyncio.Event(), list[str]()
 
         async def hang() -> None:
@@ -435,7 +435,7 @@ def test_B1_2_B1_5_B1_12_X_15_siblings_are_cancelled_awaited_and_told_once(how: 
 @pytest.mark.parametrize("in_time", [True, False])
 @pytest.mark.parametrize("layout", ["executor", "agent"])
 def test_B1_12_X_15_a_tool_in_a_thread_is_waited_for_and_then_abandoned(in_time: bool, layout: str, kit: Any) -> None:
-    async def main() -> tuple[Task, Any]:
+    async def main() -> tuple[PhaseTask, Any]:
         begun, let_go, token, notes = threading.Event(), threading.Event(), asyncio.Event(), kit.Notes()
 
         def work_on() -> str:
@@ -695,7 +695,7 @@ def test_S1_40_a_summary_is_asked_for_in_view_of_those_before_it(kit: Any) -> No
 
 
 def test_S1_40_B1_6_a_result_whose_summary_is_cut_off_is_kept(kit: Any) -> None:
-    async def main() -> Task:
+    async def main() -> PhaseTask:
         begun = asyncio.Event()
 
         class Slow(kit.Script):  # type: ignore[misc]
@@ -743,7 +743,7 @@ def test_B1_15_the_agent_runs_the_phases_with_its_own_methods(kit: Any) -> None:
         package.Understanding("sum"),
         Tasks((PlanTask("1", "Add."),)),
         Act("", (Call("add", {"a": 1, "b": 2}),)),
-        Verdict(True),
+        Completion(True),
         Text("3"),
         Answer("", "three"),
     )

@@ -20,7 +20,7 @@ from pydantic_core import to_jsonable_python
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.dspy_seam import FORMAT, SignatureCodec
-from loopbench.dspy_seam.program import Call, Heard, LoopProgram
+from loopbench.dspy_seam.program import LoopProgram, PredictorCall, ReportingModel
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
@@ -28,7 +28,7 @@ from loopbench.experiments.preparing import prepare
 from loopbench.experiments.registry import Spec, make_loop, parse_spec
 from loopbench.experiments.results import results
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import Setting, run_trial
+from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.loops import Microcompact, ReactExtract, ReactExtractProgram, RepeatGuard, Stateless
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import Clears, Profile
@@ -38,6 +38,7 @@ from loopbench.protocol import (
     Answer,
     Capabilities,
     Chunk,
+    Completion,
     ContextOverflow,
     Inexpressible,
     Loop,
@@ -64,7 +65,6 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
     Understanding,
-    Verdict,
     WrappedModel,
     run_sync,
 )
@@ -137,7 +137,7 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(Text, WORDS),
     st.builds(Understanding, WORDS),
     st.builds(Tasks, st.lists(TASKS, max_size=3).map(tuple)),
-    st.builds(Verdict, st.booleans(), WORDS),
+    st.builds(Completion, st.booleans(), WORDS),
     st.builds(Recovery, st.sampled_from(["retry", "skip", "fail"]), st.none() | CALLS, WORDS),
 )
 RAW = st.builds(
@@ -205,9 +205,9 @@ def fail(a: int, b: int) -> int:
     raise ValueError("no")
 
 
-def ran(loop: Loop, replies: list[Any]) -> tuple[Kept, list[Call], Outcome]:
-    calls: list[Call] = []
-    model = Kept(Heard(Told(replies), calls))
+def ran(loop: Loop, replies: list[Any]) -> tuple[Kept, list[PredictorCall], Outcome]:
+    calls: list[PredictorCall] = []
+    model = Kept(ReportingModel(Told(replies), calls))
     tools = Toolbox([Tool.from_function(function, blocking=False) for function in (add, fail)])
     return model, calls, run_sync(loop.run(Query("What is 2 + 3?"), tools, model))
 
@@ -228,7 +228,7 @@ def split(request: Request) -> tuple[list[Message], list[Message]]:
     return messages[first:last], messages[:first] + messages[last:]
 
 
-def program_from(loop: Any, calls: list[Call], most: int = 2) -> Program:
+def program_from(loop: Any, calls: list[PredictorCall], most: int = 2) -> Program:
     """The loop's own program with recorded calls as demonstrations."""
     return {
         name: replace(prompt, demos=tuple({**call.inputs, **call.outputs} for call in calls if call.predictor == name)[:most])
@@ -251,7 +251,7 @@ class Recorded:
 
     loop: Any
     kept: list[Kept]
-    calls: list[Call]
+    calls: list[PredictorCall]
 
     @property
     def name(self) -> str:
@@ -265,16 +265,16 @@ class Recorded:
         return self
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        self.kept.append(Kept(Heard(model, self.calls)))
+        self.kept.append(Kept(ReportingModel(model, self.calls)))
         outcome: Outcome = await self.loop.run(query, tools, self.kept[-1], observer)
         return outcome
 
 
-def scripted(loop: Any, fault: str = "") -> tuple[list[Request], list[Call], Record]:
+def scripted(loop: Any, fault: str = "") -> tuple[list[Request], list[PredictorCall], Record]:
     profile = Profile(name="one", rates={fault: 0.5} if fault else {}, clears=Clears(feedback=1, after=0, never=0))
     recorded = Recorded(loop, [], [])
     arm = Arm("arm", Spec("recorded", {}), recorded, "scripted", profile)
-    record = run_sync(run_trial(Trial(arm, TASK, 0, 0), Setting(SUITE))).record
+    record = run_sync(run_trial(Trial(arm, TASK, 0, 0), TrialContext(SUITE))).record
     return recorded.kept[0].requests, recorded.calls, record
 
 
@@ -305,7 +305,7 @@ def test_a_loops_own_program_changes_no_request_and_each_says_whose_it_is(spec: 
     assert (calls, outcome.stop, outcome.answer) == (calls_after, outcome_after.stop, outcome_after.answer)
 
 
-def check_told(model: Kept, own: Program, calls: list[Call]) -> None:
+def check_told(model: Kept, own: Program, calls: list[PredictorCall]) -> None:
     """Requests tell their predictor and its inputs, which say what was asked and nothing that came later."""
     for request, said in model.asked:
         asked = request.prompted
@@ -424,7 +424,7 @@ def test_what_a_model_was_shown_and_said_comes_back_as_a_demonstration(spec: str
         check_shown(matching[0], call, shown, in_prose="history_as=messages" in spec)
 
 
-def check_shown(request: Request, call: Call, shown: list[Message], *, in_prose: bool) -> None:
+def check_shown(request: Request, call: PredictorCall, shown: list[Message], *, in_prose: bool) -> None:
     codec = request.codec
     if isinstance(codec, SignatureCodec):
         user, said = shown
@@ -445,7 +445,7 @@ def check_shown(request: Request, call: Call, shown: list[Message], *, in_prose:
     }
 
 
-def _is_told(request: Request, calls: list[Call]) -> bool:
+def _is_told(request: Request, calls: list[PredictorCall]) -> bool:
     return any(_inputs(request) == call.inputs for call in calls)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from loopbench.loops.bare import Bare
 from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.repeat_guard import GuardedToolbox, RepeatGuard
+from loopbench.loops.repeat_guard import RepeatCountingToolbox, RepeatGuard
 from loopbench.protocol import (
     Act,
     Answer,
@@ -68,7 +68,7 @@ def test_a_result_ends_as_it_did() -> None:
     box = Toolbox([Tool.from_function(look, blocking=False)])
 
     async def main() -> list[str]:
-        guarded = GuardedToolbox(box, 2, None)
+        guarded = RepeatCountingToolbox(box, 2, None)
         return [(await guarded.call(ToolCall("look", {}))).data for _ in range(2)]
 
     first, second = run_sync(main())
@@ -77,7 +77,7 @@ def test_a_result_ends_as_it_did() -> None:
 
 def test_arguments_are_equal_in_whatever_order() -> None:
     async def main() -> list[bool]:
-        guarded = GuardedToolbox(tools(), 2, None)
+        guarded = RepeatCountingToolbox(tools(), 2, None)
         given: list[Any] = [{"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 2, "b": 1}, {"a": math.nan}, {"a": math.nan}]
         return ["Note:" in (await guarded.call(ToolCall("add", arguments))).data for arguments in given]
 
@@ -86,7 +86,7 @@ def test_arguments_are_equal_in_whatever_order() -> None:
 
 def test_an_error_keeps_its_beginning() -> None:
     async def main() -> str:
-        guarded = GuardedToolbox(tools(), 2, None)
+        guarded = RepeatCountingToolbox(tools(), 2, None)
         return [(await guarded.call(ToolCall("nope", {}))).data for _ in range(2)][1]
 
     text = run_sync(main())

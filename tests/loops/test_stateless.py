@@ -47,6 +47,7 @@ from loopbench.protocol import (
     Act,
     Answer,
     BudgetExceeded,
+    Completion,
     ContextOverflow,
     Loop,
     Observer,
@@ -61,7 +62,6 @@ from loopbench.protocol import (
     Tool,
     Toolbox,
     Usage,
-    Verdict,
     run_sync,
 )
 from loopbench.protocol import ToolCall as Call
@@ -1974,7 +1974,7 @@ def test_every_request_shows_the_question(kit: Any) -> None:
             else Answer("t", "3", 0.9),
             Role.RECOVER: Recovery("skip"),
             Role.SUMMARIZE: Text("S."),
-            Role.VALIDATE: Verdict(True),
+            Role.VALIDATE: Completion(True),
             Role.FORMAT: Text("3"),
         }[request.role]
 
@@ -2183,7 +2183,7 @@ def test_option_constrain_names_refuses_an_unknown_tool(kit: Any) -> None:
 
 
 def test_option_validate_output_adds_a_call_per_decision(kit: Any) -> None:
-    model = kit.Script(think(ADD), Verdict(True), STOP, Verdict(False))
+    model = kit.Script(think(ADD), Completion(True), STOP, Completion(False))
     assert run(Stateless(response_style=None, validate_output=True), model).answer == "3"
     assert model.roles == [Role.DECIDE, Role.VALIDATE] * 2
 

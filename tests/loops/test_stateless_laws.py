@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from loopbench.loops.stateless import ActivityManager, ConversationState, ManualAgentLoop, Stateless
 from loopbench.loops.stateless.signatures import (
-    MOST_CALLS,
+    MAX_CALLS,
     DecideCodec,
     FormatResponse,
     RecoverCodec,
@@ -25,11 +25,12 @@ from loopbench.loops.stateless.signatures import (
     summary_codec,
     validate_codec,
 )
-from loopbench.loops.stateless.state import MOST_LEVELS, is_plain_json
+from loopbench.loops.stateless.state import MAX_LEVELS, is_plain_json
 from loopbench.protocol import (
     Act,
     Answer,
     Codec,
+    Completion,
     ContextOverflow,
     Inexpressible,
     Move,
@@ -47,7 +48,6 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
     Understanding,
-    Verdict,
     WireError,
     run_sync,
 )
@@ -121,7 +121,7 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(Act, WORDS, st.lists(CALLS, max_size=3).map(tuple)),
     st.builds(Answer, WORDS, ANYTHING | WORDS, CONFIDENCES),
     st.builds(Text, WORDS),
-    st.builds(Verdict, st.booleans(), WORDS | st.just(""), st.lists(WORDS, max_size=2).map(tuple), CONFIDENCES),
+    st.builds(Completion, st.booleans(), WORDS | st.just(""), st.lists(WORDS, max_size=2).map(tuple), CONFIDENCES),
     st.builds(Recovery, st.sampled_from(["retry", "alternative_tool", "skip", "fail"]), st.none() | CALLS, WORDS),
     st.sampled_from([Understanding("x"), Tasks((PlanTask("1", "x"),))]),
 )
@@ -165,7 +165,7 @@ def test_bound_calls_answers_recoveries_verdicts_and_prose_are_expressible(
     for strategy in ("retry", "alternative_tool", "skip", "fail"):
         assert comes_back(RECOVER, Recovery(strategy, call, text))
         assert comes_back(RECOVER, Recovery(strategy, None, text))
-    assert comes_back(VALIDATE, Verdict(True, "", (text,)))
+    assert comes_back(VALIDATE, Completion(True, "", (text,)))
     for codec in (FORMAT, DETAILED, SUMMARIZE, COMPRESS):
         assert comes_back(codec, Text(text))
 
@@ -182,19 +182,19 @@ def test_gaps_of_each_codec_are_what_its_documentation_says() -> None:
     assert comes_back(DECIDE, Answer("t", None, 0.0))
     assert not comes_back(DECIDE, Answer("t", "3", 1.5))
     assert not comes_back(DECIDE, Act("[[ ## reasoning ## ]]", ()))
-    assert not comes_back(DECIDE, Act("t", (ToolCall("add", {}),) * (MOST_CALLS + 1)))
-    assert comes_back(DECIDE, Act("t", (ToolCall("add", {}),) * MOST_CALLS))
-    for value, sayable in ((nested(MOST_LEVELS - 2), True), (nested(MOST_LEVELS), False), (float("nan"), False), ("\ud800", False)):
+    assert not comes_back(DECIDE, Act("t", (ToolCall("add", {}),) * (MAX_CALLS + 1)))
+    assert comes_back(DECIDE, Act("t", (ToolCall("add", {}),) * MAX_CALLS))
+    for value, sayable in ((nested(MAX_LEVELS - 2), True), (nested(MAX_LEVELS), False), (float("nan"), False), ("\ud800", False)):
         assert comes_back(DECIDE, Act("t", (ToolCall("add", {"a": value}),))) is sayable
         assert comes_back(RECOVER, Recovery("retry", ToolCall("add", {"a": value}))) is sayable
     assert not comes_back(CONSTRAINED, Act("t", (ToolCall("other", {}),)))
     assert comes_back(CONSTRAINED, Act("t", (ToolCall("add", {}),)))
-    assert not comes_back(VALIDATE, Verdict(True, "reason"))
+    assert not comes_back(VALIDATE, Completion(True, "reason"))
     assert not comes_back(FORMAT, Text(" white space "))
     for codec in CODECS:
         assert isinstance(codec, Codec)
         assert not comes_back(codec, Understanding("x"))
-    assert [codec.max_calls for codec in CODECS] == [MOST_CALLS] * 3 + [1] + [0] * 5
+    assert [codec.max_calls for codec in CODECS] == [MAX_CALLS] * 3 + [1] + [0] * 5
 
 
 # --- any text as a reply ---
@@ -203,7 +203,7 @@ VALID = [
     DECIDE.render(Act("t", (ToolCall("add", {"a": 1, "b": 2}),))).text,
     DECIDE.render(Answer("t", "3", 0.5)).text,
     RECOVER.render(Recovery("retry", ToolCall("add", {"a": 1}), "r")).text,
-    VALIDATE.render(Verdict(True, "", ("x",))).text,
+    VALIDATE.render(Completion(True, "", ("x",))).text,
     FORMAT.render(Text("x")).text,
     COMPRESS.render(Text("x")).text,
 ]
@@ -307,7 +307,7 @@ MOVED: dict[Role, st.SearchStrategy[Any]] = {
         st.just("d"),
     ),
     Role.SUMMARIZE: st.builds(Text, st.sampled_from(["s", "S" * 4000])),
-    Role.VALIDATE: st.builds(Verdict, st.booleans()),
+    Role.VALIDATE: st.builds(Completion, st.booleans()),
     Role.FORMAT: st.builds(Text, st.sampled_from(["f", ""])),
 }
 NOISE = st.one_of(

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from loopbench.metrics.bootstrap import FEWEST_DRAWS, bca, bca_ratio, draw_counts, draws_of, expanded, unit_sums
+from loopbench.metrics.bootstrap import MIN_DRAWS, bca, bca_ratio, draw_counts, draws_of, expanded, unit_sums
 from loopbench.metrics.statistics import Floats
 
 AMOUNTS = st.lists(st.floats(0, 100), min_size=1, max_size=12)
@@ -37,7 +37,7 @@ def test_few_units_are_drawn_for_at_a_smaller_level(units, alpha):
 @given(draws=st.integers(1, 20_000), units=st.integers(1, 10**7), more=st.integers(0, 10**6))
 def test_of_many_units_fewer_draws_are_taken_and_never_too_few(draws, units, more):
     assert draws_of(draws, units + more) <= draws_of(draws, units) <= draws
-    assert draws_of(draws, units) >= min(draws, FEWEST_DRAWS)
+    assert draws_of(draws, units) >= min(draws, MIN_DRAWS)
     assert units > 2_000 or draws_of(9_999, units) == 9_999
 
 
@@ -47,7 +47,7 @@ def test_many_units_have_the_interval_of_student():
     values = np.random.default_rng(0).normal(10, 3, units)
     low, high = bca(lambda counts: counts @ values / counts.sum(1), units)
     theirs = stats.t.interval(0.95, units - 1, values.mean(), stats.sem(values))
-    assert draws_of(9_999, units) == FEWEST_DRAWS
+    assert draws_of(9_999, units) == MIN_DRAWS
     assert (low, high) == pytest.approx(theirs, abs=0.1 * (theirs[1] - theirs[0]))
 
 

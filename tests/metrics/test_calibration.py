@@ -13,7 +13,7 @@ from scipy import stats
 
 from loopbench.metrics.calibration import (
     BINS,
-    MOST_POINTS,
+    MAX_POINTS,
     aurc,
     auroc,
     bins,
@@ -145,7 +145,7 @@ def test_the_last_bin_holds_certainty():
 def test_a_long_curve_is_thinned_out():
     curve = calibration("a", [record(task, task / 999) for task in range(900)])
     assert curve is not None
-    assert len(curve.risk_coverage) == MOST_POINTS
+    assert len(curve.risk_coverage) == MAX_POINTS
     assert curve.risk_coverage[-1][0] == 1.0
 
 

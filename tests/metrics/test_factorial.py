@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.factors.factorial import Cell, Effect, Effects, Factor, Layout, contrast_interval, effects, layout
+from loopbench.metrics.factors.factorial import Cell, Effect, Factor, FactorEffects, Layout, contrast_interval, effects, layout
 from loopbench.metrics.factors.fractional import full_factorial
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import holm, sign_flip
@@ -53,11 +53,11 @@ def experiments(draw: Any, score: st.SearchStrategy[float] = BIT) -> tuple[list[
     return sizes, {cell: draw(grid) for cell in full_factorial(sizes)}
 
 
-def found(sizes: Sequence[int], scores: Scores, clusters: Sequence[str] = (), **more: Any) -> Effects:
+def found(sizes: Sequence[int], scores: Scores, clusters: Sequence[str] = (), **more: Any) -> FactorEffects:
     return effects({"clean": records(scores, clusters)}, layout(factors(sizes), full_factorial(sizes)), metrics=(PRIMARY,), **more)
 
 
-def by_term(made: Effects, metric: str = PRIMARY) -> dict[str, Effect]:
+def by_term(made: FactorEffects, metric: str = PRIMARY) -> dict[str, Effect]:
     return {effect.term: effect for effect in made.effects if effect.metric == metric}
 
 

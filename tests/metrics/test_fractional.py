@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.metrics.factors.factorial import Cell, Factor, coded, crossed, effects, layout
-from loopbench.metrics.factors.fractional import GENERATORS, MOST_CANDIDATES, Fraction, fraction, full_factorial
+from loopbench.metrics.factors.fractional import GENERATORS, MAX_CANDIDATES, Fraction, fraction, full_factorial
 from loopbench.metrics.record import Record
 
 REGULAR = [(k, 2 ** (k - len(generators.split()))) for k, known in GENERATORS.items() for generators in known]
@@ -162,6 +162,6 @@ def test_where_the_levels_come_out_even_they_stand_equally_often():
     ],
 )
 def test_where_there_is_none_that_is_said(sizes, most, said):
-    assert MOST_CANDIDATES < 6144
+    assert MAX_CANDIDATES < 6144
     with pytest.raises(ValueError, match=said):
         fraction(sizes, most)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from loopbench.metrics.comparison import ArmInfo, compare
 from loopbench.metrics.gains import (
-    MOST_TASKS,
+    MAX_TASKS,
     Arms,
     Cost,
     Gain,
@@ -312,7 +312,7 @@ def test_break_even_is_the_first_number_of_tasks_that_pays(once, before, after, 
     if accuracy_before == 0 or accuracy_after == 0:
         assert found == (1 if accuracy_after else None)
     elif found is None:
-        assert not cheaper(MOST_TASKS)
+        assert not cheaper(MAX_TASKS)
     else:
         assert not cheaper(found - 1)
         assert cheaper(2 * found) or math.isclose(after * accuracy_before, before * accuracy_after, rel_tol=1e-3)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.gate import MORE, Held, Line, check_level, check_margin, judge_lines, overall
+from loopbench.metrics.gate import MORE, GateLine, Held, check_level, check_margin, judge_lines, overall
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
 
 ORDER = ("identical", "pass", "regression", "undecided")
@@ -32,7 +32,7 @@ def held(baseline: Sequence[Any], run: Sequence[Any], metric: str = PRIMARY, mar
     return Held(more.pop("arm", "a"), metric, listed(baseline), listed(run), margin, **more)
 
 
-def line(baseline: Sequence[Any], run: Sequence[Any], *arguments: Any, alpha: float = 0.05, **more: Any) -> Line:
+def line(baseline: Sequence[Any], run: Sequence[Any], *arguments: Any, alpha: float = 0.05, **more: Any) -> GateLine:
     return judge_lines([held(baseline, run, *arguments, **more)], alpha)[0]
 
 

@@ -12,7 +12,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from loopbench.metrics.power import (
-    MOST_UNITS,
+    MAX_UNITS,
     Spread,
     design_effect,
     difference_power,
@@ -179,7 +179,7 @@ def test_the_fewest_units_are_enough_and_one_less_is_not(power, variance, margin
 
 def test_what_would_take_more_than_all_is_no_plan():
     assert fewest_units(lambda units: 0.0) is None
-    assert fewest_units(lambda units: float(units >= MOST_UNITS)) == MOST_UNITS
+    assert fewest_units(lambda units: float(units >= MAX_UNITS)) == MAX_UNITS
     assert fewest_units(lambda units: 1.0) == 2
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from loopbench.metrics.trajectory.divergence import first_difference
 from loopbench.metrics.trajectory.trajectory import (
-    Call,
     Kind,
+    TracedCall,
     course,
     end,
     events,
@@ -247,9 +247,9 @@ def test_tasks_are_in_the_order_of_their_numbers():
 
 
 def test_equal_calls_have_equal_keys():
-    assert Call("f", {"a": 1, "b": [2]}).key == Call("f", {"b": [2], "a": 1}).key
-    assert Call("f", {"a": 1}).key != Call("f", {"a": "1"}).key
-    assert Call("f", {"a": float("nan")}).key == Call("f", {"a": float("nan")}).key
+    assert TracedCall("f", {"a": 1, "b": [2]}).key == TracedCall("f", {"b": [2], "a": 1}).key
+    assert TracedCall("f", {"a": 1}).key != TracedCall("f", {"a": "1"}).key
+    assert TracedCall("f", {"a": float("nan")}).key == TracedCall("f", {"a": float("nan")}).key
 
 
 @given(st.text(max_size=400))

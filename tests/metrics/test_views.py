@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from loopbench.metrics.comparison import ArmInfo, compare
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import accuracy_interval
-from loopbench.metrics.views import Point, Views, cost_per_solved, front_shares, on_front, quartiles, views
+from loopbench.metrics.views import CostPoint, Views, cost_per_solved, front_shares, on_front, quartiles, views
 
 POINTS = st.integers(1, 6).flatmap(
     lambda arms: st.lists(
@@ -43,7 +43,7 @@ def record(name: str, task: int, accuracy: float = 1.0, tokens: int = 100, **cha
     return Record(**(values | changes))
 
 
-def points(found: Views) -> dict[str, Point]:
+def points(found: Views) -> dict[str, CostPoint]:
     (front,) = found.fronts
     return {point.arm: point for point in front.points}
 

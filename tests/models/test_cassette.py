@@ -21,7 +21,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loopbench.models.cassette import (
-    Asked,
     Cassette,
     CassetteMode,
     Cleaner,
@@ -29,6 +28,7 @@ from loopbench.models.cassette import (
     Failure,
     Lane,
     RecordedModel,
+    RecordedRequest,
     Recording,
     RecordingError,
     RecordingMiss,
@@ -36,7 +36,7 @@ from loopbench.models.cassette import (
 from loopbench.models.cassette.lines import Parts, decode, encode, exchange_line, part_id, read_exchange
 from loopbench.models.cassette.recording import recorded_models, slug
 from loopbench.models.streaming import pieces
-from loopbench.models.tunnel import Effects, FaultState
+from loopbench.models.tunnel import FaultState, ReplyEffects
 from loopbench.protocol import (
     BudgetExceeded,
     Capabilities,
@@ -177,7 +177,7 @@ fault_states = st.builds(
     st.lists(texts, max_size=2).map(tuple),
 )
 effects = st.builds(
-    Effects,
+    ReplyEffects,
     st.floats(0, 1e6),
     st.none() | texts,
     st.booleans(),
@@ -222,7 +222,7 @@ requests = st.builds(
 @given(
     st.builds(
         Exchange,
-        st.builds(Asked, st.just("ab" * 32), st.builds(Lane, texts, texts, counts), texts, counts, counts, texts),
+        st.builds(RecordedRequest, st.just("ab" * 32), st.builds(Lane, texts, texts, counts), texts, counts, counts, texts),
         st.builds(
             Parts,
             st.lists(texts, max_size=3).map(tuple),

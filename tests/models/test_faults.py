@@ -14,7 +14,7 @@ from loopbench.datasets.task import Task
 from loopbench.loops.bare import CODEC
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import exact, normalized, numeric
-from loopbench.models.faults import ANSWER, NOT_DETERMINED, Disturbance, Point, disturb, draw, mislead, shows_feedback, spoil
+from loopbench.models.faults import ANSWER, NOT_DETERMINED, Fault, FaultPoint, disturb, draw, mislead, shows_feedback, spoil
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import FAULT_KINDS, Clears, Profile
 from loopbench.protocol import (
@@ -57,9 +57,9 @@ def test_a_kind_strikes_where_it_can(kind: str) -> None:
     }.get(kind, {"first", "later"})
     for role in Role:
         struck = {
-            "first": draw(profile(kind), KEY, Point(role, "c1"), CALL, True) is not None,
-            "later": draw(profile(kind), KEY, Point(role, "c2"), CALL, False) is not None,
-            "answer": draw(profile(kind), KEY, Point(role, ANSWER), None, False) is not None,
+            "first": draw(profile(kind), KEY, FaultPoint(role, "c1"), CALL, True) is not None,
+            "later": draw(profile(kind), KEY, FaultPoint(role, "c2"), CALL, False) is not None,
+            "answer": draw(profile(kind), KEY, FaultPoint(role, ANSWER), None, False) is not None,
         }
         if kind.startswith(("wire.", "provider.")):
             expected = {"first", "later", "answer"}
@@ -71,13 +71,13 @@ def test_a_kind_strikes_where_it_can(kind: str) -> None:
 def test_a_kind_that_finds_nothing_to_spoil_is_not_drawn() -> None:
     bare = PlannedCall("c1", "now", {}, "Find c1.")
     failing = PlannedCall("c1", "add", {"a": 1}, "Find c1.", fails=True)
-    point = Point("decide", "c1")
+    point = FaultPoint("decide", "c1")
     for kind in ("decision.missing_argument", "decision.wrong_type", "decision.wrong_value"):
         assert draw(profile(kind), KEY, point, bare, False) is None
-    assert draw(profile("decision.repeated_call"), KEY, Point("select", "c1"), bare, False) is None  # shows no result
+    assert draw(profile("decision.repeated_call"), KEY, FaultPoint("select", "c1"), bare, False) is None  # shows no result
     for kind in ("tool.lies", "tool.garbage", "tool.huge"):
         assert draw(profile(kind), KEY, point, failing, False) is None
-    assert draw(profile("decision.never_finish"), KEY, Point("decide", ANSWER), None, True) is None
+    assert draw(profile("decision.never_finish"), KEY, FaultPoint("decide", ANSWER), None, True) is None
 
 
 @LAW
@@ -85,7 +85,7 @@ def test_a_kind_that_finds_nothing_to_spoil_is_not_drawn() -> None:
 def test_a_fault_depends_on_the_trial_and_the_point_alone(seed: int, task: str, repeat: int, call: str) -> None:
     wind = profile(*WIRE, "provider.server", "tool.raises", rate=0.7)
     planned = None if call == ANSWER else CALL
-    drawn = [draw(wind, (seed, task, repeat), Point("decide", call), planned, False) for _ in range(2)]
+    drawn = [draw(wind, (seed, task, repeat), FaultPoint("decide", call), planned, False) for _ in range(2)]
     assert drawn[0] == drawn[1]
 
 
@@ -93,7 +93,7 @@ def test_faults_come_at_their_rates() -> None:
     wind = Profile(name="three", rates={"wire.empty": 0.1, "tool.raises": 0.2, "provider.slow": 0.05})
     drawn = Counter[str]()
     for repeat in range(4000):
-        fault = draw(wind, (0, "task", repeat), Point("decide", "c1"), CALL, False)
+        fault = draw(wind, (0, "task", repeat), FaultPoint("decide", "c1"), CALL, False)
         drawn["none" if fault is None else fault.kind] += 1
     for kind, rate in wind.rates.items():
         assert drawn[kind] / 4000 == pytest.approx(rate, abs=0.02)  # 3 standard errors of the largest
@@ -101,7 +101,7 @@ def test_faults_come_at_their_rates() -> None:
 
 def test_what_clears_a_fault_comes_at_its_shares() -> None:
     wind = profile("wire.empty", feedback=0.6, after=0.3, never=0.1, attempts=4)
-    drawn = [draw(wind, (0, "task", repeat), Point("decide", "c1"), CALL, False) for repeat in range(4000)]
+    drawn = [draw(wind, (0, "task", repeat), FaultPoint("decide", "c1"), CALL, False) for repeat in range(4000)]
     cleared = Counter((fault.clearing, fault.attempts) for fault in drawn if fault is not None)
     assert cleared.keys() == {("feedback", 0), ("after", 4), ("never", 0)}
     for clearing, share in (("feedback", 0.6), ("after", 0.3), ("never", 0.1)):
@@ -110,14 +110,14 @@ def test_what_clears_a_fault_comes_at_its_shares() -> None:
 
 @pytest.mark.parametrize(("kind", "attempts"), [("tool.flaky", 2), ("tool.slow", 1), ("provider.slow", 1)])
 def test_flaky_and_slow_faults_pass_by_themselves(kind: str, attempts: int) -> None:
-    fault = draw(profile(kind, feedback=0, after=0, never=1), KEY, Point("decide", "c1"), CALL, False)
+    fault = draw(profile(kind, feedback=0, after=0, never=1), KEY, FaultPoint("decide", "c1"), CALL, False)
     assert fault is not None
     assert (fault.clearing, fault.attempts) == ("after", attempts)
 
 
 def test_a_fault_is_active_until_it_is_cleared() -> None:
     def active(clearing: Any, attempts: int = 0) -> list[bool]:
-        fault = Disturbance("wire.empty", Point("decide", "c1"), clearing, attempts)
+        fault = Fault("wire.empty", FaultPoint("decide", "c1"), clearing, attempts)
         return [fault.active(attempt, feedback) for feedback in (False, True) for attempt in range(4)]
 
     assert active("never") == [True] * 8

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loopbench.models.filling import Unfillable, fill, fits, least, same, taken
 from loopbench.models.foreign import ForeignCodec, foreign_codec
 from loopbench.models.openai_wire import read_request
-from loopbench.protocol import Act, Answer, Codec, Inexpressible, Reply, Text, ToolCall, ToolSpec, Verdict, WireError
+from loopbench.protocol import Act, Answer, Codec, Completion, Inexpressible, Reply, Text, ToolCall, ToolSpec, WireError
 
 OBJECT = {"type": "object"}
 ADD = ToolSpec("add", "", OBJECT | {"properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]})
@@ -36,7 +36,7 @@ moves = st.one_of(
     st.builds(Act, thoughts, st.lists(tool_calls, max_size=3).map(tuple)),
     st.builds(Answer, thoughts, json_values, st.none() | st.just(0.9)),
     st.builds(Text, st.text(max_size=5)),
-    st.just(Verdict(True)),
+    st.just(Completion(True)),
 )
 types = st.sampled_from(["string", "integer", "number", "boolean", "null", "array", "object"])
 schemas = st.recursive(

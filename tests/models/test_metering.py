@@ -11,14 +11,14 @@ from typing import Any, Self
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loopbench.experiments.trial_models import TrialModels
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.experiments.answering import Answering
 from loopbench.experiments.registry import Spec
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import NotRun, Setting, run_trial
+from loopbench.experiments.trial import NotRun, TrialContext, run_trial
 from loopbench.loops.bare import CODEC
-from loopbench.models.faults import Disturbance, Point
+from loopbench.models.faults import Fault, FaultPoint
 from loopbench.models.metering import HUGE_CHARS, Budget, Meter, MeteredModel, MeteredToolbox
 from loopbench.models.profiles import Abilities, Clears, Profile, load_profile
 from loopbench.models.receipts import call_digest, content_digest, sightings, strip_receipts
@@ -202,9 +202,9 @@ def trial_of(loop: Any) -> tuple[Trial, Suite]:
 @pytest.mark.parametrize("streams", [True, False])
 def test_swallowing_the_end_of_a_budget_does_not_help(streams: bool) -> None:
     trial, suite = trial_of(Greedy(streams))
-    free = run_sync(run_trial(trial, Setting(suite, Answering({"echo": Echo()})))).record
+    free = run_sync(run_trial(trial, TrialContext(suite, TrialModels({"echo": Echo()})))).record
     assert (free.stop, free.lm_calls, free.accuracy) == ("finished", 10, 1)
-    record = run_sync(run_trial(trial, Setting(suite, Answering({"echo": Echo()}), trial_budget=Budget(calls=3)))).record
+    record = run_sync(run_trial(trial, TrialContext(suite, TrialModels({"echo": Echo()}), trial_budget=Budget(calls=3)))).record
     assert (record.stop, record.lm_calls, record.accuracy, record.status) == ("budget", 3, 0, "scored")
     assert "budget of 3 model calls" in record.reason
 
@@ -213,7 +213,7 @@ def test_the_end_of_the_run_s_budget_leaves_the_trial_for_later() -> None:
     trial, suite = trial_of(Greedy())
     whole = Meter(Budget(calls=4))
     with pytest.raises(NotRun, match="budget of 4 model calls"):
-        run_sync(run_trial(trial, Setting(suite, Answering({"echo": Echo()}), meter=whole)))
+        run_sync(run_trial(trial, TrialContext(suite, TrialModels({"echo": Echo()}), meter=whole)))
     assert whole.calls == 4
 
 
@@ -372,7 +372,7 @@ def test_a_planned_failure_becomes_known_by_its_error(bench) -> None:
 
 def armed(bench: Any, kind: str) -> tuple[Any, Tunnel, Any]:
     tunnel = Tunnel()
-    fault = Disturbance(kind, Point("decide", "c1"), "after", 1)
+    fault = Fault(kind, FaultPoint("decide", "c1"), "after", 1)
     tunnel.arm(call_digest("lookup", {"key": "x"}), fault)
     return toolbox(bench, tunnel), tunnel, fault
 

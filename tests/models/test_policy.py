@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import exact, is_abstention, numeric
 from loopbench.models.faults import ANSWER, NOT_DETERMINED, SURE
-from loopbench.models.policy import POLICY, Ask, Decision, View
+from loopbench.models.policy import POLICY, Decision, PolicyRequest, View
 from loopbench.models.profiles import Profile
 from loopbench.models.receipts import strip_receipts
 from loopbench.models.scripted import Script, Scripted
 from loopbench.protocol import (
     Act,
     Answer,
+    Completion,
     Inexpressible,
     Message,
     Move,
@@ -33,7 +34,6 @@ from loopbench.protocol import (
     Text,
     ToolCall,
     Understanding,
-    Verdict,
     WireError,
     render_value,
     run_sync,
@@ -46,7 +46,7 @@ ROLES = list(Role)
 def ask(
     role: Role, view: View, *, max_calls: int = 9, failures: dict[str, int] | None = None, patience: int = 3, bluffs: bool = False
 ) -> Decision:
-    return POLICY[role](view, Ask(max_calls, failures or {}, patience, bluffs))
+    return POLICY[role](view, PolicyRequest(max_calls, failures or {}, patience, bluffs))
 
 
 def move(role: Role, view: View, **how: Any) -> Any:
@@ -337,8 +337,8 @@ def test_what_is_told_again_carries_its_receipts(joined, role: Role) -> None:
 @pytest.mark.parametrize("role", [Role.REFLECT, Role.VALIDATE])
 def test_the_work_is_done_iff_all_receipts_are_legible(joined, role: Role) -> None:
     results = joined.results()
-    assert move(role, joined.view(results["c1"])) == Verdict(False, "Some results are missing.", ("Find c2.", "Find c3."))
-    assert move(role, joined.view(*results.values())) == Verdict(True, "All results are in.")
+    assert move(role, joined.view(results["c1"])) == Completion(False, "Some results are missing.", ("Find c2.", "Find c3."))
+    assert move(role, joined.view(*results.values())) == Completion(True, "All results are in.")
 
 
 def test_format_gives_the_draft_that_the_request_shows(joined) -> None:
@@ -356,7 +356,7 @@ def test_format_makes_up_no_draft(bench) -> None:
 
 def test_format_gives_what_the_model_said_last_as_long_as_the_request_shows_it(joined) -> None:
     view = joined.view(*joined.results().values(), "Draft: about 9, or 10")
-    drafts = [POLICY[Role.FORMAT](view, Ask(1, {}, 3, False, said)).options for said in ("about 9", "about 8", "")]
+    drafts = [POLICY[Role.FORMAT](view, PolicyRequest(1, {}, 3, False, said)).options for said in ("about 9", "about 8", "")]
     assert drafts == [(Text("about 9"),), (Text("10"),), (Text("10"),)]
 
 
@@ -401,7 +401,7 @@ class Picky:
         raise WireError("prose")
 
 
-KINDS = [Act, Answer, Understanding, Tasks, Verdict, Recovery, Text]
+KINDS = [Act, Answer, Understanding, Tasks, Completion, Recovery, Text]
 
 
 @LAW

@@ -9,7 +9,7 @@ import pytest
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.registry import make_suite, parse_spec
 from loopbench.experiments.schedule import make_arms, schedule
-from loopbench.experiments.trial import Setting, run_trial
+from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import count_faults
 from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS, Clears, Profile, Weakness, built_in_profiles, load_profile
@@ -205,7 +205,7 @@ def records() -> dict[str, list[Record]]:
     """Arm → records of 60 tasks."""
     suite = make_suite(parse_spec("arithmetic"))
     config = CompareConfig(loops=LOOPS, profiles=BUILT_IN)
-    setting = Setting(suite)
+    setting = TrialContext(suite)
 
     async def run() -> dict[str, list[Record]]:
         found: dict[str, list[Record]] = {}

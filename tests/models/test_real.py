@@ -35,7 +35,7 @@ from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import RunError, read_records
-from loopbench.experiments.preparing import Allowed, prepare, reopen
+from loopbench.experiments.preparing import Permissions, prepare, reopen
 from loopbench.loops import bare, react_extract
 from loopbench.metrics.record import Record
 from loopbench.models import real
@@ -1216,9 +1216,9 @@ def test_a_run_at_an_address_with_a_key_in_it_goes_on_where_the_address_is_typed
         begun = prepare(CompareConfig(**values, runs=tmp_path / "runs", provider={"attempts": 1}))
         for wrong in (None, server.url, address.replace("127.0.0.1", "localhost")):
             with pytest.raises(RunError, match="type it again") as caught:
-                reopen(begun.folder, Allowed(base_url=wrong))
+                reopen(begun.folder, Permissions(base_url=wrong))
             assert SECRET not in str(caught.value)
-        again = reopen(begun.folder, Allowed(base_url=address))
+        again = reopen(begun.folder, Permissions(base_url=address))
     assert again.config.base_url == address
     assert SECRET not in (begun.folder / "manifest.json").read_text()
 

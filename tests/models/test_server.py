@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.models.native import NATIVE
-from loopbench.models.openai_wire import Asked
+from loopbench.models.openai_wire import ChatRequest
 from loopbench.models.profiles import Profile
 from loopbench.models.scripted import PROVIDER_FAULTS
-from loopbench.models.server import MAX_BODY_BYTES, Call, ServedTrial, Server, UnknownModel, WrongMethod, own_hosts
+from loopbench.models.server import MAX_BODY_BYTES, OwnRequest, ServedTrial, Server, UnknownModel, WrongMethod, own_hosts
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Capabilities, ContextOverflow, Message, ModelError, ProviderError, Reply, Request, ToolCall, Usage
 
@@ -40,12 +40,12 @@ class Book:
 
     def __init__(self, **served: ServedTrial) -> None:
         self.served = served
-        self.asked: list[Asked] = []
+        self.asked: list[ChatRequest] = []
 
     def models(self) -> list[str]:
         return ["scripted", "scripted/flaky-tools"]
 
-    def find(self, trial: str | None, asked: Asked) -> ServedTrial:
+    def find(self, trial: str | None, asked: ChatRequest) -> ServedTrial:
         self.asked.append(asked)
         if asked.model not in self.models():
             raise UnknownModel(f"The model '{asked.model}' does not exist.")
@@ -738,7 +738,7 @@ def test_httpx_leaves_the_port_of_http_out_and_is_answered_there_too():
 # --- further pages, and many at once ---
 
 
-async def shop(call: Call) -> Any:
+async def shop(call: OwnRequest) -> Any:
     if call.path == ("shop",):
         return {"method": call.method, "body": call.body}
     if call.path == ("t", "any", "shop"):

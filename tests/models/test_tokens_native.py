@@ -15,6 +15,7 @@ from loopbench.protocol import (
     Act,
     Answer,
     Codec,
+    Completion,
     Inexpressible,
     Message,
     NativeCall,
@@ -27,7 +28,6 @@ from loopbench.protocol import (
     ToolSpec,
     Understanding,
     Usage,
-    Verdict,
     WireError,
 )
 
@@ -80,7 +80,7 @@ MOVES = st.one_of(
     st.builds(Answer, st.just(""), TEXT),
     st.builds(Text, TEXT),
     st.builds(Tasks, st.just(())),
-    st.builds(Verdict, st.booleans()),
+    st.builds(Completion, st.booleans()),
     st.builds(Understanding, TEXT),
     st.builds(Recovery, st.just("skip")),
 )

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from loopbench.experiments.trial_models import TrialModels
+
 from loopbench.datasets import arithmetic
-from loopbench.experiments.answering import Answering
 from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import MOST_LOST, Setting, run_trial
+from loopbench.experiments.trial import MAX_LOST, TrialContext, run_trial
 from loopbench.models.cassette import Cassette, CassetteMode
 from loopbench.models.profiles import load_profile
 from loopbench.models.real import RealModel, RealOptions
@@ -48,7 +49,7 @@ def ran(model: Model, timeout_s: float, cassette: Cassette | None = None) -> tup
     suite = arithmetic.load(size=1)
     spec = parse_spec("bare")
     arm = Arm("bare", spec, make_loop(spec), "openai/busy", load_profile("clean"))
-    setting = Setting(suite, Answering({"openai/busy": model}, cassette), timeout_s)
+    setting = TrialContext(suite, TrialModels({"openai/busy": model}, cassette), timeout_s)
     record = asyncio.run(run_trial(Trial(arm, suite.tasks[0], 0, 0), setting)).record
     return record.status, record.stop, record.seconds, record.wall_s
 
@@ -66,7 +67,7 @@ def test_a_trial_is_not_timed_out_while_it_waits_for_its_turn() -> None:
         suite = arithmetic.load(size=2)
         spec = parse_spec("bare")
         arm = Arm("bare", spec, make_loop(spec), "openai/busy", load_profile("clean"))
-        setting = Setting(suite, Answering({"openai/busy": model}), 2 * PAUSE_S)
+        setting = TrialContext(suite, TrialModels({"openai/busy": model}), 2 * PAUSE_S)
         done = await asyncio.gather(*(run_trial(Trial(arm, task, 0, 0), setting) for task in suite.tasks))
         return [(item.record.status, item.record.stop) for item in done]
 
@@ -89,7 +90,7 @@ def test_a_trial_that_waits_without_end_ends_as_errored() -> None:
     model = RealModel(Busy(100), RealOptions(attempts=100))
     status, stop, _, wall_s = ran(model, timeout_s=0.01)
     assert (status, stop) == ("errored", "timeout")
-    assert wall_s >= MOST_LOST * 0.01
+    assert wall_s >= MAX_LOST * 0.01
 
 
 def test_what_is_lost_at_the_same_time_counts_once() -> None:
@@ -131,6 +132,8 @@ def test_a_trial_that_met_a_providers_failure_is_never_scored_0() -> None:
     suite = arithmetic.load(size=1)
     spec = parse_spec("bare(on_provider_error=observe, max_consecutive_errors=none)")
     arm = Arm("bare", spec, make_loop(spec, 3), "openai/busy", load_profile("clean"))
-    record = asyncio.run(run_trial(Trial(arm, suite.tasks[0], 0, 0), Setting(suite, Answering({"openai/busy": model}), 5))).record
+    record = asyncio.run(
+        run_trial(Trial(arm, suite.tasks[0], 0, 0), TrialContext(suite, TrialModels({"openai/busy": model}), 5))
+    ).record
     assert (record.status, record.stop) == ("errored", "max_steps")
     assert record.reason.startswith("provider: ")

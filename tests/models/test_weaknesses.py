@@ -21,7 +21,7 @@ from loopbench.metrics.scorers import numeric
 from loopbench.models.faults import NOT_DETERMINED
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import WEAKNESS_KINDS, Profile, Weakness, built_in_profiles, load_profile
-from loopbench.models.weaknesses import CURES, Course, Shown, Slip, in_thousands, shown_by, slips_of
+from loopbench.models.weaknesses import CURES, PlanWithSlips, ShownExample, Slip, in_thousands, shown_by, slips_of
 from loopbench.protocol import (
     Act,
     Answer,
@@ -379,8 +379,8 @@ def test_a_hint_cures_its_own_kind_and_no_other(bench, kind: str, hint: str) -> 
 def test_what_the_model_or_a_tool_says_covers_nothing(bench) -> None:
     hint = CURES["unit"].hint
     slip = Slip("unit")
-    assert slip.is_covered(Shown((Message("user", hint),)))
-    assert not slip.is_covered(Shown((Message("assistant", hint), Message("tool", hint, call_id="1"))))
+    assert slip.is_covered(ShownExample((Message("user", hint),)))
+    assert not slip.is_covered(ShownExample((Message("assistant", hint), Message("tool", hint, call_id="1"))))
 
 
 @pytest.mark.parametrize("suite", sorted(generated_suites()))
@@ -453,7 +453,7 @@ def slip(kind: str) -> Slip:
 
 
 def covers(kind: str, examples: Sequence[Message]) -> bool:
-    return slip(kind).is_covered(Shown((Message("system", "Do it."), Message("user", "What is 7 times 9?")), examples))
+    return slip(kind).is_covered(ShownExample((Message("system", "Do it."), Message("user", "What is 7 times 9?")), examples))
 
 
 @pytest.mark.parametrize("made", [turns, nested])
@@ -536,30 +536,32 @@ def test_a_plain_answer_covers_answer_and_one_in_thousands_does_not(form: str) -
         quoted = '"0.042 thousand"' if '"answer": 42' in text else "0.042 thousand"
         return text.replace("42", quoted)
 
-    assert Slip("answer").is_covered(Shown((), ANSWERS[form]))
+    assert Slip("answer").is_covered(ShownExample((), ANSWERS[form]))
     spoiled = [
         Message(m.role, changed(m.content), tuple(NativeCall(c.id, c.name, changed(c.arguments)) for c in m.calls))
         for m in ANSWERS[form]
     ]
-    assert not Slip("answer").is_covered(Shown((), spoiled))
-    assert not Slip("answer").is_covered(Shown(ANSWERS[form]))  # the task's own messages are no examples
+    assert not Slip("answer").is_covered(ShownExample((), spoiled))
+    assert not Slip("answer").is_covered(ShownExample(ANSWERS[form]))  # the task's own messages are no examples
 
 
 def test_a_tool_s_number_is_no_answer() -> None:
     example = [Message("assistant", "", (NativeCall("1", "times", '{"a": 1, "b": 2}'),)), Message("tool", "42", call_id="1")]
-    assert not Slip("answer").is_covered(Shown((), example))
+    assert not Slip("answer").is_covered(ShownExample((), example))
 
 
 @LAW
 @given(answer=st.integers(-(10**6), 10**6), query=st.text("What is 5 times 9?\n", max_size=20))
 def test_labelled_examples_under_the_instructions_cover_the_answer_alone(answer: int, query: str) -> None:
     prompt = replace(own_prompt("Do it.", "reply"), demos=({"query": query, "answer": answer},))
-    shown = Shown((Message("system", f"{in_own_format(prompt).text}\nTools:\n{WORDS}"), Message("user", "What is 7 times 9?")))
+    shown = ShownExample(
+        (Message("system", f"{in_own_format(prompt).text}\nTools:\n{WORDS}"), Message("user", "What is 7 times 9?"))
+    )
     assert Slip("answer").is_covered(shown)
     assert not any(slip(kind).is_covered(shown) for kind in ("unit", "date", "step"))
     assert EXAMPLES in shown.told
     in_words = replace(prompt, demos=({"query": query, "answer": in_thousands(answer or 1)},))
-    assert not Slip("answer").is_covered(Shown((Message("system", in_own_format(in_words).text),)))
+    assert not Slip("answer").is_covered(ShownExample((Message("system", in_own_format(in_words).text),)))
 
 
 @LAW
@@ -568,7 +570,7 @@ def test_whatever_the_examples_hold_reading_them_never_fails(text: str) -> None:
     examples = [Message("user", text), Message("assistant", text, (NativeCall("1", "times", text),))]
     for kind in ("unit", "date", "step"):
         covers(kind, examples)
-    Slip("answer").is_covered(Shown((), examples))
+    Slip("answer").is_covered(ShownExample((), examples))
 
 
 @pytest.mark.parametrize("text", ["[" * 5000, "[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900, "1e999", "9" * 5000, "-."])
@@ -581,7 +583,7 @@ def test_a_number_beyond_all_bounds_is_passed_over() -> None:
     plan = Plan((PlannedCall("c1", "seats", {"count": 500}, "Count."),), Ref("c1"))
     (found,) = slips_of(plan, weak("unit").weaknesses, (0,), SPECS)
     examples = [Message("user", "Are there 1e999 seats? "), Message("assistant", 'seats({"count": 5})')]
-    assert not found.is_covered(Shown((), examples))
+    assert not found.is_covered(ShownExample((), examples))
 
 
 # --- several predictors in one trial ---
@@ -642,11 +644,11 @@ def test_a_reply_that_the_provider_lost_has_not_slipped(bench) -> None:
 def test_a_course_keeps_its_planned_calls(bench) -> None:
     """They are known by identity, so one request must not see other objects than the next."""
     plan = product(bench=bench)
-    course = Course(plan, slips_of(plan, weak("unit").weaknesses, (0,), SPECS))
-    shown = Shown((Message("user", "What?"),))
+    course = PlanWithSlips(plan, slips_of(plan, weak("unit").weaknesses, (0,), SPECS))
+    shown = ShownExample((Message("user", "What?"),))
     assert course.at(shown, {}) is course.at(shown, {})
-    assert course.at(Shown((Message("system", CURES["unit"].hint),)), {}).plan is plan
-    assert Course(plan, ()).at(shown, {}).plan is plan
+    assert course.at(ShownExample((Message("system", CURES["unit"].hint),)), {}).plan is plan
+    assert PlanWithSlips(plan, ()).at(shown, {}).plan is plan
 
 
 def test_the_reply_is_marked_with_the_slip(bench) -> None:
@@ -657,8 +659,8 @@ def test_the_reply_is_marked_with_the_slip(bench) -> None:
 
 def test_an_answer_move_without_a_value_is_no_slip_of_form(bench) -> None:
     plan = product(bench=bench)
-    course = Course(plan, slips_of(plan, weak("answer").weaknesses, (0,), SPECS))
-    followed = course.at(Shown((Message("user", "What?"),)), {})
+    course = PlanWithSlips(plan, slips_of(plan, weak("answer").weaknesses, (0,), SPECS))
+    followed = course.at(ShownExample((Message("user", "What?"),)), {})
     assert followed.slipped((), Answer("done", None), is_informed=True) == set()
     assert followed.slipped((), Answer("done", "0.3 thousand"), is_informed=True) == {("answer", "answer")}
 

@@ -19,7 +19,7 @@ from loopbench.experiments.preparing import prepare
 from loopbench.experiments.registry import make_loop, make_suite, parse_spec
 from loopbench.experiments.results import results
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import Setting, run_trial
+from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile
 from loopbench.models.weaknesses import CURES
@@ -79,7 +79,7 @@ def suite_of(spec: str) -> Suite:
 
 def records(loop: Any, design: str, suite: Suite, tasks: list[Task], profile: str) -> list[Record]:
     arm = Arm(design, parse_spec(design), loop, "scripted", load_profile(profile))
-    return [run_sync(run_trial(Trial(arm, task, 0, 0), Setting(suite))).record for task in tasks]
+    return [run_sync(run_trial(Trial(arm, task, 0, 0), TrialContext(suite))).record for task in tasks]
 
 
 def accuracy(loop: Any, design: str, suite: Suite, tasks: list[Task], profile: str) -> float:

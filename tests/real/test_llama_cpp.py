@@ -25,11 +25,11 @@ from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig, ProviderConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import read_records
-from loopbench.experiments.preparing import Allowed, prepare, reopen
+from loopbench.experiments.preparing import Permissions, prepare, reopen
 from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.experiments.results import results
 from loopbench.metrics.record import Record
-from loopbench.models.probe import MOST_TOKENS, probe
+from loopbench.models.probe import MAX_TOKENS, probe
 from loopbench.models.real import RealModel, RealOptions, open_model
 from loopbench.protocol import (
     Chunk,
@@ -277,7 +277,7 @@ def test_the_probe_says_what_this_server_can_do_each_in_one_line(server):
     assert checks["required tool"].said.startswith("server: ")
     assert not found.capabilities.response_schema
     assert found.capabilities.tool_choice
-    assert all(check.usage.output_tokens < 2 * MOST_TOKENS for check in found.checks if check.usage is not None)
+    assert all(check.usage.output_tokens < 2 * MAX_TOKENS for check in found.checks if check.usage is not None)
 
 
 # --- whole runs ---
@@ -376,7 +376,7 @@ def test_a_server_that_falls_silent_is_no_failure_of_the_loop(server, tmp_path):
     (record,) = read_records(folder)
     assert (record.status, record.errors, record.scores) == ("errored", {"provider.timeout": 1}, {})
     assert record.reason.startswith("provider: ")
-    again = reopen(folder, Allowed(base_url=server.url))
+    again = reopen(folder, Permissions(base_url=server.url))
     assert compare.run(again, Silent()) == ""
     (record,) = read_records(folder)
     assert (record.status, record.attempt) == ("scored", 1)

@@ -13,7 +13,7 @@ from .own_prints import own_prints_aside
 from .running import carry_out
 
 
-class Design(StrEnum):
+class FactorialDesign(StrEnum):
     """Which cells run."""
 
     FULL = "full"
@@ -39,7 +39,7 @@ def ablate(
     repeats: Annotated[int | None, typer.Option(help="Trials per cell and task [default: 1].")] = None,
     seed: Annotated[int | None, typer.Option(help="Of all draws of faults [default: 0].")] = None,
     design: Annotated[
-        Design | None, typer.Option(help="All cells, or a fraction of them [default: all that --budget-trials allows].")
+        FactorialDesign | None, typer.Option(help="All cells, or a fraction of them [default: all that --budget-trials allows].")
     ] = None,
     budget_trials: Annotated[int | None, typer.Option(help="Most trials of the run, over all cells and profiles.")] = None,
     interactions: Annotated[bool, typer.Option(help="Test interactions of two factors too.")] = True,
@@ -55,7 +55,7 @@ def ablate(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Vary a loop's options together and say what each of them does, and which depend on each other, with intervals."""
-    from loopbench.experiments.ablation import Wanted, prepare
+    from loopbench.experiments.ablation import AblationRequest, prepare
     from loopbench.experiments.config import load_config
     from loopbench.metrics.factors.factorial import EFFECT_METRICS
 
@@ -75,7 +75,7 @@ def ablate(
         "runs": runs,
         "mlflow": mlflow,
     }
-    wanted = Wanted(
+    wanted = AblationRequest(
         loop,
         tuple(factor),
         None if design is None else design.value,

@@ -13,7 +13,7 @@ import typer
 from .environment import load_env
 
 if TYPE_CHECKING:
-    from loopbench.models.probe import Check, Probed
+    from loopbench.models.probe import Probed, ProbeResult
     from loopbench.models.real import RealModel
 
 NOT_ANSWERING = 1
@@ -81,7 +81,7 @@ def _print(name: str, found: Probed, *, priced: bool) -> None:
         say(f"{name} does not answer: {found.trouble}")
 
 
-def _cells(check: Check) -> list[str]:
+def _cells(check: ProbeResult) -> list[str]:
     usage = check.usage
     return [
         check.name,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from loopbench.experiments.baselines import Passed
-    from loopbench.experiments.suite_checks import Checked, Finding
+    from loopbench.experiments.suite_checks import Checked, SuiteFinding
 
 SAY_EVERY_S = 5.0
 SHOWN = 5
@@ -82,11 +82,11 @@ class _Progress:
             print(f"{check}: {done} of {total} tasks", file=sys.stderr, flush=True)
 
 
-def _unheard(found: Finding) -> None:
+def _unheard(found: SuiteFinding) -> None:
     return None
 
 
-def _finding(console: Console, found: Finding) -> None:
+def _finding(console: Console, found: SuiteFinding) -> None:
     """A line for a check, and one for each of the first problems."""
     from rich.text import Text
 

@@ -62,7 +62,7 @@ def extend(
     """Add loops, profiles, models, repeats or tasks to a run: its trials stay and count, only the new ones are run."""
     from loopbench.experiments.extending import Additions
     from loopbench.experiments.extending import extend as extended
-    from loopbench.experiments.preparing import Allowed, Sitting
+    from loopbench.experiments.preparing import Permissions, SessionSettings
 
     from . import render
 
@@ -76,9 +76,9 @@ def extend(
     }
     additions = Additions(tuple(loop or ()), tuple(profile or ()), tuple(model or ()), repeats, tasks)
     load_env()  # keys may stand in a .env of the current directory
-    folder, allowed = run_folder(run, runs), Allowed(allow or (), base_url, cassette, address, tracking_uri)
+    folder, allowed = run_folder(run, runs), Permissions(allow or (), base_url, cassette, address, tracking_uri)
     with own_prints_aside():
-        made = extended(folder, additions, allowed, Sitting(given(settings) or {}))
+        made = extended(folder, additions, allowed, SessionSettings(given(settings) or {}))
     schedule = f"{len(made.arms)} arms × {len(made.tasks)} tasks × {made.config.repeats}"
     render.say(f"{folder}: now {schedule}; {len(made.past.ended)} trials are there, {len(made.missing())} are to be run")
     carry_out(made, as_json=as_json, quiet=quiet)

@@ -20,7 +20,7 @@ from .own_prints import own_prints_aside, quiet_loops
 from .report import write_report
 
 if TYPE_CHECKING:
-    from loopbench.experiments.gating import Again, Baseline, Judged
+    from loopbench.experiments.gating import Baseline, GateResult, RerunSettings
 
 
 class OnUndecided(StrEnum):
@@ -72,8 +72,8 @@ def gate(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Say whether a run is worse than a baseline: exit code 0 if not, 1 if so, 3 if that is open, 4 if the run is no measure."""
-    from loopbench.experiments.gating import Again, check_asked, judge, read_baseline, read_run
-    from loopbench.experiments.preparing import Allowed
+    from loopbench.experiments.gating import RerunSettings, check_asked, judge, read_baseline, read_run
+    from loopbench.experiments.preparing import Permissions
     from loopbench.metrics.statistics import ALPHA
 
     from . import render
@@ -88,8 +88,8 @@ def gate(
     wanted.check()  # before a run that may cost money
     if run is None:
         load_env()  # keys may stand in a .env of the current directory
-        allowed = Allowed(allow or (), base_url, cassette)
-        folder = _run_again(known, baseline, Again(loop or (), seed, repeats, allowed, runs or Path("runs")), quiet=quiet)
+        allowed = Permissions(allow or (), base_url, cassette)
+        folder = _run_again(known, baseline, RerunSettings(loop or (), seed, repeats, allowed, runs or Path("runs")), quiet=quiet)
     else:
         folder = run_folder(run, runs)
     found = read_run(folder)
@@ -146,11 +146,11 @@ def _margins(margin: float | None, metrics: list[str]) -> dict[str, float]:
     return found
 
 
-def _run_again(baseline: Baseline, path: Path, again: Again, *, quiet: bool) -> Path:
+def _run_again(baseline: Baseline, path: Path, again: RerunSettings, *, quiet: bool) -> Path:
     """The directory of the new run. An interrupted one can be resumed, and judged then."""
     from loopbench.experiments.compare import run
     from loopbench.experiments.gating import prepare_again
-    from loopbench.experiments.preparing import again_words
+    from loopbench.experiments.preparing import resume_flags
 
     from . import render
     from .progress import watching
@@ -162,7 +162,7 @@ def _run_again(baseline: Baseline, path: Path, again: Again, *, quiet: bool) -> 
             stopped = run(experiment, progress)
     except KeyboardInterrupt:
         folder = shlex.quote(str(experiment.folder))
-        words = [folder, *again_words(experiment.config)]
+        words = [folder, *resume_flags(experiment.config)]
         render.say(f"interrupted; go on with loopbench resume {' '.join(words)}, then, with the flags that you gave,")
         render.say(f"  loopbench gate {folder} --baseline {shlex.quote(str(path))}")
         raise typer.Exit(INTERRUPTED) from None
@@ -186,7 +186,7 @@ class _Wanted:
             if path is not None and (path.is_dir() or not os.access(_there(path), os.W_OK)):
                 raise ValueError(f"{flag} {path}: cannot be written; nothing was judged")
 
-    def write(self, judged: Judged) -> None:
+    def write(self, judged: GateResult) -> None:
         from loopbench.experiments.gating import github_annotations, to_junit, to_markdown
 
         if self.junit is not None:
@@ -214,7 +214,7 @@ def _in_actions() -> bool:
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
-def _print_whatever_reads(judged: Judged, *, as_json: bool) -> None:
+def _print_whatever_reads(judged: GateResult, *, as_json: bool) -> None:
     """To stdout; a reader who has left changes nothing about the exit code."""
     try:
         _print(judged, as_json=as_json)
@@ -225,7 +225,7 @@ def _print_whatever_reads(judged: Judged, *, as_json: bool) -> None:
         pass
 
 
-def _print(judged: Judged, *, as_json: bool) -> None:
+def _print(judged: GateResult, *, as_json: bool) -> None:
     from rich.text import Text
 
     from loopbench.experiments.gating.outputs import headline, paragraphs, table, task_lines

@@ -51,16 +51,16 @@ def import_(
 ) -> None:
     """Read what other tools measured, and compare it: Inspect logs, pydantic-evals reports, CSV, TSV or JSON lines."""
     from loopbench.experiments.folders import RUNS
-    from loopbench.experiments.outside import Reading, Scale, Wanted, import_files
+    from loopbench.experiments.outside import ImportRequest, ReadingOptions, ScoreScale, import_files
     from loopbench.experiments.results import results
     from loopbench.metrics.comparison import MARGIN
     from loopbench.metrics.statistics import ALPHA
 
     from . import render
 
-    wanted = Wanted(
+    wanted = ImportRequest(
         format=None if format_ is None else format_.value,
-        reading=Reading(scorer, None if scale is None else Scale.parse(scale), cluster, errors_as_failures),
+        reading=ReadingOptions(scorer, None if scale is None else ScoreScale.parse(scale), cluster, errors_as_failures),
         arms=arm or (),
         suite=suite,
         alpha=ALPHA if alpha is None else alpha,

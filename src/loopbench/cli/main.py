@@ -226,7 +226,7 @@ def compare(
     carry_out(made, as_json=as_json, quiet=quiet)
 
 
-class Listed(StrEnum):
+class Catalogue(StrEnum):
     """What `list` can list."""
 
     LOOPS = "loops"
@@ -239,7 +239,7 @@ class Listed(StrEnum):
 
 @app.command(name="list")
 def list_(
-    what: Annotated[Listed, typer.Argument(help="What to list.", show_default=False)],
+    what: Annotated[Catalogue, typer.Argument(help="What to list.", show_default=False)],
     as_json: Json = False,
 ) -> None:
     """List what can be named on the command line, with options."""

@@ -17,7 +17,7 @@ from .own_prints import own_prints_aside, quiet_loops
 if TYPE_CHECKING:
     from loopbench.experiments.optimization.result import OptimizationResult
     from loopbench.experiments.optimization.run import Optimization
-    from loopbench.experiments.preparing import Allowed
+    from loopbench.experiments.preparing import Permissions
     from loopbench.experiments.tracking.optimization import OptimizationTracker
 
 
@@ -124,7 +124,7 @@ def _only(flag: str, given: list[str] | None) -> str | None:
     return given[0] if given else None
 
 
-def go_on(folder: Path, allowed: Allowed, *, mlflow: bool | None, as_json: bool, quiet: bool) -> NoReturn:
+def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, as_json: bool, quiet: bool) -> NoReturn:
     """What `resume` does: a search goes on from its log, a test with the trials that are missing."""
     from loopbench.experiments.optimization.run import reopen
 
@@ -215,13 +215,13 @@ def _tracker(made: Optimization) -> AbstractContextManager[OptimizationTracker |
 
 
 def _resume_command(made: Optimization) -> str:
-    from loopbench.experiments.preparing import again_words
+    from loopbench.experiments.preparing import resume_flags
     from loopbench.protocol.names import parse_spec
 
     compare = made.config.compare
     optimizer = parse_spec(made.config.search.optimizer).name
     optimizers = ["--allow", shlex.quote(optimizer)] if ":" in optimizer else []
-    return " ".join(["loopbench resume", shlex.quote(str(made.folder)), *again_words(compare), *optimizers])
+    return " ".join(["loopbench resume", shlex.quote(str(made.folder)), *resume_flags(compare), *optimizers])
 
 
 def _print(found: OptimizationResult, *, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from loopbench.experiments.config import BudgetConfig
 from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.optimization.candidates import Candidate, Ended, Spent
+from loopbench.experiments.optimization.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimization.run import Optimization
 from loopbench.experiments.report import plain
 from loopbench.metrics.record import Record
@@ -34,13 +34,13 @@ class Searched:
     best: float | None = None
     """The highest of all programs that are."""
     programs: int = 0
-    search: Spent = field(default_factory=Spent)
-    proposals: Spent = field(default_factory=Spent)
-    ended: Ended | None = None
+    search: SearchCost = field(default_factory=SearchCost)
+    proposals: SearchCost = field(default_factory=SearchCost)
+    ended: SearchEnd | None = None
     began_at: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
 
-    def scored(self, candidate: Candidate, search: Spent) -> None:
+    def scored(self, candidate: Candidate, search: SearchCost) -> None:
         self.search, self.seconds = search, time.monotonic() - self.began_at
         mean = candidate.dev_mean
         if mean is None or len(candidate.dev) < self.dev_tasks:
@@ -65,7 +65,7 @@ class Searched:
         return ", ".join(said)
 
 
-def _spent(search: Spent, budget: BudgetConfig) -> str:
+def _spent(search: SearchCost, budget: BudgetConfig) -> str:
     """Of each limit."""
     parts = []
     if budget.calls is not None:
@@ -77,7 +77,7 @@ def _spent(search: Spent, budget: BudgetConfig) -> str:
     return ", ".join(parts) or f"{search.calls} calls"
 
 
-class Board(Unwatched):
+class SearchDisplay(Unwatched):
     """Watches designs while their prompts are searched, then the trials of the test."""
 
     def __init__(self, made: Optimization) -> None:
@@ -93,13 +93,13 @@ class Board(Unwatched):
     def tried(self, design: str, candidate: Candidate) -> None:
         self.searched[design].programs += 1
 
-    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: Spent) -> None:
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
         self.searched[design].scored(candidate, search)
 
-    def proposed(self, design: str, proposals: Spent) -> None:
+    def proposed(self, design: str, proposals: SearchCost) -> None:
         self.searched[design].proposals = proposals
 
-    def ended(self, design: str, ended: Ended, kept: Candidate) -> None:
+    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
         """Also told of a design that a resumed run finds done, which never began in it."""
         known = self.searched.setdefault(design, Searched(self.dev_tasks, self.budget))
         known.programs, known.search, known.proposals, known.ended = ended.candidates, ended.search, ended.proposals, ended
@@ -114,7 +114,7 @@ def _mean(scores: Mapping[str, float]) -> float | None:
     return sum(scores.values()) / len(scores) if scores else None
 
 
-class _Terminal(Board):
+class _Terminal(SearchDisplay):
     """A live view."""
 
     def __rich__(self) -> Table:
@@ -127,18 +127,18 @@ class _Terminal(Board):
         return grid
 
 
-class _Lines(Board):
+class _Lines(SearchDisplay):
     """A line now and then."""
 
     def __init__(self, made: Optimization) -> None:
         super().__init__(made)
         self.said_at = time.monotonic()
 
-    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: Spent) -> None:
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
         super().rolled_out(design, candidate, record, search)
         self._say(f"{design}: {self.searched[design].line}")
 
-    def ended(self, design: str, ended: Ended, kept: Candidate) -> None:
+    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
         super().ended(design, ended, kept)
         self._say(f"{design}: {self.searched[design].line}", now=True)
 
@@ -153,10 +153,10 @@ class _Lines(Board):
 
 
 @contextmanager
-def watching(made: Optimization, *, quiet: bool) -> Iterator[Board]:
+def watching(made: Optimization, *, quiet: bool) -> Iterator[SearchDisplay]:
     """The progress of an optimization, for as long as the block lasts."""
     if quiet:
-        yield Board(made)
+        yield SearchDisplay(made)
     elif not sys.stderr.isatty():
         yield _Lines(made)
     else:

@@ -29,13 +29,13 @@ from loopbench.metrics.statistics import wilson
 
 RATE_OVER_S, RATE_OVER_TRIALS = 30.0, 10
 """The rate is that of so many seconds, and of more where fewer trials than this have ended in them."""
-LONGEST_STILL_S, MOST_SHARE = 0.125, 0.03
+MAX_STILL_S, MAX_SHARE = 0.125, 0.03
 """A view is redrawn after so long, or later where redrawing would take more than this share of a processor."""
 PLAIN_EVERY_S, PLAIN_LATER_S, LATER_S = 5.0, 30.0, 60.0
 """A plain line comes so often; less often once the run is a minute old."""
-MOST_KINDS = 20
+MAX_KINDS = 20
 """Of reasons that are told apart."""
-MOST_KIND_CHARS = 40
+MAX_KIND_CHARS = 40
 ALPHA = 0.05
 NOTHING_USD = 0.000_05
 """Would be shown as 0."""
@@ -44,7 +44,7 @@ NOTHING_USD = 0.000_05
 # --- what is counted ---
 
 
-class End(NamedTuple):
+class TrialEnd(NamedTuple):
     """What is told of how a trial ended."""
 
     status: str
@@ -55,7 +55,7 @@ class End(NamedTuple):
     reason: str
 
     @classmethod
-    def of(cls, record: Record) -> End:
+    def of(cls, record: Record) -> TrialEnd:
         return cls(record.status, record.accuracy, record.stop, record.errors.get("wire", 0), record.reason)
 
 
@@ -73,7 +73,7 @@ class ArmTally:
     timeouts: int = 0
     crashes: int = 0
 
-    def add(self, end: End) -> None:
+    def add(self, end: TrialEnd) -> None:
         if end.status == "scored":
             self.scored += 1
             self.right += end.score
@@ -84,7 +84,7 @@ class ArmTally:
             self.excluded += 1
         else:
             kind = _kind(end.reason)
-            self.errored[kind if len(self.errored) < MOST_KINDS or kind in self.errored else "other"] += 1
+            self.errored[kind if len(self.errored) < MAX_KINDS or kind in self.errored else "other"] += 1
 
     @property
     def accuracy(self) -> tuple[float, float, float] | None:
@@ -105,7 +105,7 @@ class ArmTally:
 def _kind(reason: str) -> str:
     """What of a reason tells errors apart: its first words, up to a colon or a bracket."""
     words = _DETAIL.split(reason, maxsplit=1)[0]
-    return shorten(words, MOST_KIND_CHARS, placeholder="") or "unknown"
+    return shorten(words, MAX_KIND_CHARS, placeholder="") or "unknown"
 
 
 _DETAIL = re.compile(r"[:(]")
@@ -137,7 +137,7 @@ class Spending:
         return made | ({"nominal": self.nominal} if saved else {})
 
 
-class Tally(Unwatched):
+class ProgressCounts(Unwatched):
     """Counts of what has ended. One thread counts, another reads: names are added now and then, and none is ever taken away."""
 
     def __init__(self, experiment: Experiment) -> None:
@@ -158,9 +158,9 @@ class Tally(Unwatched):
         self._marks = deque([(self.began, 0)])
 
     def _add_earlier(self, experiment: Experiment) -> None:
-        ends: dict[tuple[str, str, int], End] = {}
+        ends: dict[tuple[str, str, int], TrialEnd] = {}
         for record in each_record(experiment.folder):
-            ends[record.key] = End.of(record)  # of several lines the last one stands
+            ends[record.key] = TrialEnd.of(record)  # of several lines the last one stands
             self.spent.nominal += record.nominal_usd or 0.0
         for key, end in ends.items():
             if experiment.past.next_attempt(key, experiment.retry) is None:
@@ -168,7 +168,7 @@ class Tally(Unwatched):
 
     def finished(self, record: Record) -> None:
         self.done += 1
-        self.arms[record.arm].add(End.of(record))
+        self.arms[record.arm].add(TrialEnd.of(record))
         self.spent.add(record)
 
     @property
@@ -195,7 +195,7 @@ class Tally(Unwatched):
 # --- on a terminal ---
 
 
-class _View(Tally):
+class _View(ProgressCounts):
     """What is redrawn: a bar, a line per arm as far as they fit, what is spent."""
 
     def __init__(self, experiment: Experiment, live: Live) -> None:
@@ -209,7 +209,7 @@ class _View(Tally):
         """Redraw; gives how long to leave it then."""
         started = time.perf_counter()
         self.live.refresh()
-        return max(LONGEST_STILL_S, (time.perf_counter() - started) / MOST_SHARE)
+        return max(MAX_STILL_S, (time.perf_counter() - started) / MAX_SHARE)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rate, yet = self.rate(), self.total - self.done
@@ -297,7 +297,7 @@ def clock(seconds: float) -> str:
 # --- elsewhere ---
 
 
-class _Lines(Tally):
+class _Lines(ProgressCounts):
     """A line now and then, the same fields in each, for people and for grep."""
 
     def __init__(self, experiment: Experiment) -> None:

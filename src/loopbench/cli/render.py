@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from loopbench.experiments.catalogue import Entry, SuiteEntry
-from loopbench.experiments.collection import Collection
+from loopbench.experiments.catalogue import CatalogueEntry, SuiteEntry
+from loopbench.experiments.collection import SeveralRuns
 from loopbench.experiments.collection import notes as collection_notes
 from loopbench.experiments.collection import tables as collection_tables
 from loopbench.experiments.collection import verdicts as collection_verdicts
@@ -46,7 +46,7 @@ def aside(line: str) -> None:
     out().print(Text(plain(line), style="dim"), soft_wrap=True)
 
 
-def collection(found: Collection) -> None:
+def collection(found: SeveralRuns) -> None:
     """Several runs: the matrix of (suite, profile) × loops, all pairs, and how often each loop is the highest."""
     console = out()
     for made in collection_tables(found):
@@ -91,7 +91,7 @@ def _stack(table: Lines, console: Console) -> None:
                 console.print(Text(f"  {column}: {plain(cell)}"))
 
 
-def catalogue(entries: Sequence[Entry]) -> None:
+def catalogue(entries: Sequence[CatalogueEntry]) -> None:
     """Names, what they are, and their options."""
     console = out()
     for entry in entries:

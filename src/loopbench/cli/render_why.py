@@ -16,16 +16,16 @@ from loopbench.metrics.trajectory.divergence import Cause
 
 from .render import out, table
 
-FEW_PAIRS = 3
+MIN_PAIRS = 3
 """Of more pairs each is shown in short: one example in all."""
-MOST_TASKS = 6
+MAX_TASKS = 6
 """Tasks that are named in a line."""
 
 
 def why(found: Results, reasons: Why, *, show_all: bool) -> None:
     """Pairs, or arms where there are none; then the tasks."""
     _say(found.title, "bold")
-    in_short = len(reasons.pairs) > FEW_PAIRS and not show_all
+    in_short = len(reasons.pairs) > MIN_PAIRS and not show_all
     for pair in reasons.pairs:
         _pair(found, pair, in_short=in_short)
     alone = reasons.is_unparted and any(arm.causes for arm in reasons.arms)
@@ -129,7 +129,7 @@ def _group(group: GroupFindings, *, show_all: bool) -> None:
 
 
 def _named(tasks: Sequence[str], *, show_all: bool) -> str:
-    shown = tasks if show_all else tasks[:MOST_TASKS]
+    shown = tasks if show_all else tasks[:MAX_TASKS]
     return ", ".join(shown) + (", …" if len(shown) < len(tasks) else "")
 
 

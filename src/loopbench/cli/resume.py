@@ -37,10 +37,10 @@ from .own_prints import own_prints_aside
 from .running import carry_out
 
 if TYPE_CHECKING:
-    from loopbench.experiments.preparing import Allowed, Experiment, Sitting
+    from loopbench.experiments.preparing import Experiment, Permissions, SessionSettings
 
 
-class Again(StrEnum):
+class RetryChoice(StrEnum):
     """What is run again on request."""
 
     INFRASTRUCTURE = "infrastructure"
@@ -51,7 +51,7 @@ def resume(
     run: Run,
     runs: Runs = None,
     retry: Annotated[
-        Again | None,
+        RetryChoice | None,
         typer.Option(
             help="Run again what infrastructure made fail, however often it was tried; `errors`: also what crashed or timed out, "
             "which the results then say."
@@ -79,7 +79,7 @@ def resume(
 ) -> None:
     """Go on with an interrupted run: only trials without a result, or that infrastructure made fail, are run."""
     from loopbench.experiments.optimization.files import is_optimization
-    from loopbench.experiments.preparing import Allowed, Sitting
+    from loopbench.experiments.preparing import Permissions, SessionSettings
 
     settings = {
         "concurrency": concurrency,
@@ -89,11 +89,11 @@ def resume(
         "budget": limits(budget_calls, budget_tokens, budget_dollars, budget_seconds),
     }
     load_env()  # keys may stand in a .env of the current directory
-    folder, allowed = run_folder(run, runs), Allowed(allow or (), base_url, cassette, address, tracking_uri)
+    folder, allowed = run_folder(run, runs), Permissions(allow or (), base_url, cassette, address, tracking_uri)
     if is_optimization(folder):
         _refuse_for_optimizations({**settings, "retry": retry, "fork": fork or None})
         go_on(folder, allowed, mlflow=mlflow, as_json=as_json, quiet=quiet)
-    sitting = Sitting(given({**settings, "mlflow": mlflow}) or {}, None if retry is None else retry.value)
+    sitting = SessionSettings(given({**settings, "mlflow": mlflow}) or {}, None if retry is None else retry.value)
     again = _forked(folder, allowed, sitting) if fork else _reopened(folder, allowed, sitting)
     carry_out(again, as_json=as_json, quiet=quiet)
 
@@ -104,7 +104,7 @@ def _refuse_for_optimizations(flags: Mapping[str, Any]) -> None:
         raise ValueError(f"--{next(iter(typed))} is for comparisons, and this is an optimization; leave it out")
 
 
-def _reopened(folder: Path, allowed: Allowed, sitting: Sitting) -> Experiment:
+def _reopened(folder: Path, allowed: Permissions, sitting: SessionSettings) -> Experiment:
     from loopbench.experiments.preparing import reopen
 
     from . import render
@@ -123,7 +123,7 @@ def _reopened(folder: Path, allowed: Allowed, sitting: Sitting) -> Experiment:
     return again
 
 
-def _forked(folder: Path, allowed: Allowed, sitting: Sitting) -> Experiment:
+def _forked(folder: Path, allowed: Permissions, sitting: SessionSettings) -> Experiment:
     from loopbench.experiments.forking import fork
 
     from . import render

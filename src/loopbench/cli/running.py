@@ -54,12 +54,12 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
     page = write_report(found)
     if found.looked is not None and found.looked.stopped:
         render.say(f"stopped after look {found.looked.reached} of {found.looked.planned}: every pair is decided")
-    cassette = experiment.answering.cassette
+    cassette = experiment.trial_models.cassette
     if cassette is not None:
         render.say(f"recording {cassette.folder}: {cassette.hits} replies replayed, {cassette.recorded} recorded")
         for line in cassette.first_miss.splitlines():
             render.say(line)
-    for line in experiment.answering.pressure():
+    for line in experiment.trial_models.pressure():
         render.say(line)
     render.say(f"run directory: {experiment.folder}")
     if experiment.config.mlflow and not halted:
@@ -71,9 +71,9 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
 
 def _as_it_stands(experiment: Experiment, found: Results) -> Experiment:
     """With what this sitting has added to the run's past."""
-    from loopbench.experiments.past import read_past
+    from loopbench.experiments.past import read_state
 
-    return replace(experiment, manifest=found.manifest, past=read_past(experiment.folder, experiment.past))
+    return replace(experiment, manifest=found.manifest, past=read_state(experiment.folder, experiment.past))
 
 
 def _left(experiment: Experiment, found: Results) -> int:
@@ -84,7 +84,7 @@ def _left(experiment: Experiment, found: Results) -> int:
 def resume_command(experiment: Experiment) -> str:
     """What goes on with a run that has stopped, in full; where a limit of its budget is used up, with a larger one."""
     from loopbench.experiments.past import larger
-    from loopbench.experiments.preparing import again_words
+    from loopbench.experiments.preparing import resume_flags
 
     folder, config, begun = experiment.folder, experiment.config, experiment.manifest["config"]
     shown = config.public()
@@ -102,7 +102,7 @@ def resume_command(experiment: Experiment) -> str:
     if config.mlflow != begun.get("mlflow"):
         flags.append(("mlflow" if config.mlflow else "no-mlflow", None))
     words = [word for name, value in flags for word in (f"--{name}", *([] if value is None else [shlex.quote(str(value))]))]
-    return " ".join(["loopbench resume", shlex.quote(str(folder)), *again_words(config), *words])
+    return " ".join(["loopbench resume", shlex.quote(str(folder)), *resume_flags(config), *words])
 
 
 def _track(experiment: Experiment, found: Results, page: str) -> None:

@@ -45,7 +45,7 @@ def size(
     from loopbench.experiments.optimization.files import trials_folder
     from loopbench.experiments.results import results
 
-    wanted = sizing.Wanted(metric, margin, alpha, power, sizing.PURPOSES if purpose is None else (purpose.value,))
+    wanted = sizing.SizeRequest(metric, margin, alpha, power, sizing.PURPOSES if purpose is None else (purpose.value,))
     found, second = (None if name is None else results(trials_folder(run_folder(name, runs))) for name in (run, again))
     assert found is not None  # RUN has to be given
     made = sizing.size(found, wanted, second)

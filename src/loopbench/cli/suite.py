@@ -16,9 +16,9 @@ from .own_prints import own_prints_aside
 if TYPE_CHECKING:
     from loopbench.experiments.learn import Learned
 
-MOST_ROWS = 20
+MAX_ROWS = 20
 """Of a table; --json has all."""
-MOST_CHARS = 60
+MAX_CHARS = 60
 
 suite = typer.Typer(help="Suites of your own: learn plans for their tasks.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -95,7 +95,7 @@ def _print(learned: Learned) -> None:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= MOST_CHARS else f"{text[: MOST_CHARS - 1]}…"
+    return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
 
 
 def _print_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -105,6 +105,6 @@ def _print_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str,
 
     if not rows:
         return
-    render.table(Table(title, columns, tuple(rows[:MOST_ROWS])), render.out())
-    if len(rows) > MOST_ROWS:
-        print(f"… {len(rows) - MOST_ROWS} more; --json has all")
+    render.table(Table(title, columns, tuple(rows[:MAX_ROWS])), render.out())
+    if len(rows) > MAX_ROWS:
+        print(f"… {len(rows) - MAX_ROWS} more; --json has all")

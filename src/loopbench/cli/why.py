@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from loopbench.experiments.results import Results
     from loopbench.metrics.record import Record
 
-FEW = 3
+MIN = 3
 """Examples of each cause that are printed."""
 
 
@@ -41,7 +41,7 @@ def why(
     if a is not None and b is None and not _arms(found, a):
         _trial(found, find_record(found, a), as_json=as_json)
         return
-    most = None if show_all or as_json else FEW
+    most = None if show_all or as_json else MIN
     reasons = find(
         found, pairs=_pairs(found, a, b), arms=None if a is None or b is not None else _arms(found, a), task=task, most=most
     )

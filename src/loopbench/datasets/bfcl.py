@@ -29,7 +29,7 @@ from pydantic import Field
 
 from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError, plan_to_json
 
-from .importing.json_files import Row, checked, json_lines
+from .importing.json_files import JsonRow, checked, json_lines
 from .task import Suite, Task
 
 VERSION = "1"
@@ -67,12 +67,12 @@ _Validator = jsonschema.validators.extend(
 """JSON schema, but 5.0 is no integer: BFCL goes by Python's types, where an int does for a float and not the reverse."""
 
 
-class _Message(Row):
+class _Message(JsonRow):
     role: Literal["system", "user"]
     content: str
 
 
-class _Type(Row):
+class _Type(JsonRow):
     """A parameter as BFCL describes it."""
 
     type: Literal["string", "integer", "float", "number", "boolean", "array", "list", "tuple", "dict", "object", "any"] = "any"
@@ -101,26 +101,26 @@ class _Parameters(_Type):
     type: Literal["dict", "object"]
 
 
-class _FunctionRow(Row):
+class _FunctionRow(JsonRow):
     name: Annotated[str, Field(min_length=1)]
     description: str = ""
     parameters: _Parameters
 
 
-class _Question(Row):
+class _Question(JsonRow):
     id: str
     question: Annotated[list[list[_Message]], Field(min_length=1, max_length=1)]
     function: list[_FunctionRow]
 
 
-class _Id(Row):
+class _Id(JsonRow):
     id: str
 
 
 _Call = Annotated[dict[str, dict[str, Annotated[list[Any], Field(min_length=1)]]], Field(min_length=1, max_length=1)]
 
 
-class _Answers(Row):
+class _Answers(JsonRow):
     id: str
     ground_truth: list[_Call]
 

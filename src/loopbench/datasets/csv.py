@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from .importing.own_tools import OwnTools
-from .importing.rows import Cells, Columns, Table, suite_of
-from .importing.textfile import MOST_BYTES, Lines, TextFile
+from .importing.rows import Cells, Columns, RowTable, suite_of
+from .importing.textfile import MAX_BYTES, Lines, TextFile
 from .task import Suite
 
 
-class CsvTable(Table):
+class CsvTable(RowTable):
     """A CSV file (RFC 4180) as a table; a record may span lines, and counts by its first."""
 
     unit = "line"
@@ -24,7 +24,7 @@ class CsvTable(Table):
         self.name = path.stem
         self._file = TextFile(path)
         self._delimiter = delimiter
-        csv.field_size_limit(max(csv.field_size_limit(), MOST_BYTES))  # of the process; a record is bounded by `Lines`
+        csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))  # of the process; a record is bounded by `Lines`
         with self._file.lines() as lines:
             number, header = next(((number, record) for _, number, record in self._records(lines)), (0, []))
         if not header:

@@ -24,7 +24,7 @@ MAX_SIZE = 100_000
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 UNANSWERABLE_EVERY = 12
 """Each twelfth task has no answer, where a suite has such templates: never more than one in ten, whatever the size."""
-MOST_DRAWS = 1_000
+MAX_DRAWS = 1_000
 """A template that gives no new question in so many draws has too little to vary."""
 
 Item = TypeVar("Item")
@@ -141,12 +141,12 @@ def told_by(teller: Callable[[Draw], Story]) -> Callable[[Callable[[Story], Draf
     def template_of(story: Callable[[Story], Draft]) -> Template:
         @functools.wraps(story)
         def template(draw: Draw) -> Draft:
-            for _ in range(MOST_DRAWS):
+            for _ in range(MAX_DRAWS):
                 try:
                     return story(teller(draw))
                 except DeadEnd:
                     continue
-            raise ValueError(f"template {story.__name__!r} found no task in {MOST_DRAWS} draws")
+            raise ValueError(f"template {story.__name__!r} found no task in {MAX_DRAWS} draws")
 
         return template
 
@@ -162,13 +162,13 @@ def generate(name: str, seed: int, templates: Sequence[Template], unanswerable: 
     index = 0
     while True:
         template = _template_of(index, templates, unanswerable)
-        for attempt in range(MOST_DRAWS):
+        for attempt in range(MAX_DRAWS):
             draft = template(Draw(name, seed, index, attempt))
             key = sha256(f"{draft.question}\n{draft.context}\n{json.dumps(draft.world, sort_keys=True)}")[:16]
             if key not in seen:
                 break
         else:
-            raise ValueError(f"{name}: template {template.__name__!r} gave no new question in {MOST_DRAWS} draws")
+            raise ValueError(f"{name}: template {template.__name__!r} gave no new question in {MAX_DRAWS} draws")
         seen.add(key)
         index += 1
         yield _task(name, seed, index, template.__name__.strip("_"), draft)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from .importing.own_tools import OwnTools
-from .importing.rows import Cells, Columns, Table, suite_of
+from .importing.rows import Cells, Columns, RowTable, suite_of
 from .task import Suite
 
 MISSING = "huggingface needs the library `datasets`, which is not installed: pip install 'loopbench[huggingface]'"
 
 
-class HubTable(Table):
+class HubTable(RowTable):
     """One split of a data set as a table; class labels count by their names."""
 
     def __init__(self, dataset: Any, source: str, name: str) -> None:

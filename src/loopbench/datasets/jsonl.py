@@ -8,12 +8,12 @@ from typing import Any
 
 from .importing.json_files import json_value
 from .importing.own_tools import OwnTools
-from .importing.rows import Cells, Columns, Table, suite_of
+from .importing.rows import Cells, Columns, RowTable, suite_of
 from .importing.textfile import TextFile
 from .task import Suite
 
 
-class JsonLines(Table):
+class JsonLines(RowTable):
     """JSON lines as a table; blank lines are passed over."""
 
     unit = "line"

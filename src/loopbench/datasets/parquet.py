@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from .importing.own_tools import OwnTools
-from .importing.rows import Cells, Columns, Table, suite_of
+from .importing.rows import Cells, Columns, RowTable, suite_of
 from .task import Suite
 
 BATCH_BYTES = 1_000_000
 """Read at once, uncompressed, as far as rows are equally long."""
-MOST_BATCH_ROWS = 1_000
+MAX_BATCH_ROWS = 1_000
 
 
-class ParquetTable(Table):
+class ParquetTable(RowTable):
     """A Parquet file as a table, read in small batches; of it only the last batch is held."""
 
     def __init__(self, path: Path) -> None:
@@ -31,7 +31,7 @@ class ParquetTable(Table):
         groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
         self._group_sizes = [group.num_rows for group in groups]
         size = sum(group.total_byte_size for group in groups) // max(1, sum(self._group_sizes))
-        self._batch_rows = min(MOST_BATCH_ROWS, max(1, BATCH_BYTES // max(1, size)))
+        self._batch_rows = min(MAX_BATCH_ROWS, max(1, BATCH_BYTES // max(1, size)))
         self._batches: Iterator[tuple[int, list[Cells]]] = iter(())
         self._first, self._batch = 0, list[Cells]()
 

@@ -12,7 +12,7 @@ import os
 # Read by LiteLLM when it is first imported, and by DSPy: no price table is fetched from the network.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
-from .asking import Asked, ThroughPredictor, ask, ask_fields, program_of, request_of, with_prompt
+from .asking import Prediction, ThroughPredictor, ask, ask_fields, program_of, request_of, with_prompt
 from .chat_format import FORMAT, ChatFormat, Fields, SignatureCodec, with_instructions
 from .clients import close_local_clients
 from .engine import lm_of
@@ -22,11 +22,11 @@ from .names import open_lm
 
 __all__ = [
     "FORMAT",
-    "Asked",
     "ChatFormat",
     "DspyModel",
     "Fields",
     "Lm15Model",
+    "Prediction",
     "SignatureCodec",
     "ThroughPredictor",
     "ask",

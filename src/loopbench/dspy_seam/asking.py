@@ -59,7 +59,7 @@ class ThroughPredictor:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Prediction:
     """What came of one call of a predictor."""
 
     fields: Fields
@@ -76,7 +76,9 @@ async def ask(predictor: Any, fields: Mapping[str, str], *, codec: SignatureCode
     return codec.move((await ask_fields(predictor, fields, codec=codec, model=model, scope=scope)).fields)
 
 
-async def ask_fields(predictor: Any, fields: Mapping[str, str], *, codec: SignatureCodec, model: Model, scope: str = "") -> Asked:
+async def ask_fields(
+    predictor: Any, fields: Mapping[str, str], *, codec: SignatureCodec, model: Model, scope: str = ""
+) -> Prediction:
     """`ask`, for a loop that needs more of the reply than the move: its output fields as they are. Raises what `ask` raises."""
     if isinstance(model, ThroughPredictor):
         return await _ask_predictor(predictor, dict(fields), codec, scope)
@@ -87,7 +89,7 @@ async def ask_fields(predictor: Any, fields: Mapping[str, str], *, codec: Signat
     reply = await model.complete(request)
     if is_shown:
         debug_text("reply", reply.text)
-    return Asked(codec.read(reply), reply.usage)
+    return Prediction(codec.read(reply), reply.usage)
 
 
 def request_of(
@@ -114,7 +116,7 @@ def prompted_by(codec: SignatureCodec, fields: Mapping[str, Any]) -> Prompted | 
     return Prompted(codec.predictor, lambda: given, codec.read)
 
 
-async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, scope: str) -> Asked:
+async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, scope: str) -> Prediction:
     examples = len(_prefix(codec.signature, predictor.demos)) - 1
     token = ASKED.set(_Asking(codec, scope, examples, prompted_by(codec, fields)))
     try:
@@ -126,7 +128,7 @@ async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, 
         raise model_error(error) from None
     finally:
         ASKED.reset(token)
-    return Asked({name: prediction[name] for name in outputs_of(codec.signature)}, None)
+    return Prediction({name: prediction[name] for name in outputs_of(codec.signature)}, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ class _Prefix:
 
 
 _PREFIXES: dict[tuple[Any, tuple[int, ...]], _Prefix] = {}
-_MOST_PREFIXES = 64
+_MAX_PREFIXES = 64
 """A program under a teleprompter gets new ones with every call, each as large as its demonstrations."""
 
 
@@ -151,7 +153,7 @@ def _prefix(signature: Any, demos: Sequence[Any]) -> tuple[Message, ...]:
     shown = [{name: demo[name] for name in signature.fields if name in demo} for demo in demos]
     known = _PREFIXES.get(key)
     if known is None or known.shown != shown:
-        if len(_PREFIXES) >= _MOST_PREFIXES:
+        if len(_PREFIXES) >= _MAX_PREFIXES:
             _PREFIXES.clear()
         messages = tuple(Message(item["role"], item["content"]) for item in FORMAT.prefix(signature, shown))
         known = _PREFIXES[key] = _Prefix(tuple(demos), copy.deepcopy(shown), messages)

@@ -28,9 +28,9 @@ logger = logging.getLogger("loopbench.dspy")
 
 Fields = dict[str, Any]
 
-MOST_NESTED = 60
+MAX_NESTED = 60
 """Brackets within brackets that DSPy's lenient reading is tried on: Python's own parser, its last resort, fails beyond 200."""
-MOST_REPAIRED = 10_000
+MAX_REPAIRED = 10_000
 """Characters of a reply that DSPy's lenient reading is tried on: its time grows with the square of the length."""
 _ENCODER = Encoder(ensure_ascii=False, allow_nan=False)
 _LINE_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
@@ -88,9 +88,9 @@ class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
             fields = _read_sections(signature, completion)
             if fields is not None:
                 return fields
-            if len(completion) > MOST_REPAIRED:
+            if len(completion) > MAX_REPAIRED:
                 raise AdapterParseError("ChatAdapter", signature, completion, "The reply is too long to be repaired.")
-            if _nesting(completion) > MOST_NESTED:
+            if _nesting(completion) > MAX_NESTED:
                 raise AdapterParseError("ChatAdapter", signature, completion, "A value is nested too deep to be read.")
             return cast(Fields, super().parse(signature, completion))
         except (RecursionError, MemoryError) as error:  # json's limit, and that of Python's own parser

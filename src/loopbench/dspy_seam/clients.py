@@ -22,7 +22,7 @@ from dspy.clients.model_metadata import model_info
 
 from .transport import Transport
 
-MOST_CONNECTIONS = 1024
+MAX_CONNECTIONS = 1024
 """Of one model: how many requests are in flight is decided elsewhere."""
 LOCAL_KEY = "none"
 """What a server of one's own is sent where no key is set: clients refuse to send nothing."""
@@ -178,7 +178,7 @@ def _is_own(given: str | None, address: str) -> bool:
 
 def _transport(url: str | None) -> Any:
     """Connections; to this machine never by a proxy."""
-    return Transport(max_connections=MOST_CONNECTIONS, trust_env=url is None or not _is_loopback(url))
+    return Transport(max_connections=MAX_CONNECTIONS, trust_env=url is None or not _is_loopback(url))
 
 
 def _is_loopback(url: str) -> bool:

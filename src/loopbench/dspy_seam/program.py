@@ -37,7 +37,7 @@ from .model import DspyModel
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PredictorCall:
     """One request of a predictor, as a demonstration would show it."""
 
     predictor: str
@@ -46,7 +46,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class SampledPrediction:
     """How a teleprompter wants a call drawn: DSPy says it by the LM that it sets."""
 
     rollout: int = 0
@@ -56,18 +56,18 @@ class Sampled:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ProgramResult:
     """What came of one call of a program."""
 
     fields: Mapping[str, Any]
     """Of the dspy.Prediction."""
-    calls: tuple[Call, ...]
+    calls: tuple[PredictorCall, ...]
 
 
 class Runner(Protocol):
     """Runs a loop for a program."""
 
-    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: Sampled) -> Ran: ...
+    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult: ...
 
 
 class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
@@ -130,18 +130,18 @@ class _Alone:
         self.tools = tools
         self.schema = schema
 
-    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: Sampled) -> Ran:
+    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult:
         lm = dspy.settings.lm
         if lm is None:
             raise ValueError("no LM is configured: dspy.configure(lm=...)")
         if "query" not in inputs:
             raise ValueError(f"the field 'query' is missing: program(query=...); given: {', '.join(inputs) or 'nothing'}")
-        heard: list[Call] = []
-        model = Heard(DspyModel(lm), heard, sampled.temperature)
+        heard: list[PredictorCall] = []
+        model = ReportingModel(DspyModel(lm), heard, sampled.temperature)
         query = Query(inputs["query"], inputs.get("context", ""), self.schema)
         outcome = run_sync(loop_with(loop, program).run(query, self.tools, model))
         fields = {"answer": outcome.answer, "stop": outcome.stop.value, "steps": outcome.steps, "confidence": outcome.confidence}
-        return Ran(fields, tuple(heard))
+        return ProgramResult(fields, tuple(heard))
 
 
 def loop_with(loop: Loop, program: Program) -> Loop:
@@ -150,10 +150,10 @@ def loop_with(loop: Loop, program: Program) -> Loop:
     return changed
 
 
-class Heard(WrappedModel):
+class ReportingModel(WrappedModel):
     """A model that notes down every readable reply to a predictor's request."""
 
-    def __init__(self, model: Model, calls: list[Call], temperature: float | None = None) -> None:
+    def __init__(self, model: Model, calls: list[PredictorCall], temperature: float | None = None) -> None:
         """`temperature`: of requests that leave it open."""
         super().__init__(model)
         self.calls = calls
@@ -187,7 +187,7 @@ class Heard(WrappedModel):
             outputs = to_jsonable_python(dict(request.prompted.outputs(reply)))
         except WireError:  # no demonstration of anything
             return
-        self.calls.append(Call(request.prompted.predictor, inputs, outputs))
+        self.calls.append(PredictorCall(request.prompted.predictor, inputs, outputs))
 
 
 def _inputs(request: Request) -> Mapping[str, Any]:
@@ -215,11 +215,11 @@ def _lm_of(program: Any) -> Any:
     return next((predictor.lm for predictor in program.predictors() if predictor.lm is not None), dspy.settings.lm)
 
 
-def _sampled(lm: Any) -> Sampled:
+def _sampled(lm: Any) -> SampledPrediction:
     if lm is None:
-        return Sampled()
+        return SampledPrediction()
     rollout, temperature = lm.kwargs.get("rollout_id"), lm.kwargs.get("temperature")
-    return Sampled(rollout if isinstance(rollout, int) else 0, temperature)
+    return SampledPrediction(rollout if isinstance(rollout, int) else 0, temperature)
 
 
 def _copied(fields: Mapping[str, Any]) -> dict[str, Any]:

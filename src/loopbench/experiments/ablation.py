@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from loopbench.metrics.comparison import Arm
-from loopbench.metrics.factors.factorial import EFFECT_METRICS, Cell, Effects, Factor, Layout, effects, layout
+from loopbench.metrics.comparison import ArmResult
+from loopbench.metrics.factors.factorial import EFFECT_METRICS, Cell, Factor, FactorEffects, Layout, effects, layout
 from loopbench.metrics.factors.fractional import Fraction, fraction, full_factorial
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY
@@ -29,11 +29,11 @@ from .results import ABLATION, Results
 from .trial import json_safe
 
 Kind = Literal["full", "fractional"]
-MOST_ARMS = 200
+MAX_ARMS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AblationRequest:
     """What the user asks for."""
 
     loop: str
@@ -70,7 +70,7 @@ class Ablation:
 # --- before the run ---
 
 
-def prepare(wanted: Wanted, config: CompareConfig, folder: Path | None = None) -> Experiment:
+def prepare(wanted: AblationRequest, config: CompareConfig, folder: Path | None = None) -> Experiment:
     """The run directory of an ablation. Raises ValueError for bad input; then nothing was made."""
     metrics = _metrics(wanted.metrics)
     if config.looks is not None:
@@ -134,7 +134,7 @@ def _factors(spec: Spec, texts: Sequence[str]) -> dict[str, list[Any]]:
     return factors
 
 
-def _cells(wanted: Wanted, config: CompareConfig, sizes: Sequence[int]) -> Fraction:
+def _cells(wanted: AblationRequest, config: CompareConfig, sizes: Sequence[int]) -> Fraction:
     """Which cells run. Raises ValueError for too many, and where there is no such fraction."""
     if wanted.design not in (None, *get_args(Kind)):
         raise ValueError(f"--design: {nearest(str(wanted.design), get_args(Kind))}")
@@ -160,10 +160,10 @@ class _Limit:
     reason: str
 
 
-def _limit(wanted: Wanted, config: CompareConfig) -> _Limit:
+def _limit(wanted: AblationRequest, config: CompareConfig) -> _Limit:
     arms = len(config.profiles) * len(config.models)
-    reason = f"each takes {arms} arms, of {MOST_ARMS} in all" if arms > 1 else f"{MOST_ARMS} arms are the most"
-    most = _Limit(MOST_ARMS // arms, reason)
+    reason = f"each takes {arms} arms, of {MAX_ARMS} in all" if arms > 1 else f"{MAX_ARMS} arms are the most"
+    most = _Limit(MAX_ARMS // arms, reason)
     if wanted.most_trials is None:
         return most
     tasks = tasks_of_split(suite_of(config), config.split)[: config.tasks]
@@ -224,7 +224,7 @@ class Ablated:
     found: Results
     ablation: Ablation
     layout: Layout
-    effects: Effects
+    effects: FactorEffects
 
     def to_json(self) -> dict[str, Any]:
         """What `ablate --json` prints: names stay stable."""
@@ -251,7 +251,7 @@ class Ablated:
             "notes": list(self.effects.notes),
         }
 
-    def _cell(self, arm: Arm) -> dict[str, Any]:
+    def _cell(self, arm: ArmResult) -> dict[str, Any]:
         values, made = self.ablation.cells[arm.info.arm], arm.to_json()
         kept = ("profile", "model", "trials", "scored", "errored", "excluded", *METRICS)
         told = {name: made[name] for name in kept}
@@ -297,6 +297,6 @@ def _groups(
     return groups
 
 
-def setting(arm: Arm) -> str:
+def setting(arm: ArmResult) -> str:
     """What an arm runs under: its profile, or the real model."""
     return arm.info.profile if arm.info.model == "scripted" else arm.info.model

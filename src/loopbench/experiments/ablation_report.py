@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from loopbench.metrics.comparison import Arm
+from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import PRIMARY
@@ -15,7 +15,7 @@ from loopbench.protocol.names import value_text
 from .ablation import Ablated, ablated, setting
 from .folders import run_name
 from .report import Table, interval, markdown_page, p_value
-from .results import MOST_PAIRED, Results
+from .results import MAX_PAIRED, Results
 
 SHOWN = {"lm_calls": "LM calls", "cost_usd": "USD", "nominal_usd": "USD uncached"}
 """Metrics whose name for people is another."""
@@ -75,7 +75,7 @@ def notes(made: Ablated) -> list[str]:
         said.append("p asks whether a change does anything at all; an interval over 0 beside a small p allows for tasks not seen.")
     if ablation.default is not None:
         said.append(f"* is {ablation.loop} with nothing varied.")
-    if len(compared.arms) > MOST_PAIRED:
+    if len(compared.arms) > MAX_PAIRED:
         said.append(f"{len(compared.arms)} arms are too many to compare in pairs too.")
     if any(arm.info.model == "scripted" for arm in compared.arms):
         said.append("The model is scripted: intervals speak of tasks and fault draws, not of any real model.")
@@ -209,7 +209,7 @@ def _cells(made: Ablated) -> Table:
     return Table("Cells", columns, rows)
 
 
-def _cell(made: Ablated, number: int, arm: Arm, metrics: Sequence[str], *, several: bool) -> tuple[str, ...]:
+def _cell(made: Ablated, number: int, arm: ArmResult, metrics: Sequence[str], *, several: bool) -> tuple[str, ...]:
     values = made.ablation.cells[arm.info.arm]
     return (
         f"{number}{' *' if values == made.ablation.default else ''}",

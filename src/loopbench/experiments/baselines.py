@@ -44,10 +44,10 @@ from loopbench.protocol import (
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.wire import read_call
 
-from .answering import Answering
 from .registry import Spec
 from .schedule import Arm, Trial
-from .trial import Done, Setting, run_trial
+from .trial import FinishedTrial, TrialContext, run_trial
+from .trial_models import TrialModels
 
 SUSPECT, TOO_MANY = 0.05, 0.10
 """A share of tasks that an agent passes without work is too large where it is surely above the first, or above the second at all.
@@ -169,14 +169,14 @@ class RandomCalls:
         for _ in range(self.calls if specs else 0):
             spec = draw.choice(specs)
             seen = await tools.call(ToolCall(spec.name, _Guesser(draw, shown, spec.parameters).arguments()))
-            shown += f" {seen.data[:MOST_SHOWN]}"
+            shown += f" {seen.data[:MAX_SHOWN]}"
             answer = seen.data if seen.ok else answer
         return Outcome(answer or None, StopReason.FINISHED, self.calls)
 
 
-MOST_SHOWN = 2_000
+MAX_SHOWN = 2_000
 """Characters of a result that random calls draw their words from."""
-MOST_DEPTH = 5
+MAX_DEPTH = 5
 """Levels of a schema that random values are drawn for; below them stands the least that is valid."""
 _QUOTED = re.compile(r"[\"']([^\"']{1,60})[\"']")
 _WORD = re.compile(r"[\w-]+")
@@ -203,9 +203,9 @@ class _Guesser:
         if options := schema.get("anyOf") or schema.get("oneOf"):
             return self._value(self.draw.choice(options), depth)
         kind = schema.get("type")
-        if depth < MOST_DEPTH and kind == "object":
+        if depth < MAX_DEPTH and kind == "object":
             return self._object(schema, depth)
-        if depth < MOST_DEPTH and kind == "array":
+        if depth < MAX_DEPTH and kind == "array":
             count = self.draw.integer(max(1, int(schema.get("minItems", 0))), max(2, int(schema.get("minItems", 0))))
             return [self._value(schema.get("items", {}), depth + 1) for _ in range(count)]
         made = self._plain(kind)
@@ -229,7 +229,7 @@ class _Guesser:
 
     def _resolved(self, schema: Any) -> Mapping[str, Any]:
         found: Any = schema if isinstance(schema, Mapping) else {}
-        for _ in range(MOST_DEPTH):
+        for _ in range(MAX_DEPTH):
             name = str(found.get("$ref", ""))
             if not name.startswith("#/$defs/"):
                 return found if isinstance(found, Mapping) else {}
@@ -247,7 +247,7 @@ class _Guesser:
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class ReferenceAgent:
     """An agent, and how many tasks it may pass."""
 
     name: str
@@ -267,28 +267,28 @@ class Baseline:
         return passed.value * passed.n > 1 and (surely or (passed.value > self.most and not drawn))
 
 
-ORACLE = Baseline("oracle", "follows the plan", Oracle, calls_tools=True, suspect=1.0, most=1.0)
+ORACLE = ReferenceAgent("oracle", "follows the plan", Oracle, calls_tools=True, suspect=1.0, most=1.0)
 
 
-def baselines(tasks: Iterable[Task], seed: int = 0) -> tuple[Baseline, ...]:
+def baselines(tasks: Iterable[Task], seed: int = 0) -> tuple[ReferenceAgent, ...]:
     """All that do no work. `tasks`: whose most frequent answer one of them gives. `seed`: of the random calls."""
     return (
-        Baseline("blind", "sees no result", lambda task: Blind(), calls_tools=True, asks_model=True),
-        Baseline("random calls", "answers with the last result", lambda task: RandomCalls(seed), calls_tools=True),
+        ReferenceAgent("blind", "sees no result", lambda task: Blind(), calls_tools=True, asks_model=True),
+        ReferenceAgent("random calls", "answers with the last result", lambda task: RandomCalls(seed), calls_tools=True),
         *without_calls(tasks),
     )
 
 
-def without_calls(tasks: Iterable[Task]) -> tuple[Baseline, ...]:
+def without_calls(tasks: Iterable[Task]) -> tuple[ReferenceAgent, ...]:
     """Those that call no tool."""
     common = Constant(most_frequent_answer(tasks))
     nothing, none, echo = Constant(), Constant(NOT_DETERMINED), Echo()
     return (
-        Baseline("do nothing", "gives no answer", lambda task: nothing),
-        Baseline("same answer", "always the suite's most frequent one", lambda task: common),
+        ReferenceAgent("do nothing", "gives no answer", lambda task: nothing),
+        ReferenceAgent("same answer", "always the suite's most frequent one", lambda task: common),
         # A right answer to each task that has none: how many there may be is a rule of its own.
-        Baseline("not determined", "always that there is no answer", lambda task: none, suspect=MAX_UNANSWERABLE),
-        Baseline("echo", "answers with the question", lambda task: echo),
+        ReferenceAgent("not determined", "always that there is no answer", lambda task: none, suspect=MAX_UNANSWERABLE),
+        ReferenceAgent("echo", "answers with the question", lambda task: echo),
     )
 
 
@@ -321,7 +321,7 @@ NOBODY = _Nobody()
 class Passed:
     """How many tasks a baseline passed."""
 
-    baseline: Baseline
+    baseline: ReferenceAgent
     share: Interval | None
     """Mean score over tasks, in [0, 1]; None where none was scored."""
     failed: tuple[str, ...] = ()
@@ -338,12 +338,12 @@ class Passed:
         return self.share is not None and self.baseline.too_many(self.share, drawn=self.drawn)
 
 
-def bench(suite: Suite, tasks: Sequence[Task]) -> Setting:
+def bench(suite: Suite, tasks: Sequence[Task]) -> TrialContext:
     """What trials of baselines share. The suite is one of these tasks alone, so that a large one's digest is not taken."""
-    return Setting(replace(suite, tasks=tasks, step_limit=suite.max_tool_steps), Answering({NOBODY.name: NOBODY}))
+    return TrialContext(replace(suite, tasks=tasks, step_limit=suite.max_tool_steps), TrialModels({NOBODY.name: NOBODY}))
 
 
-async def trial(baseline: Baseline, task: Task, setting: Setting) -> Done:
+async def trial(baseline: ReferenceAgent, task: Task, setting: TrialContext) -> FinishedTrial:
     """One baseline on one task, as the harness runs any loop."""
     loop = baseline.loop(task).with_step_limit(setting.suite.max_tool_steps)
     model = "scripted" if baseline.asks_model else NOBODY.name
@@ -351,7 +351,7 @@ async def trial(baseline: Baseline, task: Task, setting: Setting) -> Done:
     return await run_trial(Trial(arm, task, 0, 0), setting)
 
 
-def passed(baseline: Baseline, records: Iterable[Record], *, drawn: bool = False) -> Passed:
+def passed(baseline: ReferenceAgent, records: Iterable[Record], *, drawn: bool = False) -> Passed:
     """What a baseline's trials, one per task, come to. `drawn`: the tasks are a sample."""
     found = list(records)
     scored = [record for record in found if record.status == "scored"]

@@ -29,7 +29,7 @@ class OptionLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueEntry:
     """One thing that can be named."""
 
     name: str
@@ -41,7 +41,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteEntry(Entry):
+class SuiteEntry(CatalogueEntry):
     """A suite, with what is known of it without options."""
 
     needs: str = ""
@@ -56,15 +56,15 @@ class SuiteEntry(Entry):
     """Calls of the median plan."""
 
 
-def entries(what: str) -> list[Entry]:
+def entries(what: str) -> list[CatalogueEntry]:
     """`what`: loops, suites, profiles, metrics, models or optimizers."""
     return _LISTS[what]()
 
 
-def _designs(kind: str) -> list[Entry]:
+def _designs(kind: str) -> list[CatalogueEntry]:
     make = _suite_entry if kind == "suite" else _entry
     plugins = sorted(point.name for point in entry_points(group=f"loopbench.{kind}s"))
-    return [make(kind, name) for name in builtin_names(kind)] + [Entry(name, "(plug-in)") for name in plugins]
+    return [make(kind, name) for name in builtin_names(kind)] + [CatalogueEntry(name, "(plug-in)") for name in plugins]
 
 
 def _suite_entry(kind: str, name: str) -> SuiteEntry:
@@ -99,11 +99,11 @@ _NEEDED = "(needed)"
 _SPLITS = {"train": 0, "dev": 1, "test": 2}
 
 
-def _entry(kind: str, name: str) -> Entry:
+def _entry(kind: str, name: str) -> CatalogueEntry:
     target = find(kind, name)
     text = inspect.getdoc(sys.modules[f"{PACKAGES[kind][0]}.{name}"]) or ""
     options = tuple(OptionLine(option.name, _shown(option.default), option.doc) for option in options_of(target).values())
-    return Entry(name, text.splitlines()[0] if text else "", options)
+    return CatalogueEntry(name, text.splitlines()[0] if text else "", options)
 
 
 def _shown(default: Any) -> str:
@@ -114,43 +114,49 @@ def _shown(default: Any) -> str:
     return f"{first[:40]}…" if more or len(first) > 40 else first
 
 
-def _profiles() -> list[Entry]:
+def _profiles() -> list[CatalogueEntry]:
     made = []
     for name in built_in_profiles():
         profile = load_profile(name)
         rates = tuple(OptionLine(kind, f"{rate:g}", "chance per point") for kind, rate in profile.rates.items())
-        made.append(Entry(name, profile.description, rates))
+        made.append(CatalogueEntry(name, profile.description, rates))
     return made
 
 
-def _metrics() -> list[Entry]:
-    scorers = [Entry(name, (inspect.getdoc(scorer) or "").splitlines()[0]) for name, scorer in SCORERS.items()]
-    return [Entry(name, "of every arm and pair, with interval") for name in METRICS] + scorers
+def _metrics() -> list[CatalogueEntry]:
+    scorers = [CatalogueEntry(name, (inspect.getdoc(scorer) or "").splitlines()[0]) for name, scorer in SCORERS.items()]
+    return [CatalogueEntry(name, "of every arm and pair, with interval") for name in METRICS] + scorers
 
 
-def _models() -> list[Entry]:
+def _models() -> list[CatalogueEntry]:
     return [
-        Entry("scripted", "follows each task's plan as far as the prompt shows its results; needs no network and no key"),
-        Entry("scripted --over-http", "the same behind a server on loopback, asked as real models are; equal digests"),
-        Entry("PROVIDER/NAME", "a real model through DSPy, such as openai/gpt-4o-mini; its key comes from the environment"),
-        Entry("openai/NAME --base-url URL", "any OpenAI-compatible server; for the scripted model over HTTP take --over-http"),
-        Entry("any of them --cassette FOLDER", "recorded (--cassette-mode record), or replayed without network and key"),
+        CatalogueEntry("scripted", "follows each task's plan as far as the prompt shows its results; needs no network and no key"),
+        CatalogueEntry("scripted --over-http", "the same behind a server on loopback, asked as real models are; equal digests"),
+        CatalogueEntry(
+            "PROVIDER/NAME", "a real model through DSPy, such as openai/gpt-4o-mini; its key comes from the environment"
+        ),
+        CatalogueEntry(
+            "openai/NAME --base-url URL", "any OpenAI-compatible server; for the scripted model over HTTP take --over-http"
+        ),
+        CatalogueEntry("any of them --cassette FOLDER", "recorded (--cassette-mode record), or replayed without network and key"),
     ]
 
 
-def _optimizers() -> list[Entry]:
+def _optimizers() -> list[CatalogueEntry]:
     from .optimization.optimizers import optimizers  # loads DSPy: a second, and only this needs it
 
     made = []
     for optimizer in optimizers():
         options = tuple(OptionLine(option.name, _shown(option.default), option.doc) for option in optimizer.described.values())
-        made.append(Entry(optimizer.name, optimizer.summary, options))
+        made.append(CatalogueEntry(optimizer.name, optimizer.summary, options))
     plugins = sorted(point.name for point in entry_points(group="loopbench.optimizers"))
-    own = Entry("package.module:Name", "a teleprompter of your own: a class or function that gives an object with DSPy's compile")
-    return [*made, *(Entry(name, "(plug-in)") for name in plugins), own]
+    own = CatalogueEntry(
+        "package.module:Name", "a teleprompter of your own: a class or function that gives an object with DSPy's compile"
+    )
+    return [*made, *(CatalogueEntry(name, "(plug-in)") for name in plugins), own]
 
 
-_LISTS: dict[str, Callable[[], list[Entry]]] = {
+_LISTS: dict[str, Callable[[], list[CatalogueEntry]]] = {
     "loops": lambda: _designs("loop"),
     "suites": lambda: _designs("suite"),
     "profiles": _profiles,

@@ -44,7 +44,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class SeveralRuns:
     """Several runs, and what they say together."""
 
     runs: tuple[Results, ...]
@@ -88,7 +88,7 @@ def short_name(info: ArmInfo) -> str:
     return info.arm.removesuffix(f"/{info.profile}") or info.arm
 
 
-def collect(runs: Sequence[Results]) -> Collection:
+def collect(runs: Sequence[Results]) -> SeveralRuns:
     """Set runs side by side. Raises RunError where their levels or margins differ, or a run stands twice."""
     names = [run.folder.resolve() for run in runs]
     if len(set(names)) < len(names):
@@ -104,7 +104,7 @@ def collect(runs: Sequence[Results]) -> Collection:
     for ((place, _, _), _), pair in zip(tests, pairs, strict=True):
         by_run.setdefault(place, []).append(pair)
     columns = tuple(column for place, run in enumerate(runs) for column in _columns(run, by_run.get(place, [])))
-    return Collection(tuple(runs), columns, alpha, margin)
+    return SeveralRuns(tuple(runs), columns, alpha, margin)
 
 
 def _tests(place: int, run: Results, alpha: float, margin: float) -> Iterator[tuple[tuple[int, str, str], PairTest]]:
@@ -149,7 +149,7 @@ def _place(arm: str, members: Mapping[str, tuple[str, Interval]], pairs: Sequenc
 # --- as tables ---
 
 
-def tables(found: Collection) -> tuple[Table, ...]:
+def tables(found: SeveralRuns) -> tuple[Table, ...]:
     """The matrix, and all pairs."""
     columns = [found.title_of(column) for column in found.columns]
     cells = [[cell_text(column.places.get(loop)) for loop in found.loops] for column in found.columns]
@@ -178,7 +178,7 @@ def cell_text(place: Standing | None) -> str:
     )
 
 
-def verdicts(found: Collection) -> list[str]:
+def verdicts(found: SeveralRuns) -> list[str]:
     """A line per loop: of the columns that tell it from others, in how many it is the highest, or not told apart from it."""
     standings = [(loop, [column.places[loop].place for column in found.columns if loop in column.places]) for loop in found.loops]
     counted = [(loop, [place for place in places if place is not None]) for loop, places in standings]
@@ -191,7 +191,7 @@ def verdicts(found: Collection) -> list[str]:
     ]
 
 
-def notes(found: Collection) -> list[str]:
+def notes(found: SeveralRuns) -> list[str]:
     """What to keep in mind: warnings first."""
     said = [f"Warning: {run_name(run.folder)}: {warning}" for run in found.runs for warning in run.comparison.warnings]
     said += [f"{run_name(run.folder)} is invalid: no verdict of it holds." for run in found.runs if run.comparison.invalid]
@@ -204,7 +204,7 @@ def notes(found: Collection) -> list[str]:
     return said
 
 
-def to_markdown(found: Collection) -> str:
+def to_markdown(found: SeveralRuns) -> str:
     """Tables and notes for a pull request."""
     title = f"{len(found.runs)} runs, {len(found.loops)} loops"
     return markdown_page(title, tables(found), (*verdicts(found), *notes(found)))

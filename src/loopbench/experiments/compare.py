@@ -20,12 +20,12 @@ from .engine.runner import Progress, run_trials
 from .ground import arms_of
 from .history import RETRIED, noted
 from .journal import Journal, RunError, read_manifest, write_manifest
-from .past import CUT_SHORT, Spent, read_past
+from .past import CUT_SHORT, Spent, read_state
 from .preparing import Experiment
 from .results import looks_of, results
 from .run_files import CutShort
 from .schedule import Trial
-from .traces import Kept
+from .traces import TracePolicy
 
 
 def run(experiment: Experiment, progress: Progress) -> str:
@@ -61,17 +61,17 @@ async def _run(experiment: Experiment, progress: Progress) -> str:
             current = _as_it_stands(experiment)
             stopped = await _sit(current, journal, progress)
     finally:
-        experiment.answering.close(whole=not stopped)
+        experiment.trial_models.close(whole=not stopped)
     return stopped
 
 
-def _kept(experiment: Experiment) -> Kept:
+def _kept(experiment: Experiment) -> TracePolicy:
     """Which traces the run keeps."""
     config = experiment.config
     if not config.traces.startswith("sample"):
-        return Kept(config.traces)
+        return TracePolicy(config.traces)
     cells = ((task.id, repeat) for task in experiment.tasks for repeat in range(config.repeats))
-    return Kept.of(config.traces, cells, config.seed)
+    return TracePolicy.of(config.traces, cells, config.seed)
 
 
 def _as_it_stands(experiment: Experiment) -> Experiment:
@@ -84,7 +84,7 @@ def _as_it_stands(experiment: Experiment) -> Experiment:
     )
     if not same:
         raise RunError(f"{folder}: another process has changed this run meanwhile; type the command again")
-    return replace(experiment, manifest=now, past=read_past(folder, experiment.past))
+    return replace(experiment, manifest=now, past=read_state(folder, experiment.past))
 
 
 async def _sit(experiment: Experiment, journal: Journal, progress: Progress) -> str:
@@ -137,7 +137,7 @@ def job_of(experiment: Experiment) -> Job:
     config, spent = experiment.config, experiment.spent
     meter = Meter(budget_of(config.budget))
     meter.calls, meter.tokens, meter.dollars, meter.earlier_s = spent.calls, spent.tokens, spent.dollars, spent.seconds
-    return Job(config, experiment.suite, experiment.arms, experiment.manifest, experiment.answering, meter)
+    return Job(config, experiment.suite, experiment.arms, experiment.manifest, experiment.trial_models, meter)
 
 
 # --- what the manifest is told ---
@@ -161,7 +161,7 @@ def _note_cut_short(experiment: Experiment, meter: Meter, seconds: float) -> Non
     """
     spent = Spent(meter.calls, meter.tokens, meter.dollars, experiment.spent.seconds + seconds)
     cut_short = Spent.cut_short(experiment.manifest)
-    lost = spent.beyond(read_past(experiment.folder).spent + cut_short)
+    lost = spent.beyond(read_state(experiment.folder).spent + cut_short)
     if lost.calls:
         with contextlib.suppress(OSError):  # the disk is full, which is told already
             write_manifest(experiment.folder, {**experiment.manifest, CUT_SHORT: (cut_short + lost).to_json()})

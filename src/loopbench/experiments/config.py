@@ -25,8 +25,8 @@ COMMAND_LINE = "command line"
 FLAGS: Mapping[str, str] = {"loops": "loop", "profiles": "profile", "models": "model"}
 """Fields whose flags have other names."""
 IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS = 32, 8
-MOST_LOOKS = 20
-MOST_SHOWN = 80
+MAX_LOOKS = 20
+MAX_SHOWN = 80
 """Characters of a bad value that an error shows."""
 
 
@@ -110,7 +110,7 @@ class CompareConfig(BaseModel):
     """Leave tasks without a plan out under the scripted model, visibly; else a run that has some is refused."""
     repeats: Positive = 1
     """Trials per arm and task."""
-    looks: Annotated[int, Field(ge=2, le=MOST_LOOKS)] | None = None
+    looks: Annotated[int, Field(ge=2, le=MAX_LOOKS)] | None = None
     """Look at the verdicts so many times on the way, after equal shares of the tasks, and end once every pair is decided."""
     seed: int = 0
     """Of all draws of faults."""
@@ -290,4 +290,4 @@ _SECTIONS: dict[str, type[BaseModel]] = {"budget": BudgetConfig, "trial_budget":
 
 def _short(value: Any) -> str:
     shown = repr(value)
-    return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
+    return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"

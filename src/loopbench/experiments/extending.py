@@ -7,20 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .answering import answering
 from .config import COMMAND_LINE, CompareConfig, config_from
-from .ground import ASKED, arms_of, changes, told
+from .ground import ASKED, arms_of, changes, summary
 from .history import EXTENDED, noted
 from .journal import RunError, locked, write_manifest
 from .optimization.files import refuse_optimization
-from .past import read_past
+from .past import read_state
 from .preparing import (
-    AS_BEGUN,
-    NOTHING,
-    Allowed,
-    Begun,
+    NO_PERMISSIONS,
+    UNCHANGED,
     Experiment,
-    Sitting,
+    Permissions,
+    Reopened,
+    SessionSettings,
     asked_of,
     changed_message,
     check_plans,
@@ -31,6 +30,7 @@ from .preparing import (
 from .results import ABLATION
 from .schedule import Arm, make_arms
 from .suite_checks import quick_problems
+from .trial_models import open_models
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,9 @@ class Additions:
     """The new total."""
 
 
-def extend(folder: Path, additions: Additions, allowed: Allowed = NOTHING, sitting: Sitting = AS_BEGUN) -> Experiment:
+def extend(
+    folder: Path, additions: Additions, allowed: Permissions = NO_PERMISSIONS, sitting: SessionSettings = UNCHANGED
+) -> Experiment:
     """Add to a run, in place. Raises RunError where what is there is not what it was, and ValueError; then nothing was written."""
     refuse_optimization(folder, "extended")
     with locked(folder):
@@ -60,7 +62,7 @@ def extend(folder: Path, additions: Additions, allowed: Allowed = NOTHING, sitti
         today = manifest_of(config, begun.suite, tasks, arms)
         _check_kept(begun, today)
         models = _models(begun, config, arms)
-        answers = answering(config, arms, models)
+        answers = open_models(config, arms, models)
         manifest = {
             **begun.manifest,
             **{name: today[name] for name in ("suite", "profiles", "arms")},
@@ -71,10 +73,10 @@ def extend(folder: Path, additions: Additions, allowed: Allowed = NOTHING, sitti
             EXTENDED: noted(begun.manifest, EXTENDED, trials=_trials(begun), to=len(arms) * len(tasks) * config.repeats),
         }
         write_manifest(folder, manifest)
-        return Experiment(folder, config, begun.suite, tasks, arms, manifest, answers, read_past(folder), sitting.retry)
+        return Experiment(folder, config, begun.suite, tasks, arms, manifest, answers, read_state(folder), sitting.retry)
 
 
-def _refuse(begun: Begun) -> None:
+def _refuse(begun: Reopened) -> None:
     """Raises RunError for a run that cannot be added to."""
     for name, why in (
         ("looks", "it is looked at on its way, at a plan of its tasks that more of them would break"),
@@ -86,7 +88,7 @@ def _refuse(begun: Begun) -> None:
         raise RunError(changed_message(begun))
 
 
-def _config(begun: Begun, additions: Additions) -> CompareConfig:
+def _config(begun: Reopened, additions: Additions) -> CompareConfig:
     """With the additions. Raises ValueError for what stands in the run already, and for a total that is less than there is."""
     now = begun.config
     for name, total, there in (("repeats", additions.repeats, now.repeats), ("tasks", additions.tasks, len(begun.tasks))):
@@ -109,7 +111,7 @@ def _added_to(now: CompareConfig, additions: Additions) -> dict[str, Any]:
     return changed
 
 
-def _check_more(begun: Begun, additions: Additions, trials: int, tasks: int) -> None:
+def _check_more(begun: Reopened, additions: Additions, trials: int, tasks: int) -> None:
     """Raises ValueError where nothing is added."""
     if trials > _trials(begun):
         return
@@ -118,7 +120,7 @@ def _check_more(begun: Begun, additions: Additions, trials: int, tasks: int) -> 
     raise ValueError("nothing is added: give --loop, --profile, --model, or a larger --repeats or --tasks than the run has")
 
 
-def _check_kept(begun: Begun, today: Mapping[str, Any]) -> None:
+def _check_kept(begun: Reopened, today: Mapping[str, Any]) -> None:
     """Raises RunError where what is there would not be what it was."""
     was, now = begun.today, arms_of(today)
     kept = {
@@ -128,10 +130,10 @@ def _check_kept(begun: Begun, today: Mapping[str, Any]) -> None:
         "arms": [now[name] for name in arms_of(was) if name in now],
     }
     if found := changes(was, kept):
-        raise RunError(f"{begun.folder}: with this the run would not be what it was: {told(found)}; nothing was written")
+        raise RunError(f"{begun.folder}: with this the run would not be what it was: {summary(found)}; nothing was written")
 
 
-def _models(begun: Begun, config: CompareConfig, arms: tuple[Arm, ...]) -> dict[str, Any]:
+def _models(begun: Reopened, config: CompareConfig, arms: tuple[Arm, ...]) -> dict[str, Any]:
     """What real models can do: those of the run as they showed when it began, new ones as they show now."""
     known = begun.manifest.get("models")
     models: dict[str, Any] = dict(known) if isinstance(known, dict) else {}
@@ -139,9 +141,9 @@ def _models(begun: Begun, config: CompareConfig, arms: tuple[Arm, ...]) -> dict[
     if not new:
         return models
     asked = config.model_copy(update={"models": new, "cassette": None, "cassette_mode": None})
-    return models | answering(asked, [arm for arm in arms if arm.model in new]).as_manifest()
+    return models | open_models(asked, [arm for arm in arms if arm.model in new]).as_manifest()
 
 
-def _trials(begun: Begun) -> int:
+def _trials(begun: Reopened) -> int:
     """In the schedule so far."""
     return len(begun.arms) * len(begun.tasks) * begun.config.repeats

@@ -22,10 +22,10 @@ from loopbench.models.tokens import MESSAGE_OVERHEAD, estimate_tokens
 from loopbench.protocol import Message
 
 from .journal import RunError, each_record, read_manifest
-from .points import REFUSED, REPEATED, TOOL, Attempt, Course, Hint, Point, Shape, provider_fault, read_course
+from .points import REFUSED, REPEATED, TOOL, Attempt, DecisionPoint, Hint, ReadTrial, Shape, provider_fault, read_course
 from .traces import Traces, policy_of
 
-FEW_POINTS = 30
+MIN_POINTS = 30
 """Fewer points than this, and an estimate says little: the profile says so."""
 SLOW_TIMES = 5.0
 """A reply is slow that takes so many times the median, and `SLOW_FROM_S` more than that."""
@@ -272,7 +272,7 @@ class _Tally:
         self.own_errors = Counter[str]()
         """Errors of tools that are their answer to the call, not a trouble."""
 
-    def add(self, course: Course) -> None:
+    def add(self, course: ReadTrial) -> None:
         """Take one trial."""
         self.trials += 1
         self.arms.add(course.arm)
@@ -287,7 +287,7 @@ class _Tally:
             self.shapes[tool].add(shape)
         self.exists |= course.exists
         for trouble in course.troubles:
-            key = (course.task, trouble.tool, trouble.shape, trouble.error, min(trouble.strikes, _MOST_STRIKES), trouble.worked)
+            key = (course.task, trouble.tool, trouble.shape, trouble.error, min(trouble.strikes, _MAX_STRIKES), trouble.worked)
             self.troubles[key] += 1
         for kind, count in course.retries.items():
             if fault := provider_fault(kind):
@@ -296,7 +296,7 @@ class _Tally:
                 self.retries += count
         self._abilities(course.attempts)
 
-    def _count(self, task: str, point: Point, points: Counts, struck: Counts) -> None:
+    def _count(self, task: str, point: DecisionPoint, points: Counts, struck: Counts) -> None:
         first, stumble = point.attempts[0], point.attempts[0].stumble
         points[ALL] += 1
         points[PLAIN] += first.is_plain
@@ -393,7 +393,7 @@ class _Tally:
             points[FIRST_ANSWER] = 0
 
 
-_MOST_STRIKES = 9
+_MAX_STRIKES = 9
 _REPEATED_AS = {True: "decision.repeated_call", False: "decision.never_finish", None: OPEN_REPEAT}
 _BY_HINT: Mapping[Hint, str] = {
     "unknown": "decision.unknown_tool",
@@ -404,7 +404,7 @@ _BY_HINT: Mapping[Hint, str] = {
 }
 
 
-def _sort(point: Point) -> str:
+def _sort(point: DecisionPoint) -> str:
     states = point.states_calls
     if states is None:
         return OPEN_FIRST if point.is_first else OPEN_LATER
@@ -521,8 +521,8 @@ def _estimate(kind: str, pairs: Sequence[tuple[float, float]], interval: Interva
     notes = [_KIND_NOTES[kind]] if kind in _KIND_NOTES and count else []
     if kind == "decision.no_tool" and not points:
         notes.append("only a second trial of the same task (--repeats 2) tells")
-    elif points < FEW_POINTS:
-        notes.append(f"fewer than {FEW_POINTS} points: this says little")
+    elif points < MIN_POINTS:
+        notes.append(f"fewer than {MIN_POINTS} points: this says little")
     if kind.startswith("provider.") and found.retries and count:
         notes.append("each retry of the client's counts as a point of its own")
     if kind == "tool.raises" and found.own_errors:
@@ -600,8 +600,8 @@ def _clears(found: _Tally, notes: dict[str, str]) -> Clears:
         f"after {total} first failures: {ways['feedback']} gone with the first request that said more, {ways['after']} otherwise, "
         f"{ways['never']} still there when the loop gave up"
     )
-    if total < FEW_POINTS:
-        notes["clears"] += f"; fewer than {FEW_POINTS}: this says little"
+    if total < MIN_POINTS:
+        notes["clears"] += f"; fewer than {MIN_POINTS}: this says little"
     after, never = (round(ways[way] / total, 4) for way in ("after", "never"))
     usual = sorted(attempts)[len(attempts) // 2] if attempts else Clears().attempts
     return Clears(feedback=max(0.0, round(1 - after - never, 4)), after=after, never=never, attempts=min(usual, 100))
@@ -609,18 +609,18 @@ def _clears(found: _Tally, notes: dict[str, str]) -> Clears:
 
 _STEP = 1.02
 """Latencies are kept to within 2 %."""
-_LONGEST_S = 86_400.0
+_MAX_S = 86_400.0
 """What a profile can say."""
 
 
 def _size(seconds: float) -> int:
     """Number of the bin of a latency; 0 for less than a millisecond."""
-    return 0 if seconds < 0.001 else 1 + int(math.log(min(seconds, _LONGEST_S) / 0.001) / math.log(_STEP))
+    return 0 if seconds < 0.001 else 1 + int(math.log(min(seconds, _MAX_S) / 0.001) / math.log(_STEP))
 
 
 def _seconds(size: int) -> float:
     """The middle of a bin."""
-    return 0.0 if size == 0 else min(0.001 * _STEP ** (size - 0.5), _LONGEST_S)
+    return 0.0 if size == 0 else min(0.001 * _STEP ** (size - 0.5), _MAX_S)
 
 
 def _median(found: _Tally) -> float:

@@ -11,17 +11,27 @@ from typing import Any
 
 from loopbench.metrics.record import Record, records_digest
 
-from .ground import arms_of, profile_changed, suite_changes, told, typed
+from .ground import arms_of, profile_changed, quoted, suite_changes, summary
 from .history import FORKED, NOTES, notes_on
 from .journal import Journal, RunError, locked, read_records, write_manifest
 from .optimization.files import refuse_optimization
-from .past import CUT_SHORT, read_past
-from .preparing import AS_BEGUN, NOTHING, Allowed, Begun, Experiment, Sitting, again_words, look_again, new_name
+from .past import CUT_SHORT, read_state
+from .preparing import (
+    NO_PERMISSIONS,
+    UNCHANGED,
+    Experiment,
+    Permissions,
+    Reopened,
+    SessionSettings,
+    look_again,
+    new_name,
+    resume_flags,
+)
 from .suite_checks import quick_problems
 from .traces import Traces
 
 
-def fork(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_BEGUN) -> Experiment:
+def fork(folder: Path, allowed: Permissions = NO_PERMISSIONS, sitting: SessionSettings = UNCHANGED) -> Experiment:
     """A new run directory beside a run's, with its records and traces of every arm that is what it was; all else is to be run.
 
     Raises RunError where nothing has changed, or nothing can be taken over, and ValueError; then there is no new directory. A kill
@@ -30,13 +40,13 @@ def fork(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_BEGUN) 
     refuse_optimization(folder, "forked")
     begun = look_again(folder, allowed, sitting)
     if not begun.changes:
-        words = [typed(folder), *again_words(begun.config)]
+        words = [quoted(folder), *resume_flags(begun.config)]
         raise RunError(f"{folder}: nothing has changed since this run began; go on with it: loopbench resume {' '.join(words)}")
     if begun.config.cassette is not None and not begun.config.replays:
         raise RunError(f"{folder}: this run records, and a recording is of one run; start a new run with a recording of its own")
     with locked(folder):
         records = _that_hold(begun)
-        answers = begun.answering()
+        answers = begun.trial_models()
         made = _made(begun, records)
     return Experiment(
         made,
@@ -46,18 +56,18 @@ def fork(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_BEGUN) 
         begun.arms,
         _manifest(begun, records),
         answers,
-        read_past(made),
+        read_state(made),
         sitting.retry,
     )
 
 
-def _that_hold(begun: Begun) -> list[Record]:
+def _that_hold(begun: Reopened) -> list[Record]:
     """The records of arms on the same ground. Raises RunError where there is none."""
     then, now = begun.manifest, begun.today
     anew = "start a new run with the same settings"
     shared = suite_changes(then, now)
     if shared:
-        raise RunError(f"{begun.folder}: nothing can be taken over, all trials rest on what has changed: {told(shared)}; {anew}")
+        raise RunError(f"{begun.folder}: nothing can be taken over, all trials rest on what has changed: {summary(shared)}; {anew}")
     were = arms_of(then)
     hold = {
         arm.name
@@ -70,7 +80,7 @@ def _that_hold(begun: Begun) -> list[Record]:
     return records
 
 
-def _manifest(begun: Begun, records: Sequence[Record]) -> dict[str, Any]:
+def _manifest(begun: Reopened, records: Sequence[Record]) -> dict[str, Any]:
     """Today's, and what else the older one has to say; what it spent in trials without a record is no matter of the new run."""
     source = {"run": begun.folder.resolve().name, "digest": records_digest(records), "trials": len(records)}
     kept = {name: value for name, value in begun.manifest.items() if name not in (CUT_SHORT, *NOTES)}
@@ -79,7 +89,7 @@ def _manifest(begun: Begun, records: Sequence[Record]) -> dict[str, Any]:
     return {**kept, **begun.today, "config": kept["config"], "suite_problems": problems, FORKED: source}
 
 
-def _made(begun: Begun, records: Sequence[Record]) -> Path:
+def _made(begun: Reopened, records: Sequence[Record]) -> Path:
     """The directory, which bears its name once it is whole."""
     folder = begun.folder.resolve().parent / new_name(begun.suite.name)
     scratch = folder.with_name(f".{folder.name}.part")

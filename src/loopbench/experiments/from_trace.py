@@ -17,11 +17,11 @@ from loopbench.protocol.wire import from_json
 
 from .trace import NEVER_RAN
 
-SMALLEST = 10
+MIN = 10
 """Whole numbers nearer to zero are too common to tell where they came from."""
 SHORTEST = 3
 """Texts of fewer characters are."""
-MOST_GOAL = 160
+MAX_GOAL = 160
 """Characters of a goal."""
 ANSWER = "answer"
 
@@ -53,7 +53,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class FixedValue:
     """A value that stays as it is, though it stands in earlier results too."""
 
     call: str
@@ -67,7 +67,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """A call of a plan that is being written."""
 
     id: str
@@ -79,23 +79,25 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PlanDraft:
     """The steps of a plan that has no answer yet."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     sources: Sources
-    kept: tuple[Kept, ...]
+    kept: tuple[FixedValue, ...]
 
     @property
     def references(self) -> int:
         return sum(1 for step in self.steps for _ in refs(step.arguments))
 
-    def with_literals(self, call: str, why: str) -> Draft:
+    def with_literals(self, call: str, why: str) -> PlanDraft:
         """The same with the values that the run had in the place of one call's references."""
         step = next(step for step in self.steps if step.id == call)
         steps = tuple(replace(step, arguments=step.made.arguments) if other is step else other for other in self.steps)
         pairs = zip(leaves(step.arguments), leaves(step.made.arguments), strict=True)
-        more = [Kept(call, dotted(path), leaf, why, (shown(ref),)) for (path, ref), (_, leaf) in pairs if isinstance(ref, Ref)]
+        more = [
+            FixedValue(call, dotted(path), leaf, why, (shown(ref),)) for (path, ref), (_, leaf) in pairs if isinstance(ref, Ref)
+        ]
         return replace(self, steps=steps, kept=(*self.kept, *more))
 
 
@@ -215,7 +217,7 @@ def _key(value: Any) -> Hashable:
 def _is_common(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) < SHORTEST
-    return bool(abs(value) < SMALLEST and value == int(value))
+    return bool(abs(value) < MIN and value == int(value))
 
 
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
@@ -249,7 +251,7 @@ class Sources:
         if made.text is not None:
             self._texts.append((call, made.text, _numbers(made.text)))
 
-    def argument(self, call: str, path: Path, value: Any) -> Ref | Kept | None:
+    def argument(self, call: str, path: Path, value: Any) -> Ref | FixedValue | None:
         """The reference that an argument's value is; why it is none, though results hold it; None where they do not."""
         key = _key(value)
         if key is None:
@@ -262,24 +264,24 @@ class Sources:
         why = "too common a value" if common else "in the question too" if asked else f"in {len(places)} places"
         if not places and not asked and not common:
             where, why = self._inside(value), "inside of a text"
-        return Kept(call, dotted(path), value, why, where) if where else None
+        return FixedValue(call, dotted(path), value, why, where) if where else None
 
-    def answer(self, value: Any) -> tuple[Any, tuple[Kept, ...]]:
+    def answer(self, value: Any) -> tuple[Any, tuple[FixedValue, ...]]:
         """An answer with references in the place of values that stand in one place, and what stands in several."""
-        kept: list[Kept] = []
+        kept: list[FixedValue] = []
 
         def fill(path: Path, leaf: Any) -> Any:
             places = self._places.get(_key(leaf), []) or self._places.get(_key(_read_number(leaf)), [])
             if len(places) > 1:
-                kept.append(Kept(ANSWER, dotted(path), leaf, f"in {len(places)} places", tuple(map(shown, places))))
+                kept.append(FixedValue(ANSWER, dotted(path), leaf, f"in {len(places)} places", tuple(map(shown, places))))
             return places[0] if len(places) == 1 else leaf
 
         return _filled(value, fill), tuple(kept)
 
-    def refuted(self, answer: Any, why: str) -> tuple[Kept, ...]:
+    def refuted(self, answer: Any, why: str) -> tuple[FixedValue, ...]:
         """An answer's references as values that are kept."""
         found = [(path, ref) for path, ref in leaves(answer) if isinstance(ref, Ref)]
-        return tuple(Kept(ANSWER, dotted(path), ref.of(self.values[ref.call]), why, (shown(ref),)) for path, ref in found)
+        return tuple(FixedValue(ANSWER, dotted(path), ref.of(self.values[ref.call]), why, (shown(ref),)) for path, ref in found)
 
     def _is_asked(self, value: Any) -> bool:
         return value.casefold() in self._asked if isinstance(value, str) else abs(value) in self._asked_numbers
@@ -302,14 +304,14 @@ def _read_number(value: Any) -> int | float | None:
 # --- plans ---
 
 
-def draft_of(made: Sequence[Made], query: Query, kinds: Mapping[str, Kind], *, any_order: bool = False) -> Draft:
+def draft_of(made: Sequence[Made], query: Query, kinds: Mapping[str, Kind], *, any_order: bool = False) -> PlanDraft:
     """Steps of a plan: calls refer to results of earlier turns, and come after the calls of the turn before unless `any_order`.
 
     `kinds`: tool → what it gives; a tool left out gives what its results read as.
     """
     sources = Sources(query)
-    steps: list[Step] = []
-    kept: list[Kept] = []
+    steps: list[PlanStep] = []
+    kept: list[FixedValue] = []
     before: tuple[str, ...] = ()
     numbered = ((f"c{number}", call) for number, call in enumerate(made, 1))
     for _, group in itertools.groupby(numbered, key=lambda item: item[1].turn):
@@ -317,26 +319,26 @@ def draft_of(made: Sequence[Made], query: Query, kinds: Mapping[str, Kind], *, a
         for name, call in turn:
             arguments, more = _with_refs(name, call.arguments, sources)
             kept += more
-            steps.append(Step(name, call, arguments, () if any_order else before))
+            steps.append(PlanStep(name, call, arguments, () if any_order else before))
         for name, call in turn:
             sources.add(name, call, kinds.get(call.tool, "json"))
         before = tuple(name for name, _ in turn)
-    return Draft(tuple(steps), sources, tuple(kept))
+    return PlanDraft(tuple(steps), sources, tuple(kept))
 
 
-def _with_refs(call: str, arguments: Mapping[str, Any], sources: Sources) -> tuple[Any, list[Kept]]:
-    kept: list[Kept] = []
+def _with_refs(call: str, arguments: Mapping[str, Any], sources: Sources) -> tuple[Any, list[FixedValue]]:
+    kept: list[FixedValue] = []
 
     def fill(path: Path, leaf: Any) -> Any:
         found = sources.argument(call, path, leaf)
-        if isinstance(found, Kept):
+        if isinstance(found, FixedValue):
             kept.append(found)
         return found if isinstance(found, Ref) else leaf
 
     return _filled(arguments, fill), kept
 
 
-def plan_of(steps: Sequence[Step], answer: Any, query: Query) -> Plan:
+def plan_of(steps: Sequence[PlanStep], answer: Any, query: Query) -> Plan:
     """The plan that the steps are."""
     calls = []
     for step, goal in zip(steps, _goals(steps, query), strict=True):
@@ -346,7 +348,7 @@ def plan_of(steps: Sequence[Step], answer: Any, query: Query) -> Plan:
     return Plan(tuple(calls), answer)
 
 
-def _goals(steps: Sequence[Step], query: Query) -> list[str]:
+def _goals(steps: Sequence[PlanStep], query: Query) -> list[str]:
     """A sentence for each step, none of which stands in another one or in what is asked."""
     wordings = itertools.chain(
         ([_goal(number, step) for number, step in enumerate(steps, 1)],),
@@ -364,11 +366,11 @@ _UNSAFE = re.compile(r"[^\w .,:;()'/+=@#%*-]")
 """What formats escape, or lay out anew: a goal is looked for in prompts as it stands."""
 
 
-def _goal(number: int, step: Step) -> str:
+def _goal(number: int, step: PlanStep) -> str:
     given = ", ".join(f"{name} {_told(value)}" for name, value in step.arguments.items())
     said = f"Step {number}: call {step.made.tool}{f' with {given}' if given else ''}"
     said = " ".join(_UNSAFE.sub(" ", redact(said)).split())
-    return f"{said[: MOST_GOAL - 1].rstrip()}."
+    return f"{said[: MAX_GOAL - 1].rstrip()}."
 
 
 def _told(value: Any) -> str:

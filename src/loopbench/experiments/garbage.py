@@ -11,7 +11,7 @@ SELDOM = (200_000, 20, 50)
 
 
 @contextmanager
-def collected_seldom() -> Iterator[None]:
+def relaxed_gc() -> Iterator[None]:
     """For what makes many objects and few circles: the trials of the built-in designs leave none, reading records neither.
 
     What is there when it begins, all that was imported, is not looked at meanwhile. Without this the collector takes a tenth of a

@@ -11,7 +11,7 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.protocol import plan_to_json
 from loopbench.protocol.digest import canonical_json, digest, sha256
 
-MOST_TOLD = 3
+MAX_TOLD = 3
 """Changes that a message names; of more it gives the number."""
 ASKED = "asked"
 """Of the manifest: digests of all that decides what a trial is asked, and of the plans that a scripted model follows."""
@@ -52,13 +52,13 @@ def profile_changed(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) 
     return bool(_dict(then, "profiles").get(name) != _dict(now, "profiles").get(name))
 
 
-def told(found: Sequence[str]) -> str:
+def summary(found: Sequence[str]) -> str:
     """Changes in one line."""
-    rest = f" and {len(found) - MOST_TOLD} more" if len(found) > MOST_TOLD else ""
-    return f"{', '.join(found[:MOST_TOLD])}{rest}"
+    rest = f" and {len(found) - MAX_TOLD} more" if len(found) > MAX_TOLD else ""
+    return f"{', '.join(found[:MAX_TOLD])}{rest}"
 
 
-def typed(folder: Path) -> str:
+def quoted(folder: Path) -> str:
     """A run directory as it is typed again."""
     return shlex.quote(str(folder))
 

@@ -25,12 +25,12 @@ from typing import Self
 from loopbench.metrics.record import Record, Shared
 
 from .run_files import MANIFEST, RunError, append_whole, new_file, open_repaired, own_file, read_manifest, write_manifest
-from .traces import MOST_TEXT, TRACES, Kept, TraceWriter, read_trace, referenced_end
+from .traces import MAX_TEXT, TRACES, TracePolicy, TraceWriter, read_trace, referenced_end
 
 __all__ = [
-    "LONGEST_UNSYNCED_S",
     "MANIFEST",
-    "MOST_UNSYNCED",
+    "MAX_UNSYNCED",
+    "MAX_UNSYNCED_S",
     "TRACES",
     "TRIALS",
     "Journal",
@@ -51,12 +51,12 @@ __all__ = [
 TRIALS = "trials.jsonl"
 LOCK = "run.lock"
 
-MOST_UNSYNCED = 256
+MAX_UNSYNCED = 256
 """Finished trials that may wait for the disk; after a kill they run again."""
-LONGEST_UNSYNCED_S = 1.0
+MAX_UNSYNCED_S = 1.0
 BATCH = 64
 """Finished trials after which writing begins, and"""
-BATCH_S = LONGEST_UNSYNCED_S / 2
+BATCH_S = MAX_UNSYNCED_S / 2
 """how long the first of fewer waits for others: what is left is for the disk."""
 
 
@@ -195,9 +195,9 @@ class Journal:
     failed every call raises what it failed with; the run can be resumed.
     """
 
-    def __init__(self, folder: Path, kept: Kept | None = None) -> None:
+    def __init__(self, folder: Path, kept: TracePolicy | None = None) -> None:
         self.folder = folder
-        self._kept = kept or Kept()
+        self._kept = kept or TracePolicy()
         with ExitStack() as opened:
             self._lock = opened.enter_context(_lock(folder))
             self._trials = opened.enter_context(open_repaired(folder / TRIALS))
@@ -224,9 +224,9 @@ class Journal:
 
     def append(self, record: Record, trace: bytes) -> None:
         """Take a finished trial: it is on the disk in about a second. Waits while as many as may be are not. Raises RunError."""
-        is_kept = 0 < len(trace) <= MOST_TEXT and self._kept.keeps(record)
+        is_kept = 0 < len(trace) <= MAX_TEXT and self._kept.keeps(record)
         with self._changed:
-            self._changed.wait_for(lambda: self._failure is not None or self._unsynced < MOST_UNSYNCED)
+            self._changed.wait_for(lambda: self._failure is not None or self._unsynced < MAX_UNSYNCED)
             self._check()
             if self._closing:
                 raise RunError(f"{self.folder}: a trial has ended after its journal was closed")

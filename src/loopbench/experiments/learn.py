@@ -29,7 +29,19 @@ from loopbench.protocol.redact import MARK
 from loopbench.protocol.values import error_text
 
 from .config import CompareConfig, config_from
-from .from_trace import Draft, Kept, Kind, Made, Step, Unlearnable, draft_of, leaves, made_calls, plan_of, refused_calls
+from .from_trace import (
+    FixedValue,
+    Kind,
+    Made,
+    PlanDraft,
+    PlanStep,
+    Unlearnable,
+    draft_of,
+    leaves,
+    made_calls,
+    plan_of,
+    refused_calls,
+)
 from .journal import RunError, read_manifest, read_records, read_trace
 from .preparing import own_code, suite_of
 
@@ -45,7 +57,7 @@ class Lesson:
     trial: str
     """ARM/TASK/REPEAT."""
     plan: Plan
-    kept: tuple[Kept, ...]
+    kept: tuple[FixedValue, ...]
     """Values that could have been references."""
 
     @property
@@ -205,10 +217,12 @@ class _Pupil:
         finally:
             environment.close()
 
-    def _plan(self, draft: Draft, record: Record, values: Mapping[str, Any], state: Any = None) -> tuple[Plan, tuple[Kept, ...]]:
+    def _plan(
+        self, draft: PlanDraft, record: Record, values: Mapping[str, Any], state: Any = None
+    ) -> tuple[Plan, tuple[FixedValue, ...]]:
         """The plan with an answer that is right, given the calls' results. The end state counts where tools were run."""
         task = self.task if self.check else replace(self.task, end_state=None)
-        refuted: tuple[Kept, ...] = ()
+        refuted: tuple[FixedValue, ...] = ()
         for answer, kept in _answers(task, record, draft):
             if _is_right(task, answer, values, state):
                 return plan_of(draft.steps, answer, task.query), (*draft.kept, *kept, *refuted)
@@ -216,11 +230,11 @@ class _Pupil:
         state_too = "" if task.end_state is None else ", or not the end state"
         raise Unlearnable(f"its calls give no answer that the scorer {task.scorer} takes for right{state_too}")
 
-    def _proved(self, draft: Draft, record: Record) -> tuple[Plan, tuple[Kept, ...]]:
+    def _proved(self, draft: PlanDraft, record: Record) -> tuple[Plan, tuple[FixedValue, ...]]:
         """The plan whose calls come out on a replay; a call that does not loses its references, call by call."""
         while True:
             replayed = run_sync(self._replayed(draft))
-            if isinstance(replayed, Draft):
+            if isinstance(replayed, PlanDraft):
                 draft = replayed
                 continue
             made, state = replayed
@@ -228,7 +242,7 @@ class _Pupil:
                 return self._plan(draft, record, {call.call_id: call.value for call in made}, state)
             draft = draft.with_literals(drifted, DRIFTED)
 
-    async def _replayed(self, draft: Draft) -> tuple[tuple[Replayed, ...], Any] | Draft:
+    async def _replayed(self, draft: PlanDraft) -> tuple[tuple[Replayed, ...], Any] | PlanDraft:
         """Results and end state; the draft with one reference fewer where a call fails. Raises Unlearnable if it has none."""
         plan = plan_of(draft.steps, None, self.task.query)
         task = replace(self.task, plan=plan, no_plan="")
@@ -259,7 +273,7 @@ def _lesson(pupil: _Pupil, trials: Sequence[Record]) -> Lesson:
     raise failures[0]
 
 
-def _without_refs(draft: Draft, call: str, why: str) -> Draft:
+def _without_refs(draft: PlanDraft, call: str, why: str) -> PlanDraft:
     """The draft without the references of a call that failed. Raises Unlearnable where it has none."""
     step = next(step for step in draft.steps if step.id == call)
     if not any(refs(step.arguments)):
@@ -273,7 +287,7 @@ def _noted(calls: Iterable[PlannedCall], reached: list[str]) -> Iterator[Planned
         yield call
 
 
-def _drifted(steps: Sequence[Step], made: Sequence[Replayed]) -> str | None:
+def _drifted(steps: Sequence[PlanStep], made: Sequence[Replayed]) -> str | None:
     """The first call whose references stand for other values than the run had, though the results that they lead to are the same.
 
     They walk into what only reads like JSON. Where the results differ, an id drawn anew say, so may what refers to them.
@@ -287,7 +301,7 @@ def _drifted(steps: Sequence[Step], made: Sequence[Replayed]) -> str | None:
     return None
 
 
-def _answers(task: Task, record: Record, draft: Draft) -> Iterator[tuple[Any, tuple[Kept, ...]]]:
+def _answers(task: Task, record: Record, draft: PlanDraft) -> Iterator[tuple[Any, tuple[FixedValue, ...]]]:
     """What a plan may answer: what has references first, and the expected answer before the trial's own."""
     if task.expected is None and record.abstained:
         yield None, ()
@@ -309,15 +323,15 @@ def _is_right(task: Task, answer: Any, values: Mapping[str, Any], state: Any) ->
     return scores_of(Judgement(task, stated, StopReason.FINISHED.value, state))["accuracy"] >= 1
 
 
-MOST_DEPTH = 60
+MAX_DEPTH = 60
 """Levels of a plan; readers of files bound theirs too."""
 
 
 def _check_sayable(plan: Plan) -> None:
     """Raises Unlearnable for a plan that a file cannot hold: nested too deep, or with half of a surrogate pair."""
     made = plan_to_json(plan)
-    if any(len(path) > MOST_DEPTH for path, _ in leaves(made)):
-        raise Unlearnable(f"its calls are nested deeper than {MOST_DEPTH} levels")
+    if any(len(path) > MAX_DEPTH for path, _ in leaves(made)):
+        raise Unlearnable(f"its calls are nested deeper than {MAX_DEPTH} levels")
     try:
         json.dumps(made, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:

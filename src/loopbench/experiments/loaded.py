@@ -31,7 +31,7 @@ from .report import plain, tables, verdicts
 from .results import Results, find_record, results
 from .why import Why, why
 
-MOST_WARNINGS = 5
+MAX_WARNINGS = 5
 """Shown of a run in a notebook; `comparison` has all."""
 
 
@@ -127,7 +127,7 @@ class Loaded:
         """For notebooks: the verdict, then the arms with their intervals; no colors of its own, text escaped."""
         comparison = self.comparison
         invalid = ["This run is invalid: no verdict of it holds."] if comparison.invalid else []
-        warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MOST_WARNINGS]]
+        warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
         if hidden := len(comparison.warnings) - len(warnings):
             warnings.append(f"{hidden} more warnings: comparison.warnings")
         level = f"Brackets: {100 * (1 - comparison.alpha):g} % intervals. Tables: .arms .pairs .tasks .trials"

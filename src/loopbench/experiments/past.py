@@ -15,7 +15,7 @@ from loopbench.metrics.record import Record
 from .config import BudgetConfig
 from .journal import TRIALS, RunError, each_record
 
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 """How often a trial that infrastructure made fail is tried in all, over resumes, unless it is asked for."""
 
 Key = tuple[str, str, int]
@@ -31,7 +31,7 @@ CUT_SHORT = "cut_short"
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class TrialState:
     """How the last attempt at a trial ended."""
 
     status: str
@@ -82,10 +82,10 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class RunState:
     """A run's trials that have ended, and what they took, every attempt counted."""
 
-    ended: Mapping[Key, Ended] = field(default_factory=dict)
+    ended: Mapping[Key, TrialState] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
     size: int = 0
     """Of the file of records when it was read, in bytes."""
@@ -96,7 +96,7 @@ class Past:
         if ended is None:
             return 0
         if ended.status == "errored":
-            again = retry is not None or ended.attempt + 1 < MOST_ATTEMPTS
+            again = retry is not None or ended.attempt + 1 < MAX_ATTEMPTS
         else:
             again = retry == "errors" and self.is_favoured(key)
         return ended.attempt + 1 if again else None
@@ -107,7 +107,7 @@ class Past:
         return ended is not None and ended.status == "scored" and ended.stop in FAVOURED
 
 
-def read_past(folder: Path, known: Past | None = None) -> Past:
+def read_state(folder: Path, known: RunState | None = None) -> RunState:
     """Of a run directory; `known` where nothing was written since. A torn last line is skipped.
 
     Raises RunError for any other line that is no record.
@@ -116,19 +116,19 @@ def read_past(folder: Path, known: Past | None = None) -> Past:
     size = path.stat().st_size if path.exists() else 0
     if known is not None and known.size == size:
         return known
-    ended: dict[Key, Ended] = {}
-    alike: dict[Ended, Ended] = {}
-    tally = Tally()
+    ended: dict[Key, TrialState] = {}
+    alike: dict[TrialState, TrialState] = {}
+    tally = SpentTally()
     for record in each_record(folder):
         key = (sys.intern(record.arm), sys.intern(record.task), record.repeat)
-        now = Ended(record.status, record.stop, record.attempt)
+        now = TrialState(record.status, record.stop, record.attempt)
         if key not in ended or ended[key].attempt != record.attempt:  # else a line that only judges the same attempt again
             tally.add(record)
         ended[key] = alike.setdefault(now, now)
-    return Past(ended, tally.spent, size)
+    return RunState(ended, tally.spent, size)
 
 
-class Tally:
+class SpentTally:
     """Adds up what records took."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ REFUSED = "refused"
 """A call that could not run: which kind of mistake it is, the tool's other calls tell."""
 TOOL = "tool"
 """A call that ran and failed."""
-FEW_RUNS = 3
+MIN_RUNS = 3
 """So many failures in a row, feedback shown, and no success: the fault is taken to stay for good."""
 
 Key = tuple[str, str]
@@ -37,7 +37,7 @@ Hint = Literal["unknown", "missing", "extra", "type", ""]
 
 
 @dataclass(slots=True)
-class Call:
+class StatedCall:
     """A call that a move states, and what its runs gave: the error's type of each, "" for a success."""
 
     tool: str
@@ -76,7 +76,7 @@ class Attempt:
     """Kind of move; empty where there is none."""
     is_plain: bool = False
     """The reply's text is the move as it stands: whatever is lost of it, it is read."""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[StatedCall] = field(default_factory=list)
     repeats: bool = False
     """All that is called had worked before, and the request showed what it gave."""
 
@@ -117,7 +117,7 @@ class Attempt:
 
 
 @dataclass(slots=True)
-class Point:
+class DecisionPoint:
     """A place in a trial's course, and the attempts at it, the first of which shows its fault."""
 
     role: str
@@ -146,7 +146,7 @@ class Point:
         if failures == 0 or not self.attempts[0].stumble:
             return None
         if failures is None:
-            return ("never", len(self.attempts)) if len(self.attempts) >= FEW_RUNS and shown else None
+            return ("never", len(self.attempts)) if len(self.attempts) >= MIN_RUNS and shown else None
         if shown and shown[0] == failures:
             return "feedback", failures
         return "after", failures
@@ -166,14 +166,14 @@ class ToolTrouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class ReadTrial:
     """One trial, read."""
 
     arm: str
     task: str
     repeat: int
     attempts: tuple[Attempt, ...]
-    points: tuple[Point, ...]
+    points: tuple[DecisionPoint, ...]
     extra_calls: int
     """Calls beside the first of their move: points of the tools' faults only."""
     troubles: tuple[ToolTrouble, ...]
@@ -185,7 +185,7 @@ class Course:
     """The client's own, by kind of failure."""
 
 
-def read_course(trace: Mapping[str, Any]) -> Course:
+def read_course(trace: Mapping[str, Any]) -> ReadTrial:
     """A trace as points. Raises ValueError, in one line, for what is no trace."""
     if not isinstance(trace, Mapping):
         raise ValueError(f"no trace but {_kind(trace)}")
@@ -298,7 +298,7 @@ class _Reading:
         self.made: dict[Key, tuple[str, Shape]] = {}
         self.exists: set[str] = set()
 
-    def course(self, trace: Mapping[str, Any]) -> Course:
+    def course(self, trace: Mapping[str, Any]) -> ReadTrial:
         arm, task, repeat = _take(trace, "arm", str), _take(trace, "task", str), _take(trace, "repeat", int)
         for number, event in enumerate(_take(trace, "events", list), 1):
             try:
@@ -307,7 +307,7 @@ class _Reading:
                 raise ValueError(f"event {number}: {error}") from None
         points, extra = _points(self.attempts)
         worked = {self.made[key] for key, runs in self.runs.items() if "" in runs}
-        return Course(
+        return ReadTrial(
             arm,
             task,
             repeat,
@@ -367,7 +367,7 @@ class _Reading:
         """What a request says about calls of the last reply that nobody tried to run: a message of its own, no whole prompt."""
         last = next((a for a in reversed(self.attempts) if (a.role, a.scope) == (attempt.role, attempt.scope)), None)
         new = attempt.messages[-1:] if last is not None else ()
-        if last is not None and new and len(new[0].content) < _LONGEST_HINT:
+        if last is not None and new and len(new[0].content) < _MAX_HINT:
             for call in last.calls:
                 if not call.runs:
                     call.hint = hint_of(new[0].content)
@@ -389,7 +389,7 @@ class _Reading:
         if not error:
             self.results[call.key] = text[:_COMPARED]
 
-    def _stated(self, key: Key) -> Call | None:
+    def _stated(self, key: Key) -> StatedCall | None:
         """The call that a run belongs to: of each scope's latest reply, the one that is still waiting, else one tried again."""
         latest: dict[str, Attempt] = {}
         for attempt in self.attempts:
@@ -406,18 +406,18 @@ class _Reading:
                 yield ToolTrouble(tool, shape, runs[0], strikes, strikes < len(runs))
 
 
-_LONGEST_HINT = 2_000
+_MAX_HINT = 2_000
 _COMPARED = 80
 """Characters of a result that are looked for in a prompt."""
 
 
-def _points(attempts: Sequence[Attempt]) -> tuple[list[Point], int]:
+def _points(attempts: Sequence[Attempt]) -> tuple[list[DecisionPoint], int]:
     """Attempts sorted into points; and how many calls were made beside the first of their move.
 
     As in the tunnel, roles that state no calls are one point per trial and scope, and `recover` is one per failed call.
     """
-    points: list[Point] = []
-    here: dict[tuple[str, ...], Point] = {}
+    points: list[DecisionPoint] = []
+    here: dict[tuple[str, ...], DecisionPoint] = {}
     seen: set[Key] = set()
     extra, failed_call = 0, ""
     any_calling = False
@@ -428,7 +428,7 @@ def _points(attempts: Sequence[Attempt]) -> tuple[list[Point], int]:
         place = (attempt.role, attempt.scope, failed_call if attempt.role == "recover" else "")
         point = here.get(place)
         if point is None or (calling and not (point.attempts[-1].failed and attempt.tries_again(point.attempts[-1]))):
-            point = here[place] = Point(attempt.role, calling and not any_calling, [])
+            point = here[place] = DecisionPoint(attempt.role, calling and not any_calling, [])
             points.append(point)
             any_calling = any_calling or calling
         point.attempts.append(attempt)
@@ -457,16 +457,16 @@ _HINTS: tuple[tuple[Hint, re.Pattern[str]], ...] = (
 
 def hint_of(text: str) -> Hint:
     """What a message about a refused call says is wrong with it."""
-    return next((hint for hint, pattern in _HINTS if pattern.search(text[:_LONGEST_HINT])), "")
+    return next((hint for hint, pattern in _HINTS if pattern.search(text[:_MAX_HINT])), "")
 
 
-def _call(tool: str, arguments: Any) -> Call:
+def _call(tool: str, arguments: Any) -> StatedCall:
     try:
         made = canonical_json(arguments)
     except (TypeError, ValueError, RecursionError):
         made = render_value(arguments)
     named = arguments if isinstance(arguments, Mapping) else {}
-    return Call(tool, (tool, made), tuple(sorted((str(name), _kind(value)) for name, value in named.items())))
+    return StatedCall(tool, (tool, made), tuple(sorted((str(name), _kind(value)) for name, value in named.items())))
 
 
 def _message(data: Any) -> Message:
@@ -506,12 +506,12 @@ def _input_tokens(event: Mapping[str, Any]) -> int | None:
 
 def _retries(trace: Mapping[str, Any]) -> Mapping[str, int]:
     retries: Mapping[Any, Any] = _take(trace, "retries", Mapping, {})
-    if not all(isinstance(kind, str) and isinstance(count, int) and 0 <= count < _MOST_RETRIES for kind, count in retries.items()):
+    if not all(isinstance(kind, str) and isinstance(count, int) and 0 <= count < _MAX_RETRIES for kind, count in retries.items()):
         raise ValueError("retries: must be counts by kind")
     return retries
 
 
-_MOST_RETRIES = 10**6
+_MAX_RETRIES = 10**6
 _NEEDED: Any = object()
 T = TypeVar("T")
 

@@ -24,28 +24,28 @@ from loopbench.metrics.sequential import Looks
 from loopbench.models.profiles import PROFILES_VERSION
 from loopbench.protocol import Loop, Optimizable, program_digest, render_value
 
-from .answering import Answering, answering
 from .config import CompareConfig, config_from
-from .ground import ASKED, arms_changed, changes, questions_of, suite_changes, told, typed
+from .ground import ASKED, arms_changed, changes, questions_of, quoted, suite_changes, summary
 from .journal import RunError, locked, read_manifest, write_manifest
-from .past import Past, Retry, Spent, read_past
+from .past import Retry, RunState, Spent, read_state
 from .registry import builtin_names, code_digest, loops_named, make_suite, nearest, own_code_digest, parse_spec
 from .results import looks_of
 from .schedule import Arm, Trial, make_arms, schedule
 from .suite_checks import quick_problems
 from .trial import json_safe
+from .trial_models import TrialModels, open_models
 
 PACKAGES = ("loopbench", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class PendingTrials:
     """The trials of a schedule that are to be run, each made when its turn comes."""
 
     cells: Callable[[], Iterator[Trial]]
     """The whole schedule."""
     scheduled: int
-    past: Past
+    past: RunState
     retry: Retry | None
 
     def __iter__(self) -> Iterator[Trial]:
@@ -80,8 +80,8 @@ class Experiment:
     tasks: Sequence[Task]
     arms: tuple[Arm, ...]
     manifest: Mapping[str, Any]
-    answering: Answering = field(default_factory=Answering)
-    past: Past = field(default_factory=Past)
+    trial_models: TrialModels = field(default_factory=TrialModels)
+    past: RunState = field(default_factory=RunState)
     """What earlier sittings gave."""
     retry: Retry | None = None
     """What is run again on request."""
@@ -96,9 +96,9 @@ class Experiment:
         """By earlier sittings, as far as it is known."""
         return self.past.spent + Spent.cut_short(self.manifest)
 
-    def missing(self) -> Missing:
+    def missing(self) -> PendingTrials:
         """Trials without a record, and those that are to be tried again."""
-        return Missing(self._schedule, self.trials, self.past, self.retry)
+        return PendingTrials(self._schedule, self.trials, self.past, self.retry)
 
     def _schedule(self) -> Iterator[Trial]:
         repeats, seed, looks = self.config.repeats, self.config.seed, looks_of(self.manifest)
@@ -115,9 +115,9 @@ def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
 
     Raises ValueError for bad input; then nothing was made.
     """
-    suite, tasks, arms = look_up(config)
+    suite, tasks, arms = resolve(config)
     check_plans(config, suite, tasks)
-    answers = answering(config, arms)
+    answers = open_models(config, arms)
     manifest = manifest_of(config, suite, tasks, arms) | {
         ASKED: asked_of(config, suite, tasks),
         "models": answers.as_manifest(),
@@ -155,7 +155,7 @@ def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class Permissions:
     """What a run directory, which may come from anywhere, does not decide: the user has typed it again."""
 
     code: Collection[str] = ()
@@ -170,23 +170,23 @@ class Allowed:
     """The MLflow store or server that results may be logged to, with the token of the environment."""
 
 
-NOTHING = Allowed()
+NO_PERMISSIONS = Permissions()
 
-SITTING = frozenset({"concurrency", "workers", "engine", "address", "budget", "mlflow"})
+SESSION_SETTINGS = frozenset({"concurrency", "workers", "engine", "address", "budget", "mlflow"})
 
 
 @dataclass(frozen=True, slots=True)
-class Sitting:
+class SessionSettings:
     """How a run goes on this time. What a trial gives does not depend on it, and none of it is written to the manifest."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of `CompareConfig` that win over the manifest's: those in `SITTING`; of `budget` the limits that are given."""
+    """Fields of `CompareConfig` that win over the manifest's: those in `SESSION_SETTINGS`; of `budget` the given limits."""
     retry: Retry | None = None
 
     def over(self, begun: Mapping[str, Any]) -> dict[str, Any]:
         """What differs from the configuration that a run began with. Raises ValueError for a setting that results depend on."""
         for name in self.settings:
-            if name not in SITTING:
+            if name not in SESSION_SETTINGS:
                 raise ValueError(f"{name}: it stays as it was when the run began")
         changed = dict(self.settings)
         if "budget" in changed:
@@ -199,11 +199,11 @@ class Sitting:
         return changed
 
 
-AS_BEGUN = Sitting()
+UNCHANGED = SessionSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class Reopened:
     """A run that was begun, and what its configuration means today."""
 
     folder: Path
@@ -221,13 +221,13 @@ class Begun:
         """What is another since the run began, in words."""
         return changes(self.manifest, self.today)
 
-    def answering(self) -> Answering:
-        """What answers; real models as they showed themselves when the run began. Raises as `answering` does."""
+    def trial_models(self) -> TrialModels:
+        """What answers; real models as they showed themselves when the run began. Raises as `open_models` does."""
         known = self.manifest.get("models")
-        return answering(self.config, self.arms, known if isinstance(known, dict) else {})
+        return open_models(self.config, self.arms, known if isinstance(known, dict) else {})
 
 
-def look_again(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_BEGUN) -> Begun:
+def look_again(folder: Path, allowed: Permissions = NO_PERMISSIONS, sitting: SessionSettings = UNCHANGED) -> Reopened:
     """Look up what a run's configuration means today. Raises RunError and ValueError; nothing is written."""
     manifest = read_manifest(folder)
     if "imported" in manifest:
@@ -235,11 +235,11 @@ def look_again(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_B
     changed = sitting.over(manifest["config"])
     config = config_from({**manifest["config"], **changed}, f"{folder}/manifest.json", typed=sitting.settings)
     config = allowed_config(folder, config, allowed)
-    suite, tasks, arms = look_up(config)
-    return Begun(folder, manifest, config, suite, tasks, arms, manifest_of(config, suite, tasks, arms))
+    suite, tasks, arms = resolve(config)
+    return Reopened(folder, manifest, config, suite, tasks, arms, manifest_of(config, suite, tasks, arms))
 
 
-def reopen(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_BEGUN) -> Experiment:
+def reopen(folder: Path, allowed: Permissions = NO_PERMISSIONS, sitting: SessionSettings = UNCHANGED) -> Experiment:
     """An interrupted run. Raises RunError where code, suite or profiles have changed since: results are never mixed."""
     begun = look_again(folder, allowed, sitting)
     with locked(folder):
@@ -247,24 +247,23 @@ def reopen(folder: Path, allowed: Allowed = NOTHING, sitting: Sitting = AS_BEGUN
     if begun.changes:
         raise RunError(changed_message(begun))
     _check_looks(folder, begun.manifest, begun.tasks)
-    past = read_past(folder)
+    past = read_state(folder)
     return Experiment(
-        folder, begun.config, begun.suite, begun.tasks, begun.arms, begun.manifest, begun.answering(), past, sitting.retry
+        folder, begun.config, begun.suite, begun.tasks, begun.arms, begun.manifest, begun.trial_models(), past, sitting.retry
     )
 
 
-def changed_message(begun: Begun) -> str:
+def changed_message(begun: Reopened) -> str:
     """What has changed since a run began, and what can be done about it, in one line."""
     way = _way_on(begun)
-    return (
-        f"{begun.folder}: changed since this run began: {told(begun.changes)}; results are never mixed, nothing was written; {way}"
-    )
+    found = summary(begun.changes)
+    return f"{begun.folder}: changed since this run began: {found}; results are never mixed, nothing was written; {way}"
 
 
-def _way_on(begun: Begun) -> str:
-    then, now, name = begun.manifest, begun.today, typed(begun.folder)
+def _way_on(begun: Reopened) -> str:
+    then, now, name = begun.manifest, begun.today, quoted(begun.folder)
     if not suite_changes(then, now):
-        words = [name, "--fork", *again_words(begun.config)]
+        words = [name, "--fork", *resume_flags(begun.config)]
         return f"a new run that takes over what still holds: loopbench resume {' '.join(words)}"
     anew = "start a new run with the same settings"
     if arms_changed(then, now) or then.get(ASKED) != asked_of(begun.config, begun.suite, begun.tasks):
@@ -291,7 +290,7 @@ def _check_looks(folder: Path, manifest: Mapping[str, Any], tasks: Sequence[Task
         raise RunError(f"{folder}/manifest.json: looks: other tasks than the suite's")
 
 
-def allowed_config(folder: Path, config: CompareConfig, allowed: Allowed) -> CompareConfig:
+def allowed_config(folder: Path, config: CompareConfig, allowed: Permissions) -> CompareConfig:
     """A manifest's configuration, with what the user typed again. Raises RunError for what has to be typed and was not."""
     allowed_code(folder, own_code(config), allowed.code)
     shown = config.public()  # as in the manifest, which leaves out what is secret
@@ -325,7 +324,7 @@ def allowed_code(folder: Path, names: Iterable[str], allowed: Collection[str]) -
         raise RunError(f"{folder}: this run uses {', '.join(missing)}, code of your own; {again}")
 
 
-def again_words(config: CompareConfig) -> list[str]:
+def resume_flags(config: CompareConfig) -> list[str]:
     """What `allowed_config` wants typed again, as words of a command; of addresses without what is secret."""
     shown = config.public()
     flags = ("base_url", "cassette", "address", *(("tracking_uri",) if config.mlflow else ()))
@@ -353,7 +352,7 @@ def suite_of(config: CompareConfig) -> Suite:
     return suite if config.quarantine is None else with_quarantine(suite, read_quarantine(config.quarantine))
 
 
-def look_up(config: CompareConfig) -> tuple[Suite, Sequence[Task], tuple[Arm, ...]]:
+def resolve(config: CompareConfig) -> tuple[Suite, Sequence[Task], tuple[Arm, ...]]:
     suite = suite_of(config)
     for scorer, where in sorted(_scorers(suite).items()):
         try:

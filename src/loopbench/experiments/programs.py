@@ -72,21 +72,21 @@ def _checked(program: NamedProgram) -> NamedProgram:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LabelledText:
     """A labelled text: a field of a demonstration, or a turn of its conversation."""
 
     label: str
     text: str
 
 
-def parts(demo: Demo) -> tuple[Part, ...]:
+def parts(demo: Demo) -> tuple[LabelledText, ...]:
     """A demonstration to read: a conversation turn by turn, all else field by field."""
     fields = {name: value for name, value in demo.items() if name != BOOTSTRAPPED}
     outputs = [name for name in fields if name != CONVERSATION]
     if CONVERSATION in fields and len(outputs) == 1:
         prompt = Prompt("", {CONVERSATION: str}, {outputs[0]: str}, (fields,))
-        return tuple(Part(turn.role, _said(turn)) for turn in in_own_format(prompt).turns)
-    return tuple(Part(one_line(name), value if isinstance(value, str) else _json(value)) for name, value in fields.items())
+        return tuple(LabelledText(turn.role, _said(turn)) for turn in in_own_format(prompt).turns)
+    return tuple(LabelledText(one_line(name), value if isinstance(value, str) else _json(value)) for name, value in fields.items())
 
 
 def one_line(text: str) -> str:
@@ -227,30 +227,30 @@ def _unified(a: str, b: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DiffLine:
     """One line of a diff."""
 
     kind: Literal["head", "place", "same", "added", "removed"]
     text: str
 
 
-def diff_lines(diff: ProgramDiff) -> Iterator[Line]:
+def diff_lines(diff: ProgramDiff) -> Iterator[DiffLine]:
     """As `diff -u` prints it; demonstrations that both have are counted."""
     if diff.equal:
         return
-    yield Line("removed", f"--- {diff.a.name}")
-    yield Line("added", f"+++ {diff.b.name}")
+    yield DiffLine("removed", f"--- {diff.a.name}")
+    yield DiffLine("added", f"+++ {diff.b.name}")
     for found in diff.predictors:
         if found.status == "equal":
             continue
         only = {"added": f" (only in {diff.b.name})", "removed": f" (only in {diff.a.name})"}.get(found.status, "")
-        yield Line("head", f"{one_line(found.name)}{only}")
+        yield DiffLine("head", f"{one_line(found.name)}{only}")
         for text in found.instructions:
-            yield Line(_KINDS.get(text[:1], "same"), text)
+            yield DiffLine(_KINDS.get(text[:1], "same"), text)
         if found.kept or found.added or found.removed:
             order = ", in another order" if found.reordered else ""
             counts = f"{len(found.removed)} removed, {len(found.added)} added, {len(found.kept)} kept{order}"
-            yield Line("place", f"@@ demonstrations: {counts} @@")
+            yield DiffLine("place", f"@@ demonstrations: {counts} @@")
         yield from _demo_lines("removed", "-", found.removed)
         yield from _demo_lines("added", "+", found.added)
 
@@ -258,11 +258,11 @@ def diff_lines(diff: ProgramDiff) -> Iterator[Line]:
 _KINDS: Mapping[str, Literal["place", "added", "removed"]] = {"@": "place", "+": "added", "-": "removed"}
 
 
-def _demo_lines(kind: Literal["added", "removed"], mark: str, demos: Sequence[Demo]) -> Iterator[Line]:
+def _demo_lines(kind: Literal["added", "removed"], mark: str, demos: Sequence[Demo]) -> Iterator[DiffLine]:
     for place, demo in enumerate(demos):
         if place:
-            yield Line(kind, mark)
+            yield DiffLine(kind, mark)
         for part in parts(demo):
             first, *rest = part.text.split("\n")
-            yield Line(kind, f"{mark}{part.label}: {first}")
-            yield from (Line(kind, f"{mark}  {line}") for line in rest)
+            yield DiffLine(kind, f"{mark}{part.label}: {first}")
+            yield from (DiffLine(kind, f"{mark}  {line}") for line in rest)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loopbench.metrics.calibration import Calibration
-from loopbench.metrics.comparison import Arm, Comparison, Pair
+from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.omnibus import Omnibus
 from loopbench.metrics.power import Needed
 from loopbench.metrics.reliability import Reliability
@@ -76,8 +76,8 @@ def verdicts(comparison: Comparison) -> list[str]:
 def _open(pairs: Sequence[tuple[str, Pair]], best: str) -> list[str]:
     """What would decide the open ones among an arm's pairs, the nearest to a decision first."""
     plans = sorted(((pair.needed, name) for name, pair in pairs if pair.needed is not None), key=lambda plan: plan[0].tasks)
-    lines = [f"Undecided between {best} and {name}: {needed_in_words(needed)}" for needed, name in plans[:MOST_PLANS]]
-    more = len(plans) - MOST_PLANS
+    lines = [f"Undecided between {best} and {name}: {needed_in_words(needed)}" for needed, name in plans[:MAX_PLANS]]
+    more = len(plans) - MAX_PLANS
     return [*lines, f"Undecided between {best} and {more} others: more than that"] if more > 0 else lines
 
 
@@ -122,11 +122,11 @@ _EQUAL_DIGITS = 12
 
 
 def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} others" if len(names) > MOST_NAMES else "")
+    return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} others" if len(names) > MAX_NAMES else "")
 
 
-MOST_NAMES = 6
-MOST_PLANS = 4
+MAX_NAMES = 6
+MAX_PLANS = 4
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -166,17 +166,17 @@ def _omnibus(found: Omnibus) -> str:
     return f"{said}, {found.n} units; no verdict depends on it."
 
 
-MOST_REASONS = 3
+MAX_REASONS = 3
 
 
 def _reasons(found: Mapping[str, int]) -> str:
     """The most frequent reasons with their counts."""
     ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-    shown = "; ".join(f"{n} × {reason[:160]}" for reason, n in ordered[:MOST_REASONS])
-    return shown + (f"; and {len(ordered) - MOST_REASONS} other reasons" if len(ordered) > MOST_REASONS else "")
+    shown = "; ".join(f"{n} × {reason[:160]}" for reason, n in ordered[:MAX_REASONS])
+    return shown + (f"; and {len(ordered) - MAX_REASONS} other reasons" if len(ordered) > MAX_REASONS else "")
 
 
-def _arms(arms: Sequence[Arm]) -> Table:
+def _arms(arms: Sequence[ArmResult]) -> Table:
     columns = ("arm", "scored", "errored", "excluded", "accuracy", "steps", "LM calls", "tokens", "seconds", "USD", "USD uncached")
     rows = []
     for arm in arms:
@@ -200,7 +200,7 @@ def _arms(arms: Sequence[Arm]) -> Table:
     return Table("Arms", tuple(columns[i] for i in known), tuple(tuple(row[i] for i in known) for row in rows))
 
 
-def _troubles(arms: Sequence[Arm]) -> Table:
+def _troubles(arms: Sequence[ArmResult]) -> Table:
     columns = ("arm", "stops", "errors", "faults landed", "absorbed", "recovered", "recovery rate", "false success")
     rows = []
     for arm in arms:

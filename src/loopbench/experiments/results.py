@@ -14,14 +14,14 @@ from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.sequential import Looked, Looks, all_decided, looked
 from loopbench.metrics.views import Views, views
 
-from .garbage import collected_seldom
+from .garbage import relaxed_gc
 from .history import remarks_of, warnings_of
 from .journal import RunError, one_of, read_manifest, read_records
 from .traces import TracesSize, traces_size
 
 ABLATION = "ablation"
 """Of the manifest: which arm is which cell of an ablation, see `ablation.py`."""
-MOST_PAIRED = 16
+MAX_PAIRED = 16
 """Arms of an ablation up to which they are compared in pairs too; beyond that its effects say more, and sooner."""
 
 
@@ -91,7 +91,7 @@ class Results:
         }
 
 
-@collected_seldom()
+@relaxed_gc()
 def results(folder: Path) -> Results:
     """Read a run and compare its arms; no model, loop or suite is loaded. Raises RunError."""
     manifest = read_manifest(folder)
@@ -105,7 +105,7 @@ def results(folder: Path) -> Results:
         config = manifest["config"]
         looks = looks_of(manifest)
         at = None if looks is None else looked_at(looks, records, manifest)
-        alpha, paired = config["alpha"] if at is None else at.level, ABLATION not in manifest or len(arms) <= MOST_PAIRED
+        alpha, paired = config["alpha"] if at is None else at.level, ABLATION not in manifest or len(arms) <= MAX_PAIRED
         compared = compare(records, arms, alpha=alpha, margin=config["margin"], paired=paired)
         problems = tuple(f"the suite fails a check, {problem}" for problem in manifest.get("suite_problems", ()))
         compared = replace(

@@ -20,11 +20,11 @@ from loopbench.datasets.validity import Replayed, replay
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.models.metering import MeteredToolbox
-from loopbench.models.openai_wire import Asked, BadRequest
+from loopbench.models.openai_wire import BadRequest, ChatRequest
 from loopbench.models.profiles import Profile, built_in_profiles, load_profile
 from loopbench.models.receipts import Truth, call_digest, content_digest, sightings
 from loopbench.models.scripted import Scripted
-from loopbench.models.server import Call, ServedTrial, UnknownModel, WrongMethod
+from loopbench.models.server import OwnRequest, ServedTrial, UnknownModel, WrongMethod
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import (
     Message,
@@ -76,14 +76,14 @@ class SuiteTrials:
         """Names, the server's own profile first."""
         return [MODEL, *(f"{MODEL}/{name}" for name in built_in_profiles())]
 
-    def find(self, trial: str | None, asked: Asked) -> ServedTrial:
+    def find(self, trial: str | None, asked: ChatRequest) -> ServedTrial:
         """Raises LookupError for a trial or question that the suite does not have, UnknownModel for a model."""
         profile = self._profile(asked.model)
         if trial is not None:
             return self._trial(self._key(trial), profile).served
         return self._trial(self._conversation(asked.request), profile).served
 
-    async def more(self, call: Call) -> Any:
+    async def more(self, call: OwnRequest) -> Any:
         """`GET /tasks`, `GET /t/TRIAL`, `POST /t/TRIAL/answer`, `POST /t/TRIAL/tools/NAME`.
 
         Raises LookupError for any other page and for an unknown trial, BadRequest for a body that is not what the page wants, and
@@ -226,7 +226,7 @@ class _Trial:
         self.toolbox = MeteredToolbox(self.environment.tools, self, self.tunnel)
         self.truth: dict[str, Truth] = {}
         script = script_of(task, self.truth, profile, seed, key.repeat, self.toolbox)
-        self.own_tools = OwnTools(self.tunnel)
+        self.own_tools = ForeignResults(self.tunnel)
         self.served = ServedTrial(_TrialModel(Scripted(script, self.tunnel), self), self.tunnel, {}, self.toolbox.names)
         self.replayed: Mapping[str, Replayed] | None = None
         self.model_calls = self.replies = 0
@@ -335,7 +335,7 @@ _CONVERSATION = re.compile(r"call_([0-9]{1,12})_")
 
 
 @dataclass(slots=True)
-class OwnTools:
+class ForeignResults:
     """Receipts for results of tools that are not the suite's: a tool message serves that answers a call which the model made.
 
     A result that means the same as the suite's is the true one; of any other the model believes what it is told. An error is no
@@ -464,7 +464,7 @@ def _tool_as_dict(tool: Tool) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _only(method: str, call: Call) -> None:
+def _only(method: str, call: OwnRequest) -> None:
     if call.method != method:
         raise WrongMethod(method)
 

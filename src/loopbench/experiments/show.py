@@ -10,8 +10,8 @@ from typing import Any, Literal
 from loopbench.metrics.record import Record
 
 Kind = Literal["head", "prompt", "reply", "move", "error", "observation", "note", "fault", "end"]
-MOST_CHARS = 1_200
-FEWEST_LINES = 4
+MAX_CHARS = 1_200
+MIN_LINES = 4
 """Fewer lines in common than this are shown again."""
 
 
@@ -33,7 +33,7 @@ def as_judged(trace: dict[str, Any], record: Record) -> dict[str, Any]:
 
 def blocks(trace: Mapping[str, Any], *, full: bool = False) -> Iterator[Block]:
     """All pieces in order; long texts are cut unless `full`."""
-    limit = None if full else MOST_CHARS
+    limit = None if full else MAX_CHARS
     shown: dict[str, str] = {}
     yield Block("head", f"{trace['arm']}/{trace['task']}/{trace['repeat']}", _cut(str(trace["query"]), limit))
     step = 0
@@ -92,7 +92,7 @@ def _new_lines(before: str, now: str) -> str:
     shortest = min(len(old), len(new))
     head = next((i for i in range(shortest) if old[i] != new[i]), shortest)
     tail = next((i for i in range(shortest - head) if old[-1 - i] != new[-1 - i]), shortest - head)
-    if head + tail < FEWEST_LINES:
+    if head + tail < MIN_LINES:
         return now
     middle = "\n".join(new[head : len(new) - tail])
     above = f"… {head} lines as before …\n" if head else ""

@@ -41,7 +41,7 @@ Reply with one JSON object and nothing else:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonCodec:
+class ObjectCodec:
     """Decide: the format of replies. The law: render raises Inexpressible, or parse gives back an equal move."""
 
     name: str = "template_loop.json"
@@ -79,7 +79,7 @@ class JsonCodec:
         raise WireError('Your reply must have "thought" and "answer", or "thought", "tool" and "arguments"')
 
 
-CODEC = JsonCodec()
+CODEC = ObjectCodec()
 
 
 @dataclass(frozen=True, slots=True)

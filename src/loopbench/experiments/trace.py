@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loopbench.metrics.record import RECORDING
-from loopbench.metrics.trajectory.trajectory import GARBAGE, Call
+from loopbench.metrics.trajectory.trajectory import GARBAGE, TracedCall
 from loopbench.models.cassette import RecordingError
 from loopbench.models.tokens import estimate_input
 from loopbench.protocol import (
@@ -36,6 +36,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.json_text import Encoder
+from loopbench.protocol.moves import MOVE_NAMES
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import own_copy
 
@@ -84,7 +85,7 @@ class Recorder(Observer):
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
         self.tool_calls += seen.error_type not in NEVER_RAN
-        key = Call(call.name, call.arguments).key
+        key = TracedCall(call.name, call.arguments).key
         self.repeated_calls += key in self._gave
         if seen.ok and fault != GARBAGE:
             self._gave.add(key)
@@ -223,7 +224,7 @@ def move_to_json(move: Move) -> dict[str, Any]:
         return made if move.confidence is None else made | {"confidence": move.confidence}
     if isinstance(move, Text):
         return {"move": "text", "text": move.text}
-    return {"move": type(move).__name__.lower(), **_fields(move)}
+    return {"move": MOVE_NAMES[type(move)], **_fields(move)}
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -238,7 +239,7 @@ def _plain(value: Any) -> Any:
 
 
 _ENCODER = Encoder(ensure_ascii=True, sort_keys=False, separators=(",", ":"), allow_nan=False, default=render_value)
-MOST_DEPTH = 12
+MAX_DEPTH = 12
 """Levels at which what JSON cannot say is looked for; deeper than that it is text."""
 
 
@@ -247,9 +248,9 @@ def _encoded(value: Any, depth: int = 0) -> str:
     try:
         return _ENCODER.encode(value)
     except Exception:  # NaN, a key that is no text, a cycle, or whatever a class of the loop's own raises
-        if depth < MOST_DEPTH and type(value) is dict:
+        if depth < MAX_DEPTH and type(value) is dict:
             items = (f"{_ENCODER.encode(render_value(key))}:{_encoded(item, depth + 1)}" for key, item in value.items())
             return f"{{{','.join(items)}}}"
-        if depth < MOST_DEPTH and type(value) in (list, tuple):
+        if depth < MAX_DEPTH and type(value) in (list, tuple):
             return f"[{','.join(_encoded(item, depth + 1) for item in value)}]"
         return _ENCODER.encode(render_value(value))

@@ -33,7 +33,7 @@ PLAIN_TRACES = "traces.jsonl"
 FRAME_TRACES = 64
 FRAME_BYTES = 256 * 1024
 """Of a frame's text; a longer trace stands in a frame of its own."""
-MOST_TEXT = 64 * 1024 * 1024
+MAX_TEXT = 64 * 1024 * 1024
 """Bytes of a frame's text: a longer trace is not kept, and a frame that would expand to more is not opened. Read as JSON it may
 take twenty times as much memory."""
 HELD_BYTES = 16 * 1024 * 1024
@@ -48,7 +48,7 @@ _REFERENCE = re.compile(rb'"trace_at": ?\[(\d{1,18}), ?(\d{1,18}), ?\d+, ?\d+\]'
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class TracePolicy:
     """Which trials' traces a run keeps: `all`, `failures`, `none`, or `sample`, those of some cells of the schedule."""
 
     which: str = "all"
@@ -56,7 +56,7 @@ class Kept:
     """Task and repeat, of a sample."""
 
     @classmethod
-    def of(cls, which: str, cells: Iterable[tuple[str, int]], seed: int) -> Kept:
+    def of(cls, which: str, cells: Iterable[tuple[str, int]], seed: int) -> TracePolicy:
         """`which` as it is typed. A sample is drawn by a hash of seed, task and repeat: the same for all arms, in any order."""
         kind, _, size = which.partition("=")
         if kind != "sample":
@@ -239,8 +239,8 @@ class Traces:
         if len(at) not in (2, 4) or not all(type(number) is int and number >= 0 for number in at):
             raise ValueError("this is no place in a file")
         if len(at) == 2:
-            if at[1] > MOST_TEXT:
-                raise ValueError(f"longer than {MOST_TEXT >> 20} MB")
+            if at[1] > MAX_TEXT:
+                raise ValueError(f"longer than {MAX_TEXT >> 20} MB")
             return _part(path, at[0], at[1])
         text, start, length = self._frame(path, at[0], at[1]), at[2], at[3]
         if start + length > len(text):
@@ -261,8 +261,8 @@ class Traces:
 
     def _expanded(self, frame: bytes) -> bytes:
         size = zstandard.frame_content_size(frame)
-        if not 0 <= size <= MOST_TEXT:
-            raise ValueError(f"the frame does not say that it holds at most {MOST_TEXT >> 20} MB")
+        if not 0 <= size <= MAX_TEXT:
+            raise ValueError(f"the frame does not say that it holds at most {MAX_TEXT >> 20} MB")
         return self._decompressor.decompress(frame, allow_extra_data=False)
 
 

@@ -30,26 +30,26 @@ from loopbench.protocol.redact import redact
 from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
 from loopbench.protocol.values import cap, error_text
 
-from .answering import Answering
-from .engine.watchdog import Hold
+from .engine.watchdog import BlockingTime
 from .schedule import Trial
 from .scripting import script_of
 from .trace import Recorder
-from .turnstile import GuardedModel, GuardedToolbox, Turnstile, ends_within, stop
+from .trial_models import TrialModels
+from .turnstile import Guard, GuardedModel, GuardedToolbox, ends_within, stop
 
 STALLED_SHARE = 0.25
 """A real model that has been silent for this share of a trial's time when that is up has failed; the loop was not too slow."""
-MOST_LOST = 60
+MAX_LOST = 60
 """Time limits that a trial may lose to its provider's failures and our limits; then it ends all the same: what waits for something
 that it holds itself, or asks a dead provider for ever, would never end."""
-SHORTEST_WAIT_S = 0.01
+MIN_WAIT_S = 0.01
 """What is left of a trial's time need not be looked at more often."""
 GRACE_S = 2.0
 """Seconds that a loop gets to end after it was cancelled; then it is abandoned."""
-MOST_ANSWER_CHARS = 100_000
+MAX_ANSWER_CHARS = 100_000
 """Longest answer that is scored and kept; more is cut off."""
-MOST_REASON_CHARS = 2_000
-MOST_ORACLES = 4096
+MAX_REASON_CHARS = 2_000
+MAX_ORACLES = 4096
 """Tasks whose plan's replay is kept: all arms of a task run one after the other."""
 SWALLOWED = "cancellation was swallowed"
 """In the reason of a trial whose loop had to be abandoned."""
@@ -62,11 +62,11 @@ class NotRun(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class TrialContext:
     """What all trials of a run share."""
 
     suite: Suite
-    answering: Answering = field(default_factory=Answering)
+    trial_models: TrialModels = field(default_factory=TrialModels)
     timeout_s: float = 60.0
     trial_budget: Budget = field(default_factory=Budget)
     meter: Meter = field(default_factory=Meter)
@@ -79,14 +79,14 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishedTrial:
     """A finished trial: its record, and its trace as one line of JSON (empty where nothing ran)."""
 
     record: Record
     trace: bytes = b""
 
 
-async def run_trial(trial: Trial, setting: Setting) -> Done:
+async def run_trial(trial: Trial, setting: TrialContext) -> FinishedTrial:
     """Run one cell of the schedule. Raises NotRun, and passes cancellation from outside on."""
     started_at, started = time.time(), time.perf_counter()
     try:
@@ -107,7 +107,7 @@ async def run_trial(trial: Trial, setting: Setting) -> Done:
         return _errored(trial, setting, f"{type(error).__name__}: {error_text(error)}", started_at)
 
 
-async def _truth(trial: Trial, setting: Setting) -> Mapping[str, Truth] | str:
+async def _truth(trial: Trial, setting: TrialContext) -> Mapping[str, Truth] | str:
     """What a scripted model goes by; or why the task cannot be asked."""
     task = trial.task
     if task.quarantined:
@@ -127,19 +127,19 @@ def _close(environment: Environment, trial: Trial) -> None:
         logger.warning("%s: closing its environment failed: %s: %s", trial.task.id, type(error).__name__, error_text(error))
 
 
-async def _oracle(task: Task, setting: Setting) -> Mapping[str, Truth] | str:
+async def _oracle(task: Task, setting: TrialContext) -> Mapping[str, Truth] | str:
     """The truth of each planned call, replayed once per task on fresh tools."""
     known = setting.oracles.get(task.id)
     if known is None:
         try:
-            with Hold(f"the replay of {task.id}").inherited():  # a tool of the suite may hang in place
+            with BlockingTime(f"the replay of {task.id}").inherited():  # a tool of the suite may hang in place
                 calls = await replay(task, setting.suite, setting.tool_timeout_s)
             known = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in calls}
             if len({truth.call for truth in known.values()}) < len(known):
                 known = "two of its calls have the same receipt; change an argument or the tool's name"
         except ValueError as error:
             known = str(error)
-        if len(setting.oracles) >= MOST_ORACLES:
+        if len(setting.oracles) >= MAX_ORACLES:
             del setting.oracles[next(iter(setting.oracles))]
         setting.oracles[task.id] = known
     return known
@@ -148,7 +148,7 @@ async def _oracle(task: Task, setting: Setting) -> Mapping[str, Truth] | str:
 class _Run:
     """The moving parts of one trial."""
 
-    def __init__(self, trial: Trial, setting: Setting, environment: Environment, truth: Mapping[str, Truth]) -> None:
+    def __init__(self, trial: Trial, setting: TrialContext, environment: Environment, truth: Mapping[str, Truth]) -> None:
         self.trial = trial
         self.setting = setting
         self.environment = environment
@@ -159,7 +159,7 @@ class _Run:
             assert trial.task.plan is not None
             self.tunnel = Tunnel(real_time=setting.real_time, slow_s=trial.arm.profile.slow_s)
             self.tunnel.unknown = tuple(call.id for call in trial.task.plan.calls)
-        self.turnstile = Turnstile()
+        self.turnstile = Guard()
         self.tools = GuardedToolbox(
             self.turnstile, environment.tools, self.recorder, self.tunnel, time_limit_s=setting.tool_timeout_s
         )
@@ -189,12 +189,12 @@ class _Run:
 
     async def go(self) -> None:
         """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""
-        with self.setting.answering.model(self.trial, self._script(), self.tunnel) as inner:
+        with self.setting.trial_models.model(self.trial, self._script(), self.tunnel) as inner:
             self.inner = inner.model if isinstance(inner, InOrder | WithSampling) else inner
             await self._run_loop(GuardedModel(self.turnstile, inner, self.meter, self.recorder, self.tunnel))
 
     async def _run_loop(self, model: GuardedModel) -> None:
-        lost, hold = WAITS.set(self.waits), Hold(" ".join(map(str, self.trial.key)))
+        lost, hold = WAITS.set(self.waits), BlockingTime(" ".join(map(str, self.trial.key)))
         with hold.inherited():
             running = hold.task = asyncio.create_task(self._guarded(model))
         WAITS.reset(lost)
@@ -227,9 +227,9 @@ class _Run:
     async def _until_time_is_up(self, running: asyncio.Task[object]) -> bool:
         """Whether the loop ended by itself. What its provider's failures and our limits cost is added to its time."""
         left_s = self.setting.timeout_s
-        most_s, granted_s = MOST_LOST * left_s, 0.0
+        most_s, granted_s = MAX_LOST * left_s, 0.0
         while left_s > 0:
-            if await ends_within(running, max(left_s, SHORTEST_WAIT_S)):
+            if await ends_within(running, max(left_s, MIN_WAIT_S)):
                 return True
             left_s = min(self.waits.seconds, most_s) - granted_s
             granted_s += left_s
@@ -262,7 +262,7 @@ class _Run:
     def _end(self, stop: StopReason, why: str) -> None:
         self.outcome, self.crash = Outcome(None, stop, self.recorder.steps), why
 
-    def finish(self, started_at: float, wall_s: float) -> Done:
+    def finish(self, started_at: float, wall_s: float) -> FinishedTrial:
         """Score what there is, and put the record and the trace together."""
         trial, recorder = self.trial, self.recorder
         if self.tunnel is not None:
@@ -318,7 +318,7 @@ class _Run:
             started_at=started_at,
             attempt=trial.attempt,
         )
-        return Done(record, recorder.line(self._trace_head(record)))
+        return FinishedTrial(record, recorder.line(self._trace_head(record)))
 
     def _seconds(self, wall_s: float) -> float:
         """Simulated time in the tunnel; else wall time without what a provider's failures and our limits cost, and with the
@@ -339,7 +339,7 @@ class _Run:
         if failure is not None:
             return f"provider: {failure}"
         if self.held_up:
-            return f"provider: its failures and our limits took {MOST_LOST} times the trial's {self.setting.timeout_s:g} s"
+            return f"provider: its failures and our limits took {MAX_LOST} times the trial's {self.setting.timeout_s:g} s"
         if self.tunnel is None and self.stalled_s >= STALLED_SHARE * self.setting.timeout_s:
             return f"provider: no reply for {self.stalled_s:.1f} s when the trial's time was up"
         if self.tunnel is not None and self.ran_out and self.was_at_work:
@@ -411,20 +411,22 @@ def head_of(trial: Trial, suite: Suite) -> dict[str, Any]:
     }
 
 
-def _excluded(trial: Trial, setting: Setting, reason: str) -> Done:
-    return Done(Record(**head_of(trial, setting.suite), status="excluded", reason=reason, started_at=time.time()))
+def _excluded(trial: Trial, setting: TrialContext, reason: str) -> FinishedTrial:
+    return FinishedTrial(Record(**head_of(trial, setting.suite), status="excluded", reason=reason, started_at=time.time()))
 
 
-def _errored(trial: Trial, setting: Setting, reason: str, started_at: float) -> Done:
+def _errored(trial: Trial, setting: TrialContext, reason: str, started_at: float) -> FinishedTrial:
     wall_s = time.time() - started_at
     head = head_of(trial, setting.suite)
     reason = _reason(reason)
-    return Done(Record(**head, status="errored", reason=reason, started_at=started_at, wall_s=wall_s, attempt=trial.attempt))
+    return FinishedTrial(
+        Record(**head, status="errored", reason=reason, started_at=started_at, wall_s=wall_s, attempt=trial.attempt)
+    )
 
 
 def _reason(text: str) -> str:
     """As it is written down: without secrets, which must be whole to be known, then without what is too long."""
-    return cap(redact(text), MOST_REASON_CHARS) if text else ""
+    return cap(redact(text), MAX_REASON_CHARS) if text else ""
 
 
 def json_safe(value: Any) -> Any:
@@ -440,7 +442,7 @@ def json_safe(value: Any) -> Any:
 def _kept(answer: Any) -> Any:
     made = json_safe(answer)
     text = made if isinstance(made, str) else canonical_json(made)
-    return made if len(text) <= MOST_ANSWER_CHARS else cap(text, MOST_ANSWER_CHARS)
+    return made if len(text) <= MAX_ANSWER_CHARS else cap(text, MAX_ANSWER_CHARS)
 
 
 def _without_secrets(answer: Any) -> Any:

@@ -13,13 +13,13 @@ from loopbench.models.metering import Listener, Meter, MeteredModel, MeteredTool
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Chunk, Model, Observation, Reply, Request, Tool, ToolCall
 
-from .engine.watchdog import PASSED
+from .engine.watchdog import LAST_ACTIVITY
 
 TURN_S = 0.05
 """Seconds that a trial may keep the event loop to itself."""
 
 
-class Turnstile:
+class Guard:
     """Passed by each request and each call.
 
     A scripted model and a pure tool never wait: without a pause now and then, a loop that asks without end would keep its time
@@ -36,8 +36,8 @@ class Turnstile:
         if self.shut:
             return False
         self.passed_at = now = time.monotonic()
-        if get_ident() == PASSED.thread:  # not what a trial does in a thread while it keeps the event loop waiting for it
-            PASSED.at = now
+        if get_ident() == LAST_ACTIVITY.thread:  # not what a trial does in a thread while it keeps the event loop waiting for it
+            LAST_ACTIVITY.at = now
         return now - self._turned_at <= TURN_S
 
     async def enter(self) -> None:
@@ -51,7 +51,7 @@ class Turnstile:
 class GuardedModel(MeteredModel):
     """A metered model behind a turnstile."""
 
-    def __init__(self, turnstile: Turnstile, model: Model, meter: Meter, listener: Listener, tunnel: Tunnel | None) -> None:
+    def __init__(self, turnstile: Guard, model: Model, meter: Meter, listener: Listener, tunnel: Tunnel | None) -> None:
         super().__init__(model, meter, listener, tunnel)
         self.turnstile = turnstile
 
@@ -72,7 +72,7 @@ class GuardedToolbox(MeteredToolbox):
     """A metered toolbox behind a turnstile."""
 
     def __init__(
-        self, turnstile: Turnstile, tools: Iterable[Tool], listener: Listener, tunnel: Tunnel | None, time_limit_s: float
+        self, turnstile: Guard, tools: Iterable[Tool], listener: Listener, tunnel: Tunnel | None, time_limit_s: float
     ) -> None:
         super().__init__(tools, listener, tunnel, time_limit_s=time_limit_s)
         self.turnstile = turnstile

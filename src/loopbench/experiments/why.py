@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 from loopbench.metrics.record import Record
 from loopbench.metrics.tasks import TaskFindings, task_findings
 from loopbench.metrics.trajectory.divergence import Cause, Divergence, Loss, divergence, explain, read_trial
-from loopbench.metrics.trajectory.failures import Trial
-from loopbench.metrics.trajectory.trajectory import Step, course
+from loopbench.metrics.trajectory.failures import TracedTrial
+from loopbench.metrics.trajectory.trajectory import TracedStep, course
 
 from .journal import RunError
 from .results import Results
@@ -183,7 +183,7 @@ def _is_solved(record: Record) -> bool:
     return record.accuracy >= 1
 
 
-def _same_course(winner: str, trial: Trial) -> Divergence:
+def _same_course(winner: str, trial: TracedTrial) -> Divergence:
     """Of a scorer that does not judge by what the course tells."""
     record, step = trial.record, len(trial.course)
     detail = "both took the same course, and were scored differently"
@@ -248,11 +248,11 @@ class _Collected:
             if not _is_solved(record):
                 self._explain(record, [(pair, winner, courses[winner]) for pair, winner in against.get(record.arm, ())])
 
-    def _course(self, record: Record) -> Sequence[Step]:
+    def _course(self, record: Record) -> Sequence[TracedStep]:
         """Empty where it has no trace."""
         return () if record.trace_at is None else _read(self.traces, record, course)
 
-    def _explain(self, record: Record, lost: Sequence[tuple[tuple[str, str], str, Sequence[Step]]]) -> None:
+    def _explain(self, record: Record, lost: Sequence[tuple[tuple[str, str], str, Sequence[TracedStep]]]) -> None:
         if not lost and record.arm not in self._alone:
             return
         if record.trace_at is None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from loopbench.protocol import (
         Act,
         Answer,
+        Completion,
         Loop,
         Observer,
         Outcome,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
         Toolbox,
         ToolCall,
         Understanding,
-        Verdict,
         run_sync,
     )
 
@@ -103,7 +103,7 @@ _HOMES = {
         "ToolCall",
         "Toolbox",
         "Understanding",
-        "Verdict",
+        "Completion",
         "run_sync",
     ),
 }
@@ -117,6 +117,7 @@ __all__ = [
     "AgentCallbacks",
     "Answer",
     "Bare",
+    "Completion",
     "ConversationState",
     "Finish",
     "Loop",
@@ -152,7 +153,6 @@ __all__ = [
     "Understanding",
     "Unfinished",
     "UnfinishedError",
-    "Verdict",
     "arun_agent",
     "module",
     "run_agent",

@@ -69,7 +69,7 @@ class RepeatGuard:
         return run_sync(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        guarded = GuardedToolbox(tools, self.warn_at, self.stop_at)
+        guarded = RepeatCountingToolbox(tools, self.warn_at, self.stop_at)
         running = asyncio.create_task(self.loop.run(query, guarded, model, observer))
         caught = asyncio.create_task(guarded.caught.wait())
         try:
@@ -85,7 +85,7 @@ class RepeatGuard:
         return Outcome(None, StopReason.TERMINATED, guarded.made, None, {"reason": reason})
 
 
-class GuardedToolbox(Toolbox):
+class RepeatCountingToolbox(Toolbox):
     """Counts equal calls of one run."""
 
     def __init__(self, tools: Toolbox, warn_at: int, stop_at: int | None) -> None:

@@ -87,21 +87,21 @@ def expanded(alpha: float, units: int) -> float:
 
 
 _ROUNDING = 1e-12
-_MOST_AT_ONCE = 1_000
-_MOST_COUNTS = 2_000_000
+_MAX_AT_ONCE = 1_000
+_MAX_COUNTS = 2_000_000
 """Counts of draws at a time: bounds memory at some 50 MB."""
-_MOST_PLACES = 20_000_000
+_MAX_PLACES = 20_000_000
 """Places of all draws, up to which there are as many draws as asked for."""
-FEWEST_DRAWS = 1_999
+MIN_DRAWS = 1_999
 
 
 def draws_of(draws: int, units: int) -> int:
     """Of more than 2,000 units fewer than 9,999 draws, and 1,999 at least: the ends then vary by a twentieth of a narrow width."""
-    return min(draws, max(FEWEST_DRAWS, _MOST_PLACES // units))
+    return min(draws, max(MIN_DRAWS, _MAX_PLACES // units))
 
 
 def _rows(units: int) -> int:
-    return max(1, min(_MOST_AT_ONCE, _MOST_COUNTS // units))
+    return max(1, min(_MAX_AT_ONCE, _MAX_COUNTS // units))
 
 
 def bca_ratio(

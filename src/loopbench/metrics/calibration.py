@@ -21,9 +21,9 @@ from .statistics import ALPHA, Floats, Interval, unit_groups
 
 BINS = 10
 DRAWS = 999
-FEWEST = 10
+MIN = 10
 """Units with a right trial, and with a wrong one, that a ranking by confidence is judged by."""
-MOST_POINTS = 50
+MAX_POINTS = 50
 """Of a risk-coverage curve."""
 _DIGITS = 3
 
@@ -100,7 +100,7 @@ def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Ca
         return Interval(value, min(low, value), max(high, value), len(tasks))
 
     right, wrong = found.whole.right[0], found.whole.wrong[0]
-    ranks = min(int(found.right.any(-1).sum()), int(found.wrong.any(-1).sum())) >= FEWEST
+    ranks = min(int(found.right.any(-1).sum()), int(found.wrong.any(-1).sum())) >= MIN
     return Calibration(
         arm,
         len(scored),
@@ -212,10 +212,10 @@ def bins(found: Histogram) -> list[Bin]:
 
 
 def risk_coverage(right: Floats, wrong: Floats) -> list[tuple[float, float]]:
-    """(coverage, risk) at each level of confidence from the highest down, at most `MOST_POINTS` of them; `right[level]`."""
+    """(coverage, risk) at each level of confidence from the highest down, at most `MAX_POINTS` of them; `right[level]`."""
     trials, errors = np.cumsum((right + wrong)[::-1]), np.cumsum(wrong[::-1])
     points = [(float(n / trials[-1]), float(e / n)) for n, e in zip(trials, errors, strict=True) if n]
-    chosen = np.unique(np.linspace(0, len(points) - 1, min(len(points), MOST_POINTS)).round().astype(int))
+    chosen = np.unique(np.linspace(0, len(points) - 1, min(len(points), MAX_POINTS)).round().astype(int))
     return [points[place] for place in chosen]
 
 

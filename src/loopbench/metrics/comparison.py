@@ -57,7 +57,7 @@ class ArmInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
+class ArmResult:
     """An arm and what it gave."""
 
     info: ArmInfo
@@ -138,7 +138,7 @@ class Pair:
 class Comparison:
     """All arms, all pairs that make sense, and what to keep in mind when reading them."""
 
-    arms: tuple[Arm, ...]
+    arms: tuple[ArmResult, ...]
     pairs: tuple[Pair, ...]
     """Without those that have no task in common for which the metric is known."""
     warnings: tuple[str, ...]
@@ -177,7 +177,7 @@ def compare(
     different versions of it.
     """
     by_arm = _by_arm(records, arms)
-    compared = tuple(Arm(info, summarize(by_arm[info.arm], alpha)) for info in arms)
+    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], alpha)) for info in arms)
     matched = [(a.arm, b.arm) for a, b in combinations(arms, 2) if paired and _comparable(a, b)]
     pairs: list[Pair] = []
     scores = {name: task_values(found, METRICS[PRIMARY]) for name, found in by_arm.items()}
@@ -293,7 +293,7 @@ def _omnibus(arms: Sequence[ArmInfo], scores: Mapping[str, TaskValues]) -> list[
     return [found for found in tested if found is not None]
 
 
-def _arm_warnings(arms: Sequence[Arm]) -> list[str]:
+def _arm_warnings(arms: Sequence[ArmResult]) -> list[str]:
     warnings = []
     for arm in arms:
         summary, name = arm.summary, arm.info.arm
@@ -307,7 +307,7 @@ def _arm_warnings(arms: Sequence[Arm]) -> list[str]:
     return warnings
 
 
-def _gap_warnings(arms: Sequence[Arm]) -> list[str]:
+def _gap_warnings(arms: Sequence[ArmResult]) -> list[str]:
     warnings = []
     for a, b in combinations(arms, 2):
         gap = abs(a.summary.errored_share - b.summary.errored_share)

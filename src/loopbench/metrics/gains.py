@@ -17,7 +17,7 @@ from .record import Record
 from .statistics import Interval
 from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, task_values
 
-MOST_TASKS = 10**12
+MAX_TASKS = 10**12
 """A break-even beyond so many tasks is none."""
 
 
@@ -355,7 +355,7 @@ def break_even(once: float, before: float, after: float, accuracy_before: float,
         return 1
     saved = accuracy_after / accuracy_before * before - after
     """For each task: what the same number of solved ones cost before, less what the task costs now."""
-    if saved <= 0 or once / MOST_TASKS >= saved:
+    if saved <= 0 or once / MAX_TASKS >= saved:
         return None
     return math.floor(once / saved) + 1
 

@@ -71,7 +71,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class GateLine:
     """One metric of one arm, judged over the tasks that are known on both sides."""
 
     arm: str
@@ -122,7 +122,7 @@ class Line:
         }
 
 
-def judge_lines(held: Sequence[Held], alpha: float = ALPHA) -> tuple[Line, ...]:
+def judge_lines(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
     """Decide all lines together, and say of the undecided ones what it would take.
 
     Raises ValueError for a bad level or margin, an unknown metric, or no task in common.
@@ -133,7 +133,7 @@ def judge_lines(held: Sequence[Held], alpha: float = ALPHA) -> tuple[Line, ...]:
     )
 
 
-def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[Line, ...]:
+def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
     """As `judge_lines`, without what it would take."""
     check_level(alpha)
     tested = [_tested(item, alpha) for item in held]
@@ -144,7 +144,7 @@ def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def overall(lines: Sequence[Line]) -> LineOutcome:
+def overall(lines: Sequence[GateLine]) -> LineOutcome:
     """Any regression is one of the whole, else an undecided line leaves the whole undecided, and so does no line at all."""
     outcomes = {line.outcome for line in lines} or {"undecided"}
     return next(outcome for outcome in _GRAVEST_FIRST if outcome in outcomes)
@@ -176,7 +176,7 @@ def check_margin(metric: str, margin: float) -> None:
         raise ValueError(f"metric {metric}: a margin of 0 or more is needed{', below 1' * (metric == PRIMARY)}, got {margin!r}")
 
 
-def _tested(held: Held, alpha: float) -> Line:
+def _tested(held: Held, alpha: float) -> GateLine:
     """A line that does not know yet of the others."""
     check_margin(held.metric, held.margin)
     tasks = [task for task in held.run.values if task in held.baseline.values]
@@ -186,7 +186,7 @@ def _tested(held: Held, alpha: float) -> Line:
     clusters = [held.run.clusters[task] for task in tasks]
     test = _score_test if held.metric == PRIMARY else _ratio_test
     effect, p_worse, p_beyond = test(before, after, clusters, held.margin, alpha)
-    return Line(
+    return GateLine(
         held.arm,
         held.metric,
         float(before.mean()),
@@ -238,10 +238,10 @@ def _confirmed(p_worse: float, d: Floats, clusters: Sequence[str]) -> float:
 
 
 def _exp(value: float) -> float:
-    return math.exp(value) if value < _LARGEST_LOG else math.inf
+    return math.exp(value) if value < _MAX_LOG else math.inf
 
 
-_LARGEST_LOG = 700.0
+_MAX_LOG = 700.0
 """e to the power of more has no floating point number."""
 
 

@@ -13,7 +13,7 @@ from statsmodels.stats.contingency_tables import cochrans_q
 from .statistics import Floats, unit_groups
 from .summary import TaskValues
 
-FEWEST_ARMS = 3
+MIN_ARMS = 3
 _DIGITS = 9
 """Means of equal scores differ by a rounding error, which is no rank."""
 
@@ -47,7 +47,7 @@ def omnibus(suite: str, profile: str, values: Mapping[str, TaskValues]) -> Omnib
     """
     known = {arm: found for arm, found in values.items() if found.values}
     tasks = _common(list(known.values()))
-    if len(known) < FEWEST_ARMS or not tasks:
+    if len(known) < MIN_ARMS or not tasks:
         return None
     clusters = next(iter(known.values())).clusters
     groups = unit_groups([clusters[task] for task in tasks], len(tasks))

@@ -22,7 +22,7 @@ from .summary import TaskValues
 
 POWER = 0.8
 """Chance of a decision that is planned for."""
-MOST_UNITS = 10_000_000
+MAX_UNITS = 10_000_000
 """More is no plan."""
 PSEUDO_UNITS = 2
 """Of +1 and of -1: the intervals of scores append them (Bonett & Price 2012)."""
@@ -178,12 +178,12 @@ def regression_power(
 
 
 def fewest_units(power_of: Callable[[int], float], power: float = POWER) -> int | None:
-    """The fewest units, at least 2, with so much power, which must grow with them; None where MOST_UNITS are too few."""
+    """The fewest units, at least 2, with so much power, which must grow with them; None where MAX_UNITS are too few."""
     high = 2
     while power_of(high) < power:
-        if high == MOST_UNITS:
+        if high == MAX_UNITS:
             return None
-        high = min(2 * high, MOST_UNITS)
+        high = min(2 * high, MAX_UNITS)
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2

@@ -23,7 +23,7 @@ from loopbench.datasets.generating import Draw
 from .comparison import Comparison
 from .statistics import ALPHA
 
-LEAST_SPENT = 1e-6
+MIN_SPENT = 1e-6
 """Share of alpha that a look at all tasks would have at least, so that no quantile is infinite."""
 
 
@@ -36,7 +36,7 @@ def spent(share: float, alpha: float = ALPHA) -> float:
         raise ValueError(f"share {share!r} and alpha {alpha!r} must lie between 0 and 1")
     if share == 1:
         return alpha
-    return max(float(2 * stats.norm.sf(stats.norm.isf(alpha / 2) / math.sqrt(share))), LEAST_SPENT * share * alpha)
+    return max(float(2 * stats.norm.sf(stats.norm.isf(alpha / 2) / math.sqrt(share))), MIN_SPENT * share * alpha)
 
 
 def levels(shares: Sequence[float], alpha: float = ALPHA) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ from .record import FaultRecord, Record
 from .statistics import ALPHA, Interval, accuracy_interval, event_rate, mean_interval
 
 PRIMARY = "accuracy"
-MOST_VALUE = 1e100
+MAX_VALUE = 1e100
 """Larger values are no measurements; their squares would overflow."""
 
 
@@ -129,7 +129,7 @@ def task_values(records: Sequence[Record], metric: Callable[[Record], float | No
         if record.status != "scored":
             continue
         value = metric(record)
-        if value is not None and abs(value) < MOST_VALUE:  # NaN is not
+        if value is not None and abs(value) < MAX_VALUE:  # NaN is not
             values.setdefault(record.task, []).append(float(value))
             clusters[record.task] = record.cluster
     return TaskValues(values, clusters)

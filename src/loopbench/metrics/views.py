@@ -21,11 +21,11 @@ from .comparison import AT_BUDGET, MARGIN, ArmInfo, Pair, PairTest, judged, pair
 from .record import Record
 from .reliability import Reliability, reliability
 from .statistics import ALPHA, Floats, Interval, accuracy_interval, mean_interval
-from .summary import METRICS, MOST_VALUE, PRIMARY, TaskValues, dollars, task_values
+from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, dollars, task_values
 
 DRAWS = 1_999
 """Bootstrap draws of a view."""
-MOST_PAIRED = 16
+MAX_PAIRED = 16
 """Arms of a group up to which they are compared in pairs at each budget: the pairs' number grows with the square of theirs."""
 QUARTILES = (0.25, 0.5, 0.75)
 _DIGITS = 9
@@ -35,7 +35,7 @@ Unit = Literal["cost_usd", "tokens"]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CostPoint:
     """An arm on the plane of accuracy and cost."""
 
     arm: str
@@ -65,7 +65,7 @@ class Front:
     suite: str
     profile: str
     unit: Unit
-    points: tuple[Point, ...]
+    points: tuple[CostPoint, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -202,7 +202,7 @@ def _groups(arms: Sequence[ArmInfo], scored: Mapping[str, Sequence[Record]]) -> 
 def _known(records: Sequence[Record], unit: Unit) -> bool:
     """The cost of every trial is known, and not always nothing."""
     costs = [COSTS[unit](record) for record in records]
-    return all(cost is not None and 0 <= cost < MOST_VALUE for cost in costs) and any(costs)
+    return all(cost is not None and 0 <= cost < MAX_VALUE for cost in costs) and any(costs)
 
 
 # --- accuracy against cost ---
@@ -217,7 +217,7 @@ def _fronts(group: _Group, alpha: float, seed: int) -> list[Front]:
     shares = front_shares(accuracy, cost, group.clusters, seed)
     here = on_front(accuracy.mean(0)[None], cost.mean(0)[None])[0]
     points = tuple(
-        Point(
+        CostPoint(
             arm,
             accuracy_interval(group.values(arm, METRICS[PRIMARY]), group.clusters, alpha),
             mean_interval(list(cost[:, place]), group.clusters, alpha),
@@ -269,7 +269,7 @@ def _budgets(group: _Group, unit: Unit, alpha: float, margin: float) -> list[AtB
     }
     tests: dict[tuple[float, str, str], PairTest] = {}
     for quartile in budgets:
-        for a, b in combinations(group.arms, 2) if len(group.arms) <= MOST_PAIRED else ():
+        for a, b in combinations(group.arms, 2) if len(group.arms) <= MAX_PAIRED else ():
             test = paired_test(AT_BUDGET, within[quartile, a], within[quartile, b], alpha, margin)
             if test is not None:
                 tests[quartile, a, b] = test

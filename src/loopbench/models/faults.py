@@ -38,7 +38,7 @@ CALLING = ("decide", "select")
 Clearing = Literal["feedback", "after", "never"]
 
 
-class Point(NamedTuple):
+class FaultPoint(NamedTuple):
     """A place in a trial's course: what is asked, and the first planned call of the move (or `answer`)."""
 
     role: str
@@ -49,11 +49,11 @@ class Point(NamedTuple):
 
 
 @dataclass(slots=True)
-class Disturbance:
+class Fault:
     """One fault of one trial and what became of it."""
 
     kind: str
-    point: Point
+    point: FaultPoint
     clearing: Clearing
     attempts: int
     """With `after`: the attempt (0-based) from which the fault is gone."""
@@ -109,7 +109,7 @@ def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> boo
     return call is None and not first  # never_finish: there is a call to make again
 
 
-def draw(profile: Profile, key: tuple[object, ...], point: Point, call: PlannedCall | None, first: bool) -> Disturbance | None:
+def draw(profile: Profile, key: tuple[object, ...], point: FaultPoint, call: PlannedCall | None, first: bool) -> Fault | None:
     """The fault of a point, if any: one draw, keyed by trial and point, never by loop or scope."""
     if not profile.rates:
         return None
@@ -118,12 +118,12 @@ def draw(profile: Profile, key: tuple[object, ...], point: Point, call: PlannedC
         if not _applies(kind, point.role, call, first):
             continue
         if u < rate:
-            return Disturbance(kind, point, *_clearing(profile, kind, key, point))
+            return Fault(kind, point, *_clearing(profile, kind, key, point))
         u -= rate
     return None
 
 
-def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: Point) -> tuple[Clearing, int]:
+def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: FaultPoint) -> tuple[Clearing, int]:
     if kind == "tool.flaky":
         return "after", FLAKY_ATTEMPTS
     if kind.endswith(".slow"):

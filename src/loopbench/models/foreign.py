@@ -24,7 +24,7 @@ from loopbench.protocol.wire import from_json, native_call, read_call, to_json
 
 from .faults import NOT_DETERMINED
 from .filling import Unfillable, fill, fits, least, same, taken
-from .openai_wire import Asked
+from .openai_wire import ChatRequest
 
 MANY = 64
 FINISHING = frozenset(
@@ -195,7 +195,7 @@ class ForeignCodec:
         return next(texts, reply.text)
 
 
-def foreign_codec(asked: Asked, task_tools: Collection[str] = ()) -> ForeignCodec:
+def foreign_codec(asked: ChatRequest, task_tools: Collection[str] = ()) -> ForeignCodec:
     """The codec for one request. `task_tools`: names of the tools that the task is solved with."""
     request = asked.request
     made = sum(len(message.calls) for message in request.messages)

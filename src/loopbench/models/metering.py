@@ -26,7 +26,7 @@ from loopbench.protocol import (
 from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
 
 from .draws import unit
-from .faults import Disturbance, mislead
+from .faults import Fault, mislead
 from .receipts import call_digest
 from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
@@ -224,9 +224,7 @@ class MeteredToolbox(Toolbox):
         self.listener.tool_call(call, seen, None if fault is None else fault.kind)
         return seen
 
-    async def _in_tunnel(
-        self, tunnel: Tunnel, fault: Disturbance | None, call: ToolCall, digest: str, validate: bool
-    ) -> Observation:
+    async def _in_tunnel(self, tunnel: Tunnel, fault: Fault | None, call: ToolCall, digest: str, validate: bool) -> Observation:
         """The call as its fault, if any, leaves it; with a receipt where a tool gave a result."""
         if fault is not None:
             tunnel.land(fault, None, True)
@@ -246,7 +244,7 @@ class MeteredToolbox(Toolbox):
         value = text if seen.ok else None
         return Observation(seen.tool_name, seen.status, text, seen.error_type, value, seen.call_id, seen.seconds)
 
-    async def _lost(self, fault: Disturbance, tunnel: Tunnel, call: ToolCall) -> Observation:
+    async def _lost(self, fault: Fault, tunnel: Tunnel, call: ToolCall) -> Observation:
         """A call whose result never comes."""
         if fault.kind == "tool.garbage":
             noise = f"{GARBAGE} {int(unit(call.name, fault.point) * 16**8):08x}"

@@ -38,7 +38,7 @@ class BadRequest(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChatRequest:
     """One request as it was read."""
 
     request: Request
@@ -53,7 +53,7 @@ class Asked:
 # --- reading ---
 
 
-def read_request(body: Any) -> Asked:
+def read_request(body: Any) -> ChatRequest:
     """A decoded JSON body as a request. Raises BadRequest in OpenAI's words.
 
     `response_format` json_object is the schema `{"type": "object"}`. Arguments in the history are written as the scripted model
@@ -88,7 +88,7 @@ def read_request(body: Any) -> Asked:
     if options and not stream:
         raise BadRequest("The 'stream_options' parameter is only allowed when 'stream' is enabled.", "stream_options")
     include_usage = bool(_flag(options, "include_usage", "stream_options.include_usage"))
-    return Asked(request, model, stream, include_usage, metadata)
+    return ChatRequest(request, model, stream, include_usage, metadata)
 
 
 def _check_depth(body: Any) -> None:

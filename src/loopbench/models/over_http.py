@@ -16,7 +16,7 @@ from loopbench.dspy_seam import close_local_clients, local_client
 from loopbench.protocol import Capabilities, Chunk, Codec, ModelError, ProviderError, Reply, Request, WrappedModel
 
 from .native import NATIVE
-from .openai_wire import Asked
+from .openai_wire import ChatRequest
 from .scripted import Scripted
 from .server import ServedTrial, Server
 from .tokens import estimate_input, estimate_usage
@@ -34,7 +34,7 @@ class Switchboard:
     def models(self) -> tuple[str, ...]:
         return ("scripted",)
 
-    def find(self, trial: str | None, asked: Asked) -> ServedTrial:
+    def find(self, trial: str | None, asked: ChatRequest) -> ServedTrial:
         """Raises LookupError."""
         if trial is None or trial not in self._trials:
             raise LookupError(f"no trial {trial!r} is under way")

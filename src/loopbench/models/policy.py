@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from loopbench.protocol import (
     Act,
+    Completion,
     Move,
     Plan,
     PlannedCall,
@@ -20,7 +21,6 @@ from loopbench.protocol import (
     Text,
     ToolCall,
     Understanding,
-    Verdict,
     refs,
     render_value,
     resolve,
@@ -28,7 +28,7 @@ from loopbench.protocol import (
 from loopbench.protocol.digest import canonical_json
 
 from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, mislead, stated
-from .receipts import Entry, Form, Ledger, Sighting, Truth, call_digest, sightings
+from .receipts import Form, Ledger, ReceiptEntry, Sighting, Truth, call_digest, sightings
 
 MADE_UP = 4711
 """What a model that bluffs says in the place of a result; no small number, which might be right by chance."""
@@ -120,12 +120,12 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
     return View(plan, text, tools, known, misled, stuck, ledger.forms)
 
 
-def _latest(seen: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool) -> tuple[Entry, float] | None:
+def _latest(seen: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool) -> tuple[ReceiptEntry, float] | None:
     """The latest result of a call that the prompt shows, and how far from its end; one that came out as planned before any other.
 
     A repeat that is refused, such as booking a second time, does not undo what the model has seen to succeed.
     """
-    latest: tuple[Entry, float] | None = None
+    latest: tuple[ReceiptEntry, float] | None = None
     for one in reversed(seen):
         entry = ledger.find(form.digest, one.content)
         if entry is not None and entry.ok is ok:
@@ -194,7 +194,7 @@ def concrete(planned: PlannedCall, values: Mapping[str, Any]) -> ToolCall | None
         return None
 
 
-class Ask(NamedTuple):
+class PolicyRequest(NamedTuple):
     """What the policy is asked for, beside the view."""
 
     max_calls: int
@@ -220,7 +220,7 @@ class Decision(NamedTuple):
     """Ids of the planned calls that the move makes."""
 
 
-def decide(view: View, ask: Ask) -> Decision:
+def decide(view: View, ask: PolicyRequest) -> Decision:
     """The calls that can be made now, at most `max_calls`; the answer once all results are known."""
     ready = view.ready()[: ask.max_calls]
     if not ready or view.stuck:
@@ -241,7 +241,7 @@ def _lacks_tool(planned: PlannedCall) -> Text:
     return Text(f"I would need a tool for this: {planned.goal}")
 
 
-def _chosen(planned: PlannedCall, view: View, ask: Ask) -> ToolCall | None:
+def _chosen(planned: PlannedCall, view: View, ask: PolicyRequest) -> ToolCall | None:
     """The planned call itself, or an alternative once patience with it is used up."""
     tried = ask.failures.get(planned.id, 0) - ask.patience + 1
     if tried <= 0 or not planned.alternatives:
@@ -249,7 +249,7 @@ def _chosen(planned: PlannedCall, view: View, ask: Ask) -> ToolCall | None:
     return concrete(planned.alternatives[min(tried, len(planned.alternatives)) - 1], view.values)
 
 
-def answer(view: View, ask: Ask) -> Decision:
+def answer(view: View, ask: PolicyRequest) -> Decision:
     """The answer iff all results are legible; else "not determined", or a bluff."""
     if view.unknown or view.stuck:
         confidence = SURE if ask.bluffs else UNSURE
@@ -287,12 +287,12 @@ def _made_up(answer: Any) -> Any:
     return mislead(answer)
 
 
-def understand(view: View, ask: Ask) -> Decision:
+def understand(view: View, ask: PolicyRequest) -> Decision:
     tools = tuple(dict.fromkeys(call.tool for call in view.plan.calls))
     return Decision(ANSWER, (Understanding("find the answer with tools", tools), Understanding("find the answer")))
 
 
-def plan(view: View, ask: Ask) -> Decision:
+def plan(view: View, ask: PolicyRequest) -> Decision:
     """One task per unknown call, its goal as description."""
     unknown = {call.id for call in view.unknown}
     tasks = tuple(
@@ -301,7 +301,7 @@ def plan(view: View, ask: Ask) -> Decision:
     return Decision(tasks[0].id if tasks else ANSWER, (Tasks(tasks, "Collect what is missing."), Tasks(tasks)))
 
 
-def select(view: View, ask: Ask) -> Decision:
+def select(view: View, ask: PolicyRequest) -> Decision:
     """The calls whose goal stands in the request and that can be made; all that can be made where no goal does: the task is all."""
     named = {call.id for call in view.plan.calls if call.goal in view.text}
     is_all = not named and not any(goal in view.text for goal in view.overlooked)
@@ -313,21 +313,21 @@ def select(view: View, ask: Ask) -> Decision:
     return Decision(point, (Act("", tuple(call for _, call in chosen)),), tuple(name for name, _ in chosen))
 
 
-def recount(view: View, ask: Ask) -> Decision:
+def recount(view: View, ask: PolicyRequest) -> Decision:
     """The legible results with their receipts (roles reason and summarize)."""
     goals = {call.id: call.goal for call in view.plan.calls}
     lines = [f"{goals[name]}: {render_value(item.value)} {item.receipt}" for name, item in view.known.items()]
     return Decision(ANSWER, (Text("\n".join(lines) or "Nothing is known yet."),))
 
 
-def judge(view: View, ask: Ask) -> Decision:
+def judge(view: View, ask: PolicyRequest) -> Decision:
     """Done iff all receipts are legible (roles reflect and validate)."""
     missing = tuple(call.goal for call in view.unknown)
     reason = "All results are in." if not missing else "Some results are missing."
-    return Decision(ANSWER, (Verdict(not missing, reason, missing), Verdict(not missing, reason), Verdict(not missing)))
+    return Decision(ANSWER, (Completion(not missing, reason, missing), Completion(not missing, reason), Completion(not missing)))
 
 
-def recover(view: View, ask: Ask) -> Decision:
+def recover(view: View, ask: PolicyRequest) -> Decision:
     """Retry, then the plan's alternative, after `patience` failures that the model saw; then skip, as with an expected error."""
     failed = _asked_about(view, ask)
     if failed is None or failed.fails or view.stuck:
@@ -350,7 +350,7 @@ def _form(planned: PlannedCall, option: int, view: View) -> ToolCall | None:
     return made[0] if made else concrete((planned, *planned.alternatives)[option], view.values)
 
 
-def _asked_about(view: View, ask: Ask) -> PlannedCall | None:
+def _asked_about(view: View, ask: PolicyRequest) -> PlannedCall | None:
     """The planned call whose failure a request tells of: whose arguments it shows, whose tool it names most often.
 
     Results that the call came from need not be shown: the request names the failed call itself.
@@ -376,14 +376,14 @@ def _share_shown(call: ToolCall, compact: str) -> float:
     return sum(shown) / len(shown) if shown else 0.0
 
 
-def format_draft(view: View, ask: Ask) -> Decision:
+def format_draft(view: View, ask: PolicyRequest) -> Decision:
     """The draft that the request shows: what the model stated last, else the answer where it stands there."""
     derived = render_value(_derived(view)) if view.plan.answer is not None and not view.unknown else ""
     drafts = (draft for draft in (ask.said, derived) if draft and draft in view.text)
     return Decision(ANSWER, (Text(next(drafts, NOT_DETERMINED)),))
 
 
-POLICY: Mapping[Role, Callable[[View, Ask], Decision]] = {
+POLICY: Mapping[Role, Callable[[View, PolicyRequest], Decision]] = {
     Role.DECIDE: decide,
     Role.UNDERSTAND: understand,
     Role.PLAN: plan,

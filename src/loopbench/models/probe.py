@@ -12,9 +12,9 @@ from loopbench.protocol import Capabilities, Message, ModelError, ProviderError,
 
 from .real import RealModel
 
-MOST_TOKENS = 256
+MAX_TOKENS = 256
 """Of one reply: a model that thinks first gets to its answer."""
-MOST_ATTEMPTS = 2
+MAX_ATTEMPTS = 2
 
 _NUMBERS = {
     "type": "object",
@@ -33,7 +33,7 @@ _SCHEMA = {
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ProbeResult:
     """What one request showed."""
 
     name: str
@@ -52,7 +52,7 @@ class Probed:
 
     capabilities: Capabilities | None
     """None where it does not answer at all."""
-    checks: tuple[Check, ...]
+    checks: tuple[ProbeResult, ...]
     trouble: str = ""
     """Why it does not answer, in one line."""
 
@@ -70,7 +70,7 @@ async def probe(model: RealModel) -> Probed:
     A failure that may pass is met with one more attempt at most: some servers fail for good at what they cannot do.
     """
     model = _less_patient(model)
-    checks: list[Check] = []
+    checks: list[ProbeResult] = []
     try:
         checks.append(await _check("plain", partial(model.complete, _ask("Reply with the one word: ok")), _any_reply))
         if not checks[0].works:
@@ -78,7 +78,7 @@ async def probe(model: RealModel) -> Probed:
         checks += await _tools(model)
         checks.append(await _check("response schema", partial(model.complete, _ask("Name a color.", schema=True)), _follows))
         checks.append(await _streaming(model))
-        seeded = replace(_ask("Reply with the one word: ok"), sampling=Sampling(max_tokens=MOST_TOKENS, seed=1))
+        seeded = replace(_ask("Reply with the one word: ok"), sampling=Sampling(max_tokens=MAX_TOKENS, seed=1))
         checks.append(await _check("seed", partial(model.complete, seeded), _any_reply))
     except _Stopped as stopped:
         return Probed(None, tuple(checks), str(stopped))
@@ -86,11 +86,11 @@ async def probe(model: RealModel) -> Probed:
 
 
 def _less_patient(model: RealModel) -> RealModel:
-    options = replace(model.options, attempts=min(model.options.attempts, MOST_ATTEMPTS))
+    options = replace(model.options, attempts=min(model.options.attempts, MAX_ATTEMPTS))
     return RealModel(model.model, options).with_capabilities(model.capabilities)
 
 
-async def _tools(model: RealModel) -> list[Check]:
+async def _tools(model: RealModel) -> list[ProbeResult]:
     first = await _check("native tools", partial(model.complete, _ask("Add 2 and 3 with the tool.", "auto")), _calls_one)
     asked: dict[str, tuple[Request, Callable[[Reply], str]]] = {
         "required tool": (_ask("Say hello.", "required"), _calls_one),
@@ -98,13 +98,13 @@ async def _tools(model: RealModel) -> list[Check]:
         "parallel calls": (_ask("Add 2 and 3, and multiply 4 by 5: both calls at once.", "auto"), _calls_both),
     }
     if first.works is False and first.usage is None and first.said.startswith(_REFUSED):
-        return [first, *(Check(name, False, "needs tools") for name in asked)]
+        return [first, *(ProbeResult(name, False, "needs tools") for name in asked)]
     return [first, *[await _check(name, partial(model.complete, request), see) for name, (request, see) in asked.items()]]
 
 
-async def _streaming(model: RealModel) -> Check:
+async def _streaming(model: RealModel) -> ProbeResult:
     if not model.capabilities.streaming:
-        return Check("streaming", False, "not by this client")
+        return ProbeResult("streaming", False, "not by this client")
     pieces = 0
 
     async def read() -> Reply:
@@ -124,14 +124,14 @@ def _ask(text: str, tool_choice: str | None = None, *, schema: bool = False) -> 
         _TOOLS if tool_choice else (),
         tool_choice,
         _SCHEMA if schema else None,
-        Sampling(max_tokens=MOST_TOKENS),
+        Sampling(max_tokens=MAX_TOKENS),
     )
 
 
 _REFUSED = "refused: "
 
 
-async def _check(name: str, ask: Callable[[], Awaitable[Reply]], see: Callable[[Reply], str]) -> Check:
+async def _check(name: str, ask: Callable[[], Awaitable[Reply]], see: Callable[[Reply], str]) -> ProbeResult:
     """`see` gives what is wrong with a reply, or nothing. Raises _Stopped for a refused key."""
     clock = asyncio.get_running_loop().time
     began = clock()
@@ -142,10 +142,10 @@ async def _check(name: str, ask: Callable[[], Awaitable[Reply]], see: Callable[[
             raise _Stopped(str(error)) from None
         seconds = clock() - began
         if isinstance(error, ProviderError) and error.is_transient:
-            return Check(name, False if name == "plain" else None, f"{error.kind}: {error}", seconds)
-        return Check(name, False, f"{_REFUSED}{error}", seconds)
+            return ProbeResult(name, False if name == "plain" else None, f"{error.kind}: {error}", seconds)
+        return ProbeResult(name, False, f"{_REFUSED}{error}", seconds)
     wrong = see(reply)
-    return Check(name, not wrong, wrong, clock() - began, reply.usage)
+    return ProbeResult(name, not wrong, wrong, clock() - began, reply.usage)
 
 
 def _any_reply(reply: Reply) -> str:

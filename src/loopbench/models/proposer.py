@@ -32,7 +32,7 @@ HINTS: Mapping[str, str] = {kind: cure.hint for kind, cure in CURES.items()} | {
 }
 """Name → what may be proposed: a hint for each kind of weakness, and four that help against nothing."""
 
-FEWEST = 2
+MIN = 2
 """Hints that are drawn where no failure is told; one more in half of the draws."""
 
 
@@ -85,7 +85,7 @@ GARBLED = "Certainly! I have thought about this at length, and the instruction c
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ProposalRequest:
     """A request as a proposal model reads it."""
 
     form: Literal["chat", "json", "xml", "text"]
@@ -122,7 +122,7 @@ _FIELDS = re.compile(r"^\d+\. `(\w+)` \(([^\n]*?)\):", re.MULTILINE)
 _ATTEMPT = re.compile(r"^\[\d+\] «(?:««\n)?\s*Instruction #\d+: (.*?)»(?:»»)?$", re.MULTILINE | re.DOTALL)
 
 
-def read_asked(request: Request) -> Asked:
+def read_asked(request: Request) -> ProposalRequest:
     """What a request wants filled in, and what it tells."""
     system = "\n".join(message.content for message in request.messages if message.role == "system")
     rest = [message.content for message in request.messages if message.role != "system"]
@@ -134,13 +134,13 @@ def read_asked(request: Request) -> Asked:
         outputs = dict(_FIELDS.findall(listed.partition("All interactions will be structured")[0]))
         form = _form(structure)
         inputs = _inputs(body, [name for name, _ in _FIELDS.findall(head)], form)
-        return Asked(form, outputs, inputs, told, _schemas(structure, outputs))
+        return ProposalRequest(form, outputs, inputs, told, _schemas(structure, outputs))
     properties = (request.response_schema or {}).get("properties")
     if isinstance(properties, Mapping) and properties:
         schemas = {str(name): item for name, item in properties.items() if isinstance(item, Mapping)}
         kinds = {name: "str" if item.get("type") == "string" else "" for name, item in schemas.items()}
-        return Asked("json", kinds, {"": body}, told, schemas)
-    return Asked("text", {}, {"": body}, told)
+        return ProposalRequest("json", kinds, {"": body}, told, schemas)
+    return ProposalRequest("text", {}, {"": body}, told)
 
 
 def _form(structure: str) -> Literal["chat", "json", "xml"]:
@@ -195,14 +195,14 @@ def _unescaped(text: str) -> str:
 # --- what is proposed ---
 
 
-def hints_for(asked: Asked, key: tuple[object, ...]) -> tuple[str, ...]:
+def hints_for(asked: ProposalRequest, key: tuple[object, ...]) -> tuple[str, ...]:
     """Names of hints: those that help against the failures told, where they are not there already; else some drawn by the key."""
     known = asked.current or asked.text
     new = [name for name, hint in HINTS.items() if hint not in known] or list(HINTS)
     telling = [name for name in symptoms(asked.text) if name in new]
     if telling:
         return tuple(telling)
-    count = FEWEST + (unit(*key, "count") < 0.5)
+    count = MIN + (unit(*key, "count") < 0.5)
     drawn = sorted(new, key=lambda name: unit(*key, name))[:count]
     return tuple(name for name in HINTS if name in drawn)
 
@@ -261,7 +261,7 @@ def _difference(was: Any, meant: Any) -> Iterator[str]:
 class _Proposal:
     """Values for output fields."""
 
-    asked: Asked
+    asked: ProposalRequest
     names: tuple[str, ...]
     """Of the hints."""
 
@@ -285,8 +285,8 @@ class _Proposal:
         choices = re.match(r"Literal\[(?:'([^']*)'|\"([^\"]*)\"|(-?\d+))", kind)
         if choices is not None:
             return next(choice for choice in choices.groups() if choice is not None)
-        if kind in _LEAST:
-            return _LEAST[kind]
+        if kind in _MIN:
+            return _MIN[kind]
         try:
             return least(self.asked.schemas[name])
         except (KeyError, Unfillable):
@@ -324,10 +324,10 @@ SENTENCES: Mapping[str, str] = {
 """Output field → what it is filled with where nothing is proposed by it."""
 _INSTRUCTIONS = re.compile(r"(?:instructions?|prompt)\Z")
 _HINTS_ALONE = re.compile(r"rule|advice|tip|hint|feedback|guidance|lesson")
-_LEAST: Mapping[str, Any] = {"bool": True, "int": 1, "float": 1.0}
+_MIN: Mapping[str, Any] = {"bool": True, "int": 1, "float": 1.0}
 
 
-def _rendered(asked: Asked, proposal: _Proposal) -> str:
+def _rendered(asked: ProposalRequest, proposal: _Proposal) -> str:
     values = {name: proposal.value(name, kind) for name, kind in asked.outputs.items()}
     if asked.form == "text":
         return f"```\n{proposal.instruction}\n```"

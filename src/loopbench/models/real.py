@@ -31,7 +31,7 @@ from .waits import waits
 
 FIRST_PAUSE_S = 0.5
 """Before the second attempt; twice as long before each further one."""
-LONGEST_PAUSE_S = 30.0
+MAX_PAUSE_S = 30.0
 """Without a word from the provider."""
 ABILITIES = frozenset({"tool_choice", "response_schema", "streaming"})
 """Capabilities that can be taken away: those that designs have another way for."""
@@ -290,7 +290,7 @@ def _settle(permit: Permit, error: BaseException) -> None:
 
 def _pause_s(error: ProviderError, failed: int) -> float:
     asked = error.retry_after_s
-    pause = asked if asked is not None else min(FIRST_PAUSE_S * 2**failed, LONGEST_PAUSE_S)
+    pause = asked if asked is not None else min(FIRST_PAUSE_S * 2**failed, MAX_PAUSE_S)
     return pause + random.uniform(0, min(pause, 2.0) / 2)  # trials that were refused together come back apart
 
 

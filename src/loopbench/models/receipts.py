@@ -43,7 +43,7 @@ class Truth:
     """CONTENT digest of the true result."""
 
 
-class Entry(NamedTuple):
+class ReceiptEntry(NamedTuple):
     """A result that was given out with a receipt."""
 
     call: str
@@ -71,8 +71,8 @@ class Ledger:
     """All receipts of one trial."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[str, str], Entry] = {}
-        self.issued: list[Entry] = []
+        self._entries: dict[tuple[str, str], ReceiptEntry] = {}
+        self.issued: list[ReceiptEntry] = []
         """In order."""
         self.filled: dict[tuple[object, ...], Form | None] = {}
         """Planned calls with their references filled in, worked out once (None: they cannot be); keyed by the identity of the
@@ -82,17 +82,17 @@ class Ledger:
         self.forms: dict[str, list[Form]] = {}
         """Planned id → the calls that it has stood for so far, the latest first."""
 
-    def issue(self, tool: str, arguments: Mapping[str, Any], text: str, value: Any, ok: bool) -> Entry:
+    def issue(self, tool: str, arguments: Mapping[str, Any], text: str, value: Any, ok: bool) -> ReceiptEntry:
         return self.sign(call_digest(tool, arguments), text, value, ok)
 
-    def sign(self, call: str, text: str, value: Any, ok: bool) -> Entry:
+    def sign(self, call: str, text: str, value: Any, ok: bool) -> ReceiptEntry:
         """`issue` for a call whose digest was taken before it ran."""
-        entry = Entry(call, content_digest(text), value, ok)
+        entry = ReceiptEntry(call, content_digest(text), value, ok)
         self._entries[entry.call, entry.content] = entry
         self.issued.append(entry)
         return entry
 
-    def find(self, call: str, content: str) -> Entry | None:
+    def find(self, call: str, content: str) -> ReceiptEntry | None:
         return self._entries.get((call, content))
 
 

@@ -28,15 +28,15 @@ from loopbench.protocol import (
 from loopbench.protocol.model import ProviderTrouble
 
 from .draws import unit
-from .faults import ANSWER, CALLING, Disturbance, Point, disturb, draw, shows_feedback, spoil
+from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, shows_feedback, spoil
 from .native import NATIVE
-from .policy import POLICY, Ask, Decision, View, guess, read, shows_text
+from .policy import POLICY, Decision, PolicyRequest, View, guess, read, shows_text
 from .profiles import Profile
 from .receipts import Truth, call_digest
 from .streaming import pieces
 from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
-from .weaknesses import Course, Followed, is_in_thousands, shown_by, slips_of
+from .weaknesses import FollowedPlan, PlanWithSlips, is_in_thousands, shown_by, slips_of
 
 PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {
     "provider.rate_limit": ("rate_limit", 429, "rate limit reached"),
@@ -53,14 +53,14 @@ PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {
 class _Visits:
     """What has happened so far at one (point, scope)."""
 
-    fault: Disturbance | None
+    fault: Fault | None
     attempts: int = 0
     failures: int = 0
     """Attempts after which the prompt showed that something came of them, and yet the point was not passed."""
     last: tuple[Request, Reply] | None = None
     invented: bool = False
     """The last reply called a tool that does not exist."""
-    lapses: list[Disturbance] = field(default_factory=list)
+    lapses: list[Fault] = field(default_factory=list)
     """Results that were overlooked here."""
 
     def failed(self) -> None:
@@ -115,15 +115,15 @@ class Scripted:
         abilities = script.profile.abilities
         self.capabilities = Capabilities(tool_choice=abilities.tool_choice, context_tokens=abilities.context_tokens)
         self.tunnel.unknown = tuple(call.id for call in script.plan.calls)
-        self._visits: dict[tuple[Point, str], _Visits] = {}
+        self._visits: dict[tuple[FaultPoint, str], _Visits] = {}
         bluff = script.profile.bluff
         self._bluffs = bluff > 0 and unit(*script.key, "bluff") < bluff  # a trait of the trial's model, the same for every loop
         self._said = ""
         self._first = script.plan.calls[0].id if script.plan.calls else ANSWER
         self._planned = {call.id: call for call in script.plan.calls}
         weaknesses = [one for one in script.profile.weaknesses if script.words or one.kind != "answer"]
-        self._course = Course(script.plan, slips_of(script.plan, weaknesses, script.key, script.tools))
-        self._slips: dict[tuple[str, str], Disturbance] = {}
+        self._course = PlanWithSlips(script.plan, slips_of(script.plan, weaknesses, script.key, script.tools))
+        self._slips: dict[tuple[str, str], Fault] = {}
         """What has slipped so far, by kind and planned call."""
 
     @property
@@ -166,7 +166,7 @@ class Scripted:
         view = self._view(request, "\n".join([message.content for message in shown.live]), followed)
         codec = request.codec or NATIVE
         decision = self._decide(request, view, codec)
-        point = Point(request.role.value, decision.point)
+        point = FaultPoint(request.role.value, decision.point)
         visits = self._visit(point, request, bool(view.known))
         if request.role is Role.RECOVER:
             self._told_of_failure(decision.point, request.scope)
@@ -196,10 +196,10 @@ class Scripted:
             self._arm(decision.calls, move, point, request, reply)
         return reply, delay_s
 
-    def _arm(self, planned: Sequence[str], move: Act, point: Point, request: Request, reply: Reply) -> None:
+    def _arm(self, planned: Sequence[str], move: Act, point: FaultPoint, request: Request, reply: Reply) -> None:
         """Let the tools' faults strike the calls of a move: all of them, so that no design escapes by making several at once."""
         for name, call in zip(planned, move.calls, strict=False):
-            own = Point(point.role, name)
+            own = FaultPoint(point.role, name)
             if own == point:
                 visits = self._visits[point, request.scope]
             elif (drawn := self._draw(own)) is not None and drawn.family == "tool":  # the reply's own fault is its first call's
@@ -211,7 +211,7 @@ class Scripted:
             if visits.fault is not None and visits.fault.family == "tool":
                 self.tunnel.arm(call_digest(call.name, call.arguments), visits.fault)
 
-    def _view(self, request: Request, text: str, followed: Followed) -> View:
+    def _view(self, request: Request, text: str, followed: FollowedPlan) -> View:
         offered = [tool.name for tool in request.tools]
         view = read(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered)
         if followed.says is not None or followed.forgotten:
@@ -234,14 +234,16 @@ class Scripted:
             if visits.invented:
                 invented.add(point.call)
         profile = self.script.profile
-        return POLICY[request.role](view, Ask(codec.max_calls, failures, profile.patience, self._bluffs, self._said, invented))
+        return POLICY[request.role](
+            view, PolicyRequest(codec.max_calls, failures, profile.patience, self._bluffs, self._said, invented)
+        )
 
-    def _draw(self, point: Point, any_known: bool = True) -> Disturbance | None:
+    def _draw(self, point: FaultPoint, any_known: bool = True) -> Fault | None:
         planned = self._planned.get(point.call)
         first = point.call == self._first or not (planned or any_known)  # an answer out of nothing has no call to repeat either
         return draw(self.script.profile, self.script.key, point, planned, first)
 
-    def _visit(self, point: Point, request: Request, any_known: bool = True) -> _Visits:
+    def _visit(self, point: FaultPoint, request: Request, any_known: bool = True) -> _Visits:
         visits = self._visits.get((point, request.scope))
         if visits is None:
             fault = self._draw(point, any_known)
@@ -255,14 +257,14 @@ class Scripted:
     def _told_of_failure(self, call: str, scope: str) -> None:
         """A request to recover shows the model that a call failed, whatever decided on it."""
         for role in CALLING:
-            visits = self._visits.get((Point(role, call), scope))
+            visits = self._visits.get((FaultPoint(role, call), scope))
             if visits is not None:
                 visits.failed()
 
     # --- disturbances ---
 
     def _apply(
-        self, fault: Disturbance | None, request: Request, view: View, codec: Codec, move: Move | None, reply: Reply
+        self, fault: Fault | None, request: Request, view: View, codec: Codec, move: Move | None, reply: Reply
     ) -> tuple[Move | None, Reply, float]:
         """Move and reply as the fault leaves them, and the reply's delay in seconds. Raises ProviderError."""
         if fault is None:
@@ -286,7 +288,7 @@ class Scripted:
             return move, reply, 0.0
         return changed, other, 0.0
 
-    def _provider_fault(self, fault: Disturbance, request: Request) -> float:
+    def _provider_fault(self, fault: Fault, request: Request) -> float:
         """The reply's delay in seconds. Raises ProviderError."""
         self.tunnel.land(fault, request, True)
         if fault.kind == "provider.slow":
@@ -295,7 +297,7 @@ class Scripted:
         kind, status, text = PROVIDER_FAULTS[fault.kind]
         raise ProviderError(text if status is None else f"{status}: {text}", kind, status=status, injected=True)
 
-    def _forgotten(self, view: View, point: Point, attempt: int) -> Collection[str]:
+    def _forgotten(self, view: View, point: FaultPoint, attempt: int) -> Collection[str]:
         rate = self.script.profile.forget
         if rate == 0 or point.role not in _MAY_OVERLOOK:
             return ()
@@ -303,19 +305,19 @@ class Scripted:
         return [name for name, item in view.known.items() if unit(*key, name) < rate * item.distance]
 
     def _forget(
-        self, request: Request, view: View, codec: Codec, clean: Decision, point: Point, forgotten: Collection[str]
+        self, request: Request, view: View, codec: Codec, clean: Decision, point: FaultPoint, forgotten: Collection[str]
     ) -> Decision:
         """What is decided without the results that were overlooked; a fault where that is something else."""
         decision = self._decide(request, view.without(forgotten), codec)
         if decision.options != clean.options:
-            fault = Disturbance("decision.forget", point, "after", 1)
+            fault = Fault("decision.forget", point, "after", 1)
             self.tunnel.disturbances.append(fault)
             self.tunnel.land(fault, request, True)
             self._visits[point, request.scope].lapses.append(fault)
         return decision
 
     def _slip(
-        self, request: Request, view: View, followed: Followed, decision: Decision, move: Move | None, fault: Disturbance | None
+        self, request: Request, view: View, followed: FollowedPlan, decision: Decision, move: Move | None, fault: Fault | None
     ) -> None:
         """Note what a weakness has spoiled in a move that the loop gets: once for each call, scheduled and landed in one.
 
@@ -330,7 +332,7 @@ class Scripted:
         for kind, call in sorted(slips):
             if (kind, call) in self._slips:
                 continue
-            slip = self._slips[kind, call] = Disturbance(f"weakness.{kind}", Point(request.role.value, call), "never", 0)
+            slip = self._slips[kind, call] = Fault(f"weakness.{kind}", FaultPoint(request.role.value, call), "never", 0)
             self.tunnel.disturbances.append(slip)
             self.tunnel.land(slip, request if fault is None else None, True)  # a reply is marked with one fault
         stated = self._slips.get(("answer", ANSWER))

@@ -25,7 +25,7 @@ from loopbench.protocol import Codec, ContextOverflow, Model, ModelError, Provid
 from loopbench.protocol.wire import from_json
 
 from .foreign import ForeignCodec, foreign_codec
-from .openai_wire import Asked, BadRequest, chunks, completion, error_body, read_request
+from .openai_wire import BadRequest, ChatRequest, chunks, completion, error_body, read_request
 from .scripted import Scripted
 from .tokens import estimate_usage
 from .tunnel import Tunnel
@@ -66,12 +66,12 @@ class Trials(Protocol):
     def models(self) -> Collection[str]:
         """Names for `/v1/models`."""
 
-    def find(self, trial: str | None, asked: Asked) -> ServedTrial:
+    def find(self, trial: str | None, asked: ChatRequest) -> ServedTrial:
         """The trial of a request. Raises LookupError, in one line, for an unknown trial (None: none was named) or model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OwnRequest:
     """A request that is none of OpenAI's."""
 
     method: str
@@ -85,7 +85,7 @@ class WrongMethod(Exception):
     """There is such a page, but not for this method; the message names the right one."""
 
 
-More = Callable[[Call], Awaitable[Any]]
+More = Callable[[OwnRequest], Awaitable[Any]]
 """Answers further pages with JSON. Raises LookupError (no such page), BadRequest, WrongMethod."""
 
 
@@ -180,7 +180,7 @@ class Server:
     async def _further(self, request: BaseRequest, path: tuple[str, ...], more: More) -> web.StreamResponse:
         body = _read_json(await _body(request)) if request.method == "POST" else None
         try:
-            return _json(await more(Call(request.method, path, body)))
+            return _json(await more(OwnRequest(request.method, path, body)))
         except LookupError as error:
             raise _Refused(404, _line(error) or "Not found.", code="not_found") from None
         except WrongMethod as error:
@@ -264,12 +264,12 @@ class UnknownModel(LookupError):
 class _Exchange:
     """What every answer to one chat request says of it."""
 
-    asked: Asked
+    asked: ChatRequest
     id: str
     created: int
 
 
-def _codec(asked: Asked, served: ServedTrial) -> Codec:
+def _codec(asked: ChatRequest, served: ServedTrial) -> Codec:
     name = asked.metadata.get("codec")
     if name is None:
         return foreign_codec(asked, _task_tools(served))

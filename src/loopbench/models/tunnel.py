@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from loopbench.protocol import Request
 
-from .faults import Clearing, Disturbance, Point
+from .faults import Clearing, Fault, FaultPoint
 from .receipts import Ledger, Truth
 
 _SCOPE: ContextVar[str] = ContextVar("loopbench_scope", default="")
@@ -39,7 +39,7 @@ class FaultState:
 
 
 @dataclass(frozen=True, slots=True)
-class Effects:
+class ReplyEffects:
     """What one reply did to its trial, beside being given: enough to do it again without the model."""
 
     seconds: float = 0.0
@@ -61,15 +61,15 @@ class Tunnel:
         self.real_time = real_time
         self.slow_s = slow_s
         self.ledger = Ledger()
-        self.disturbances: list[Disturbance] = []
+        self.disturbances: list[Fault] = []
         self.simulated_s = 0.0
         self.unknown: tuple[str, ...] = ()
         """Planned calls whose results the last prompt did not show that asked for a decision or the answer."""
         self._effects: dict[str, tuple[float, str | None, bool, tuple[str, ...], tuple[FaultState, ...]]] = {}
         """By scope, as the fields of Effects: only a recording asks for them."""
-        self._armed: dict[str, list[tuple[str, Disturbance]]] = {}
+        self._armed: dict[str, list[tuple[str, Fault]]] = {}
         self._struck: dict[str, str] = {}
-        self._repeated: dict[tuple[int, str, Point], Disturbance] = {}
+        self._repeated: dict[tuple[int, str, FaultPoint], Fault] = {}
 
     async def spend(self, seconds: float) -> None:
         """Let simulated time pass."""
@@ -85,7 +85,7 @@ class Tunnel:
         _SCOPE.set(scope)
         self._effects.pop(scope, None)  # of a reply that nobody asked about: no later one's
 
-    def arm(self, call: str, fault: Disturbance) -> None:
+    def arm(self, call: str, fault: Fault) -> None:
         """The scope's runs of the call with this digest are disturbed until the fault clears."""
         waiting = self._armed.setdefault(call, [])
         if not any(fault is other for _, other in waiting):
@@ -96,7 +96,7 @@ class Tunnel:
         """Whether any call may be disturbed."""
         return bool(self._armed)
 
-    def take(self, call: str) -> Disturbance | None:
+    def take(self, call: str) -> Fault | None:
         """The fault that strikes this run of a call, if any, whether a model decided on it or a loop tries again by itself.
 
         It strikes its own scope, in whatever order scopes run; calls of a task that has sent no scope's request are anyone's.
@@ -107,7 +107,7 @@ class Tunnel:
                 return fault
         return None
 
-    def land(self, fault: Disturbance, request: Request | None, landed: bool) -> None:
+    def land(self, fault: Fault, request: Request | None, landed: bool) -> None:
         """The loop has received a fault; remembered with the request that it struck."""
         if not landed:
             return
@@ -145,12 +145,12 @@ class Tunnel:
         changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
         self._effects[request.scope] = (seconds, self._struck.get(request.scope), injected, self.unknown, changed)
 
-    def effects(self, scope: str) -> Effects | None:
+    def effects(self, scope: str) -> ReplyEffects | None:
         """Those of the scope's last reply; None from its next request on, until that is replied to."""
         known = self._effects.get(scope)
-        return None if known is None else Effects(*known)
+        return None if known is None else ReplyEffects(*known)
 
-    async def repeat(self, request: Request, effects: Effects) -> None:
+    async def repeat(self, request: Request, effects: ReplyEffects) -> None:
         """Do to this trial what a recorded reply did to its own."""
         self.asked(request.scope)
         self.unknown = effects.unknown
@@ -160,11 +160,11 @@ class Tunnel:
         await self.spend(effects.seconds)
 
     def _repeat_fault(self, state: FaultState) -> None:
-        point = Point(state.role, state.call)
+        point = FaultPoint(state.role, state.call)
         which = (state.number, state.kind, point)  # a number alone may be another's, where replies of two trials are mixed
         known = self._repeated.get(which)
         if known is None:
-            known = self._repeated[which] = Disturbance(state.kind, point, state.clearing, state.attempts)
+            known = self._repeated[which] = Fault(state.kind, point, state.clearing, state.attempts)
             self.disturbances.append(known)
         if state.landed:
             known.landed, known.landed_at = True, min(state.landed_at, len(self.ledger.issued))

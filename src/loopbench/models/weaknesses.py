@@ -59,7 +59,7 @@ CURES: Mapping[str, Cure] = {
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownExample:
     """A request's messages: those of the task at hand, and the demonstrations, which are of other tasks."""
 
     live: Sequence[Message]
@@ -82,13 +82,13 @@ class Shown:
         return tuple(listed for _, found, listed in parts if found)
 
 
-def shown_by(request: Request) -> Shown:
+def shown_by(request: Request) -> ShownExample:
     """A request's messages told apart."""
     if not request.examples:
-        return Shown(request.messages)
+        return ShownExample(request.messages)
     start = sum(message.role == "system" for message in request.messages[:1])  # a later one may be of a demonstration
     end = start + request.examples
-    return Shown((*request.messages[:start], *request.messages[end:]), request.messages[start:end])
+    return ShownExample((*request.messages[:start], *request.messages[end:]), request.messages[start:end])
 
 
 # --- slips ---
@@ -107,7 +107,7 @@ class Slip:
     """The one tool that the weakness is about; None: all."""
     specs: Mapping[str, ToolSpec] = field(default_factory=dict)
 
-    def is_covered(self, shown: Shown) -> bool:
+    def is_covered(self, shown: ShownExample) -> bool:
         """Whether the prompt shows how to do it right."""
         if CURES[self.kind].phrase.search(shown.told):
             return True
@@ -249,7 +249,7 @@ _IN_THOUSANDS = re.compile(r"-?[\d.e+-]+ thousand")
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedPlan:
     """What the model goes by in one request."""
 
     plan: Plan
@@ -282,17 +282,17 @@ def is_in_thousands(value: Any) -> bool:
     return isinstance(value, str) and _IN_THOUSANDS.fullmatch(value) is not None
 
 
-class Course:
+class PlanWithSlips:
     """The right plan of a trial and, where a weakness shows, what becomes of it from request to request."""
 
     def __init__(self, plan: Plan, slips: Sequence[Slip]) -> None:
         self.plan = plan
         self.slips = slips
-        self._right = Followed(plan)
-        self._made: dict[tuple[frozenset[str], frozenset[str]], Followed] = {}
+        self._right = FollowedPlan(plan)
+        self._made: dict[tuple[frozenset[str], frozenset[str]], FollowedPlan] = {}
         """Kept: planned calls are known by their identity."""
 
-    def at(self, shown: Shown, oracle: Mapping[str, Truth], role: Role = Role.DECIDE) -> Followed:
+    def at(self, shown: ShownExample, oracle: Mapping[str, Truth], role: Role = Role.DECIDE) -> FollowedPlan:
         """What is followed in a request. A planner forgets nothing: who chooses the calls does.
 
         A call whose true result stands in the prompt was made right, and counts as such: it was decided on by a request that covers
@@ -311,7 +311,7 @@ class Course:
         return self._made[key]
 
 
-def _spoil(plan: Plan, slips: Sequence[Slip], done: Collection[str]) -> Followed:
+def _spoil(plan: Plan, slips: Sequence[Slip], done: Collection[str]) -> FollowedPlan:
     """`done`: ids of calls that were made right."""
     forgotten = frozenset(name for slip in slips if slip.kind == "step" for name in slip.calls if name not in done)
     blamed: dict[str, set[tuple[str, str]]] = {}
@@ -332,7 +332,7 @@ def _spoil(plan: Plan, slips: Sequence[Slip], done: Collection[str]) -> Followed
     answer = _made_up_answer(plan.answer, forgotten)
     says = in_thousands if any(slip.kind == "answer" for slip in slips) else None
     goals = {call.id: call.goal for call in plan.calls if call.id in forgotten}
-    return Followed(Plan(tuple(calls), answer), {name: frozenset(found) for name, found in blamed.items()}, goals, says)
+    return FollowedPlan(Plan(tuple(calls), answer), {name: frozenset(found) for name, found in blamed.items()}, goals, says)
 
 
 def _made_up_call(call: PlannedCall, forgotten: Collection[str]) -> PlannedCall:

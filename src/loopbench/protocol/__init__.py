@@ -17,6 +17,7 @@ from .moves import (
     Act,
     Answer,
     Codec,
+    Completion,
     Inexpressible,
     Move,
     PlanTask,
@@ -25,7 +26,6 @@ from .moves import (
     Tasks,
     Text,
     Understanding,
-    Verdict,
     WireError,
 )
 from .plan import Plan, PlannedCall, Ref, plan_from_json, plan_to_json, refs, resolve
@@ -59,6 +59,7 @@ __all__ = [
     "Capabilities",
     "Chunk",
     "Codec",
+    "Completion",
     "ContextOverflow",
     "Demo",
     "Inexpressible",
@@ -99,7 +100,6 @@ __all__ = [
     "TransientError",
     "Understanding",
     "Usage",
-    "Verdict",
     "WireError",
     "WrappedModel",
     "in_own_format",

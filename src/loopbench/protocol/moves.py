@@ -74,7 +74,7 @@ class Tasks:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Completion:
     """Whether the work is complete."""
 
     done: bool
@@ -99,7 +99,17 @@ class Text:
     text: str
 
 
-Move = Act | Answer | Understanding | Tasks | Verdict | Recovery | Text
+Move = Act | Answer | Understanding | Tasks | Completion | Recovery | Text
+MOVE_NAMES: dict[type, str] = {
+    Act: "act",
+    Answer: "answer",
+    Understanding: "understanding",
+    Tasks: "tasks",
+    Completion: "verdict",
+    Recovery: "recovery",
+    Text: "text",
+}
+"""What a trace calls each kind of move."""
 
 
 class WireError(Exception):

@@ -26,7 +26,7 @@ from typing import Any
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.preparing import Allowed, Sitting, reopen
+from loopbench.experiments.preparing import Permissions, SessionSettings, reopen
 
 Victims = Callable[[int], list[int]]
 """From a sitting to the processes that run its trials."""
@@ -38,7 +38,7 @@ RAY = {
 }
 WORKER = "loopbench.experiments.engine.worker"
 ACTOR = "ray::RemoteWorker"
-LONGEST_BEFORE_A_KILL_S = 0.6
+MAX_BEFORE_A_KILL_S = 0.6
 
 
 def sit(folder: Path, settings: Mapping[str, Any]) -> int:
@@ -48,8 +48,8 @@ def sit(folder: Path, settings: Mapping[str, Any]) -> int:
         return child
     code = 1
     try:
-        allowed = Allowed(address=settings.get("address"))
-        run(reopen(folder, allowed, Sitting(settings)), Unwatched())
+        allowed = Permissions(address=settings.get("address"))
+        run(reopen(folder, allowed, SessionSettings(settings)), Unwatched())
         code = 0
     except BaseException:  # told here: nobody waits for more than the exit code
         traceback.print_exc()
@@ -84,7 +84,7 @@ def disturbed(folder: Path, settings: Mapping[str, Any], victims: Victims, most:
     """One sitting, of which up to so many workers are killed and then, unless it has ended before, itself: workers, sittings."""
     child, workers = sit(folder, settings), 0
     while True:
-        time.sleep(random.uniform(0, LONGEST_BEFORE_A_KILL_S))
+        time.sleep(random.uniform(0, MAX_BEFORE_A_KILL_S))
         if ended(child):
             return workers, 0
         found = victims(child) if workers < most else []

@@ -16,7 +16,7 @@ from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import read_records, read_trace
-from loopbench.experiments.preparing import Sitting, prepare, reopen
+from loopbench.experiments.preparing import SessionSettings, prepare, reopen
 from loopbench.metrics.record import records_digest
 
 HERE = Path(__file__).parent
@@ -46,7 +46,7 @@ def test_a_hundred_kills_leave_no_trace_in_the_records(tmp_path: Path):
         mlflow=False,
     )
     disturbed, whole = prepare(config).folder, prepare(config).folder
-    assert run(reopen(whole, sitting=Sitting({"concurrency": 64})), Unwatched()) == ""
+    assert run(reopen(whole, sitting=SessionSettings({"concurrency": 64})), Unwatched()) == ""
 
     command = [sys.executable, str(HERE / "killed_at_random.py"), str(disturbed), str(KILLS)]
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:  # for Ray's sockets

@@ -27,7 +27,7 @@ from loopbench.experiments.engine.links import WorkerError
 from loopbench.experiments.engine.on_ray import PREFIX, joined, ray_folder
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import each_record
-from loopbench.experiments.preparing import Allowed, Sitting, prepare, reopen
+from loopbench.experiments.preparing import Permissions, SessionSettings, prepare, reopen
 from loopbench.experiments.results import results
 
 LIMIT_S = 240.0
@@ -239,8 +239,8 @@ def test_a_run_that_was_killed_goes_on_in_another_engine(cluster, compare, undis
     driver.process.kill()
     driver.process.communicate()
     wait_until(lambda: not cluster.actors)  # they end with whom they work for
-    sitting = Sitting({"engine": "local", "address": None, "workers": None, "mlflow": False})
-    again = reopen(driver.folder, Allowed(address="auto"), sitting)
+    sitting = SessionSettings({"engine": "local", "address": None, "workers": None, "mlflow": False})
+    again = reopen(driver.folder, Permissions(address="auto"), sitting)
     assert run(again, Unwatched()) == ""
     assert results(driver.folder).digest == undisturbed(400)
     assert once_each(driver.folder, 1600)

@@ -13,7 +13,7 @@ import pytest
 
 from loopbench.experiments.engine import pool, watchdog
 from loopbench.experiments.journal import RunError, read_records
-from loopbench.experiments.preparing import Allowed, reopen
+from loopbench.experiments.preparing import Permissions, reopen
 
 UNRULY = '''
 """Designs that reach out of their trial."""
@@ -136,7 +136,7 @@ def test_what_ends_the_event_loop_is_told_and_leaves_a_run_to_go_on_with(unruly,
     assert "\n" not in str(caught.value)
     (folder,) = (tmp_path / "runs").iterdir()
     assert [record.arm for record in read_records(folder)] == ["bare/clean"]
-    assert len(reopen(folder, Allowed(code=[f"unruly:{loop}"])).missing()) == 3
+    assert len(reopen(folder, Permissions(code=[f"unruly:{loop}"])).missing()) == 3
 
 
 def test_a_design_that_goes_to_another_folder_loses_nothing(unruly, ran, tmp_path):

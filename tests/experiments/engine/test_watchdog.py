@@ -15,7 +15,7 @@ from loopbench.experiments.engine import watchdog
 from loopbench.experiments.engine.watchdog import Watch, _Clock
 from loopbench.experiments.registry import Spec, make_loop
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import Setting, run_trial
+from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Tool
@@ -89,7 +89,7 @@ def test_a_tool_that_hangs_in_place_is_interrupted(tiny, hanging):
 
     async def go() -> Record:
         with Watch(0.2, lambda _: None).watching():
-            return (await run_trial(trial, Setting(suite, timeout_s=0.2))).record
+            return (await run_trial(trial, TrialContext(suite, timeout_s=0.2))).record
 
     record = asyncio.run(go())
     if hanging == 1:

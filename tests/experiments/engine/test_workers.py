@@ -82,7 +82,7 @@ def test_what_trials_leave_behind_is_told_and_not_waited_for(nasty, ran, workers
 
 @pytest.mark.thorough
 def test_a_worker_with_too_many_threads_makes_room_for_another(nasty, ran, monkeypatch):
-    monkeypatch.setattr(pool, "MOST_THREADS", 1)
+    monkeypatch.setattr(pool, "MAX_THREADS", 1)
     found = ran(loops=("nasty:Hangs",), suite="arithmetic(size=12)", profiles=CLEAN, workers=1, concurrency=2, trial_timeout_s=0.6)
     assert found.is_whole
     assert found.told.notes == ["12 calls of sleep never came back: their threads were left behind"]
@@ -109,7 +109,7 @@ def test_a_recording_is_replayed_in_workers(ran, tmp_path):
     recorded = ran(**asked, cassette_mode="record")
     replayed = ran(**asked, cassette_mode="replay", workers=2)
     assert replayed.digest == recorded.digest
-    assert replayed.experiment.answering.cassette.hits == sum(record.lm_calls for record in recorded.records)
+    assert replayed.experiment.trial_models.cassette.hits == sum(record.lm_calls for record in recorded.records)
 
 
 def test_a_recording_has_one_writer(configured, tmp_path):
@@ -135,7 +135,7 @@ def test_what_a_worker_cannot_find_is_told_in_one_line(nasty, configured, told):
 
 @pytest.mark.thorough
 def test_where_every_worker_dies_at_its_start_the_run_ends_with_one_line(nasty, configured, told, monkeypatch):
-    monkeypatch.setattr(pool, "MOST_BARREN", 2)
+    monkeypatch.setattr(pool, "MAX_BARREN", 2)
     experiment = prepare(configured(loops=("nasty:Prints",), profiles=CLEAN, workers=1))
     nasty.write_text("import os\nos._exit(3)\n")
     with pytest.raises(WorkerError, match=r"worker 3 died \(exit code 3\), as did 2 before it, and nothing was done"):

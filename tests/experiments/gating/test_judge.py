@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.gating import Baseline, Judged, Refused, bless, judge
+from loopbench.experiments.gating import Baseline, GateResult, Incomparable, bless, judge
 from loopbench.experiments.results import Results
 from loopbench.metrics.record import Record
 
@@ -35,7 +35,7 @@ def task(number: int) -> str:
 ALL = [task(number) for number in range(1, 13)]
 
 
-def arm_of(judged: Judged, name: str) -> Any:
+def arm_of(judged: GateResult, name: str) -> Any:
     return next(arm for arm in judged.arms if arm.arm == name)
 
 
@@ -186,7 +186,7 @@ def test_an_arm_that_the_baseline_lacks_is_no_matter(wind, fresh):
 
 
 def refused(found: Results, baseline: Baseline, why: str, **asked: Any) -> None:
-    with pytest.raises(Refused) as said:
+    with pytest.raises(Incomparable) as said:
         judge(found, baseline, **asked)
     assert why in str(said.value)
     assert "\n" not in str(said.value)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.gating import (
-    Judged,
+    GateResult,
     JudgedArm,
     Side,
     TaskChange,
@@ -23,8 +23,8 @@ from loopbench.experiments.gating import (
     to_junit,
     to_markdown,
 )
-from loopbench.experiments.gating.outputs import MOST_TASKS, paragraphs, table, task_lines
-from loopbench.metrics.gate import Bounds, Line, LineOutcome
+from loopbench.experiments.gating.outputs import MAX_TASKS, paragraphs, table, task_lines
+from loopbench.metrics.gate import Bounds, GateLine, LineOutcome
 from loopbench.metrics.power import Needed
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e\ud800-\udfff]")
@@ -46,14 +46,14 @@ NUMBER = st.sampled_from([0.0, 0.02, 0.5, 1.0, 1.25])
 
 
 @st.composite
-def lines(draw: st.DrawFn, arm: str) -> Line:
+def lines(draw: st.DrawFn, arm: str) -> GateLine:
     metric = draw(st.sampled_from(["accuracy", "steps", "cost_usd"]))
     low = -float("inf") if metric == "accuracy" else 0.0
     bounds = draw(st.sampled_from([Bounds(1.0, 0.9, 1.1), Bounds(1.0, low, float("inf"))]))
     outcome = draw(st.sampled_from(OUTCOMES))
     needed = draw(st.sampled_from([None, Needed(900, 2, 1800, 1.5, "equivalence"), Needed(90, 1, 90, None, "difference")]))
     figures = (draw(NUMBER), draw(NUMBER), bounds, draw(NUMBER), 12, draw(st.sampled_from([3, 12])), 0.5, 0.0004, 0.2)
-    return Line(arm, metric, *figures, outcome, draw(st.booleans()), needed if outcome == "undecided" else None)
+    return GateLine(arm, metric, *figures, outcome, draw(st.booleans()), needed if outcome == "undecided" else None)
 
 
 @st.composite
@@ -63,7 +63,7 @@ def sides(draw: st.DrawFn) -> Side:
 
 
 @st.composite
-def judgements(draw: st.DrawFn) -> Judged:
+def judgements(draw: st.DrawFn) -> GateResult:
     names = draw(st.lists(WORDS, min_size=1, max_size=2, unique=True))
     arms = tuple(JudgedArm(name, draw(WORDS), False, 12, 12, tuple(draw(st.lists(lines(name), max_size=2)))) for name in names)
     change = st.builds(
@@ -78,7 +78,7 @@ def judgements(draw: st.DrawFn) -> Judged:
         WORDS,
         WORDS,
     )
-    return Judged(
+    return GateResult(
         draw(st.sampled_from(["identical", "pass", "regression", "undecided", "invalid"])),
         tuple(draw(st.lists(WORDS, max_size=2))),
         arms,
@@ -164,7 +164,9 @@ def test_json_is_plain_whatever_stands_in_it(judged):
 
 # --- examples ---
 
-LINE = Line("finish/clean", "accuracy", 1.0, 0.85, Bounds(-0.15, -0.21, -0.09), 0.02, 120, 120, 0.0, 0.0, 1.0, "regression", True)
+LINE = GateLine(
+    "finish/clean", "accuracy", 1.0, 0.85, Bounds(-0.15, -0.21, -0.09), 0.02, 120, 120, 0.0, 0.0, 1.0, "regression", True
+)
 CHANGE = TaskChange(
     "finish/clean",
     "t1",
@@ -177,10 +179,10 @@ CHANGE = TaskChange(
     "loopbench show runs/r finish/clean/t1/1",
 )
 ARM = JudgedArm("finish/clean", "finish/clean", False, 240, 240, (LINE,))
-JUDGED = Judged("regression", (), (ARM,), (CHANGE,), 4, ("a note",), Path("runs/r"), Path("b.json"), 0.05, True)
+JUDGED = GateResult("regression", (), (ARM,), (CHANGE,), 4, ("a note",), Path("runs/r"), Path("b.json"), 0.05, True)
 
 
-def undecided() -> Judged:
+def undecided() -> GateResult:
     line = replace(LINE, outcome="undecided", worse=False, needed=Needed(900, 1, 900, 1.5, "equivalence"))
     return replace(JUDGED, outcome="undecided", arms=(replace(ARM, lines=(line,)),))
 
@@ -253,7 +255,7 @@ def test_junit():
 
 
 def test_many_tasks_are_cut_for_people():
-    many = replace(JUDGED, tasks=(CHANGE,) * (MOST_TASKS + 5))
+    many = replace(JUDGED, tasks=(CHANGE,) * (MAX_TASKS + 5))
     assert task_lines(many)[-1] == "- and 5 more; --json has all"
-    assert len(many.to_json()["tasks"]) == MOST_TASKS + 5
+    assert len(many.to_json()["tasks"]) == MAX_TASKS + 5
     assert len(github_annotations(many)) == 10

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.html import charts
-from loopbench.experiments.html.histograms import MOST_BINS
-from loopbench.experiments.html.svg import Axis, Box, Group, Row, interval_rows, middle_cut, place, scale, standalone
+from loopbench.experiments.html.histograms import MAX_BINS
+from loopbench.experiments.html.svg import Axis, Box, ChartRow, Group, interval_rows, middle_cut, place, scale, standalone
 from loopbench.experiments.report import plain
 from loopbench.metrics.comparison import ArmInfo, compare
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval, Verdict
-from loopbench.metrics.views import Front, Point
+from loopbench.metrics.views import CostPoint, Front
 
 SVG = "{http://www.w3.org/2000/svg}"
 VALUES = st.floats(-1e6, 1e6)
@@ -90,7 +90,7 @@ def test_a_screen_reader_hears_under_which_profile_a_row_stands(breeze):
 
 @given(st.lists(st.tuples(ANY, intervals()), min_size=1, max_size=4), ANY)
 def test_every_interval_is_drawn_where_its_ends_are(rows, title):
-    drawn = interval_rows(title, "d", [Group("g", tuple(Row(name, value, "n", "better") for name, value in rows))], AXIS)
+    drawn = interval_rows(title, "d", [Group("g", tuple(ChartRow(name, value, "n", "better") for name, value in rows))], AXIS)
     spans = [line for line in parsed(drawn).iter(f"{SVG}line") if "span" in line.attrib["class"]]
     marks = [part for part in parsed(drawn).iter(f"{SVG}svg") if part.attrib.get("x", "").endswith("%")]
     assert len(spans) == len(marks) == len(rows)
@@ -104,7 +104,7 @@ def test_every_interval_is_drawn_where_its_ends_are(rows, title):
 
 @given(ANY, ANY, ANY)
 def test_text_in_a_chart_is_text(label, numbers, title):
-    drawn = interval_rows(title, label, [Group(label, (Row(label, Interval(0, 0, 1, 3), numbers),))], Axis(title))
+    drawn = interval_rows(title, label, [Group(label, (ChartRow(label, Interval(0, 0, 1, 3), numbers),))], Axis(title))
     found = parsed(drawn)
     assert {element.tag.removeprefix(SVG) for element in found.iter()} <= {
         "svg",
@@ -124,7 +124,7 @@ def test_text_in_a_chart_is_text(label, numbers, title):
 
 def test_a_long_name_keeps_both_ends_and_its_whole_in_the_title():
     name = "phased(" + "x" * 100 + "=5)"
-    drawn = interval_rows("t", "d", [Group("", (Row(name, None, "–"),))], Axis("x"))
+    drawn = interval_rows("t", "d", [Group("", (ChartRow(name, None, "–"),))], Axis("x"))
     (shown,) = [text for text in said(drawn) if "…" in text]
     assert len(shown) <= 52
     assert (shown[:7], shown[-4:]) == ("phased(", "x=5)"[-4:])
@@ -185,7 +185,7 @@ def test_steps_of_any_size_fit(record, taken):
     records = [record(arm="a", task=f"t{n}", steps=steps) for n, steps in enumerate(taken)]
     drawn = parsed(charts.steps(records, [ArmInfo("a", "a", {}, "scripted", "p", "s")]))
     bars = [bar for bar in drawn.iter(f"{SVG}rect") if bar.attrib["x"].endswith("%")]
-    assert 1 <= len(bars) <= min(MOST_BINS + 1, len(taken))
+    assert 1 <= len(bars) <= min(MAX_BINS + 1, len(taken))
     assert all(share(bar.attrib["x"]) >= 0 and share(bar.attrib["x"]) + share(bar.attrib["width"]) <= 100.01 for bar in bars)
 
 
@@ -200,7 +200,9 @@ def fronts(draw: st.DrawFn) -> Front:
         right = sorted(draw(st.tuples(*[st.floats(0, 1)] * 3)))
         name = draw(ANY) + f"{number}/p"
         points.append(
-            Point(name, Interval(right[1], right[0], right[2], 5), Interval(cost[1], cost[0], cost[2], 5), draw(st.booleans()), 0.5)
+            CostPoint(
+                name, Interval(right[1], right[0], right[2], 5), Interval(cost[1], cost[0], cost[2], 5), draw(st.booleans()), 0.5
+            )
         )
     return Front("s", "p", "tokens", tuple(points))
 
@@ -211,14 +213,14 @@ def test_each_point_has_a_mark_of_its_kind_a_name_and_its_intervals(front):
     found = parsed(drawn)
     marks = [path.attrib["class"] for path in found.iter(f"{SVG}path")][: len(front.points)]
     assert marks == ["mark dot" if point.on_front else "mark undecided" for point in front.points]
-    names = [middle_cut(point.arm.removesuffix("/p"), charts.MOST_LABEL) for point in front.points]
+    names = [middle_cut(point.arm.removesuffix("/p"), charts.MAX_LABEL) for point in front.points]
     assert {plain(name).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD}) for name in names} <= set(said(drawn))
     assert len([line for line in found.iter(f"{SVG}line") if line.attrib["class"] == "error"]) == 2 * len(front.points)
 
 
 def test_up_is_more_accurate_and_right_is_dearer():
-    def point(name: str, right: float, cost: float) -> Point:
-        return Point(name, Interval(right, right, right, 5), Interval(cost, cost, cost, 5), True, 1.0)
+    def point(name: str, right: float, cost: float) -> CostPoint:
+        return CostPoint(name, Interval(right, right, right, 5), Interval(cost, cost, cost, 5), True, 1.0)
 
     drawn = charts.pareto(Front("s", "p", "cost_usd", (point("low", 0.5, 1.0), point("high", 0.9, 2.0))))
     dots = [part for part in parsed(drawn).iter(f"{SVG}svg") if part.attrib.get("x", "").endswith("%")][:2]

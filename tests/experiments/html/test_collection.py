@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.collection import Collection, collect, tables, to_markdown, verdicts
+from loopbench.experiments.collection import SeveralRuns, collect, tables, to_markdown, verdicts
 from loopbench.experiments.html.document import Grid
 from loopbench.experiments.html.overview import overview_section
 from loopbench.experiments.html.page import collection_html
@@ -18,7 +18,7 @@ from loopbench.metrics.statistics import holm
 
 
 @pytest.fixture(scope="module")
-def both(breeze: Results, calm: Results) -> Collection:
+def both(breeze: Results, calm: Results) -> SeveralRuns:
     """Three designs under two profiles, and one of them in clean air."""
     return collect([breeze, calm])
 

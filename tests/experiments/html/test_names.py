@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.html.names import MOST_CHARS, chart_names
+from loopbench.experiments.html.names import MAX_CHARS, chart_names
 from loopbench.metrics.comparison import ArmInfo
 from loopbench.protocol.names import Spec
 
@@ -27,7 +27,7 @@ def test_different_arms_have_different_names(drawn):
     assert len(set(names.values())) == len(arms)
     for arm in arms:
         whole = arm.arm.removesuffix("/clean")
-        assert names[arm.arm] == whole or len(whole) > MOST_CHARS
+        assert names[arm.arm] == whole or len(whole) > MAX_CHARS
 
 
 def test_a_long_name_has_only_the_options_in_which_it_differs():

@@ -11,15 +11,26 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.ablation import Wanted, ablated
+from loopbench.experiments.ablation import AblationRequest, ablated
 from loopbench.experiments.ablation import prepare as prepare_ablation
 from loopbench.experiments.ablation_report import conclusions
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.html.document import Amount, Banner, Folded, Grid, Link, Paragraph, Part, Section, SideBySide, cell_text
+from loopbench.experiments.html.document import (
+    Amount,
+    Banner,
+    Folded,
+    Grid,
+    PageLink,
+    PageSection,
+    Paragraph,
+    SideBySide,
+    Subsection,
+    cell_text,
+)
 from loopbench.experiments.html.page import optimization_html, report_html, sections
-from loopbench.experiments.html.reasons import MOST_TRACES, pick, told
-from loopbench.experiments.html.side_by_side import MOST_PIECES, cut, side_by_side
+from loopbench.experiments.html.reasons import MAX_TRACES, pick, told
+from loopbench.experiments.html.side_by_side import MAX_PIECES, cut, side_by_side
 from loopbench.experiments.html.verdict import together, verdict_section
 from loopbench.experiments.journal import TRACES, read_trace
 from loopbench.experiments.optimization.config import OptimizeConfig, SearchConfig
@@ -33,15 +44,15 @@ from loopbench.experiments.why import why
 from loopbench.metrics.trajectory.trajectory import course, unmatched
 
 
-def of(found: Results, name: str, **options: Any) -> Section:
+def of(found: Results, name: str, **options: Any) -> PageSection:
     return next(section for section in sections(found, **options) if section.id == name)
 
 
-def blocks(section: Section | Part | Folded, kind: type[Any]) -> Iterator[Any]:
+def blocks(section: PageSection | Subsection | Folded, kind: type[Any]) -> Iterator[Any]:
     for block in section.blocks:
         if isinstance(block, kind):
             yield block
-        if isinstance(block, Part | Folded):
+        if isinstance(block, Subsection | Folded):
             yield from blocks(block, kind)
 
 
@@ -52,7 +63,7 @@ def test_causes_are_counted_as_why_counts_them(breeze):
     explained = why(breeze)
     lost = {(pair.a, pair.b): pair for pair in explained.pairs}
     section = of(breeze, "why")
-    parts = [block for block in section.blocks if isinstance(block, Part)]
+    parts = [block for block in section.blocks if isinstance(block, Subsection)]
     assert [part.title for part in parts] == ["arithmetic, flaky-format", "arithmetic, flaky-tools"]
     rows = 0
     for part in parts:
@@ -87,9 +98,9 @@ def test_every_cause_of_every_pair_has_an_example_with_its_command(breeze):
 def test_links_lead_to_the_trials_side_by_side_and_no_further(breeze):
     why_, traces = of(breeze, "why"), of(breeze, "traces")
     anchors = [folded.id for folded in blocks(traces, Folded)]
-    links = [cell.to for grid in blocks(why_, Grid) for row in grid.rows for cell in row if isinstance(cell, Link)]
+    links = [cell.to for grid in blocks(why_, Grid) for row in grid.rows for cell in row if isinstance(cell, PageLink)]
     assert sorted(links) == sorted(anchors) == [f"trace-{number}" for number in range(1, len(anchors) + 1)]
-    assert 1 < len(anchors) <= MOST_TRACES
+    assert 1 < len(anchors) <= MAX_TRACES
     prefixed = of(breeze, "x-traces", prefix="x")
     assert {folded.id for folded in blocks(prefixed, Folded)} == {f"x-{anchor}" for anchor in anchors}
 
@@ -145,7 +156,7 @@ def test_records_without_traces_are_counted(breeze):
 def test_tasks_that_nobody_solved_and_flaky_ones_are_named(breeze):
     groups = why(breeze).findings.groups
     section = of(breeze, "tasks")
-    for group, part in zip(groups, [block for block in section.blocks if isinstance(block, Part)], strict=True):
+    for group, part in zip(groups, [block for block in section.blocks if isinstance(block, Subsection)], strict=True):
         said = str(part.blocks)
         assert all(task in said for kind in ("unsolved", "flaky") for task in group.of_kind(kind)[:10])
         (listed,) = [grid for folded in blocks(part, Folded) for grid in folded.blocks]
@@ -200,7 +211,7 @@ def test_a_long_trial_keeps_its_ends_and_the_mark(calm):
     note = {"event": "note", "kind": "k", "n": 1}
     longer = {**trace, "events": [*[note] * 300, *trace["events"], *[note] * 300]}
     made = side_by_side((trace, {**longer, "answer": "other"}), "run").courses[1]
-    assert len(made.pieces) <= MOST_PIECES + 3
+    assert len(made.pieces) <= MAX_PIECES + 3
     assert any(piece.parts_here for piece in made.pieces)
     left_out = [int(piece.text.split()[0]) for piece in made.pieces if piece.label == "left out"]
     assert sum(left_out) + len(made.pieces) - len(left_out) > 600
@@ -245,7 +256,7 @@ def test_arms_without_a_common_task_are_not_set_against_each_other(breeze):
 @pytest.fixture(scope="module")
 def ablation(tmp_path_factory) -> Results:
     """Two options of a loop, together."""
-    wanted = Wanted("finish", ("parse_retries=0,2", "list_tools_in_error=false,true"))
+    wanted = AblationRequest("finish", ("parse_retries=0,2", "list_tools_in_error=false,true"))
     config = CompareConfig(
         loops=("finish",), profiles=("flaky-format",), suite="arithmetic(size=12)", runs=tmp_path_factory.mktemp("a"), mlflow=False
     )

@@ -16,11 +16,11 @@ import pytest
 from loopbench.datasets.task import Suite
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.optimization.background import Background
-from loopbench.experiments.optimization.candidates import Candidate, Ended, Spent
+from loopbench.experiments.optimization.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimization.rollouts import Rollouts
 from loopbench.experiments.registry import make_loop, make_suite, parse_spec
 from loopbench.experiments.schedule import Arm
-from loopbench.experiments.trial import Setting
+from loopbench.experiments.trial import TrialContext
 from loopbench.metrics.record import Record
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.profiles import load_profile
@@ -33,7 +33,7 @@ class Remembers(Unwatched):
     """A watcher that keeps what it is told."""
 
     told: list[tuple[str, Any]] = field(default_factory=list)
-    spent: list[Spent] = field(default_factory=list)
+    spent: list[SearchCost] = field(default_factory=list)
 
     def began(self, design: str, own: Candidate) -> None:
         self.told.append(("began", own.number))
@@ -41,14 +41,14 @@ class Remembers(Unwatched):
     def tried(self, design: str, candidate: Candidate) -> None:
         self.told.append(("tried", candidate.number))
 
-    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: Spent) -> None:
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
         self.told.append(("rolled_out", (candidate.number, record.task, record.repeat)))
         self.spent.append(search)
 
-    def proposed(self, design: str, proposals: Spent) -> None:
+    def proposed(self, design: str, proposals: SearchCost) -> None:
         self.told.append(("proposed", proposals.calls))
 
-    def ended(self, design: str, ended: Ended, kept: Candidate) -> None:
+    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
         self.told.append(("ended", (ended.status, kept.number)))
 
     def finished(self, record: Record) -> None:
@@ -82,7 +82,7 @@ def rollouts_of(small_suite: Suite, tmp_path: Path) -> Iterator[Callable[..., Ro
             spec = parse_spec(loop)
             arm = Arm(f"{spec}/{profile}", spec, make_loop(spec, small_suite.max_tool_steps), "scripted", load_profile(profile))
             found = {task.id: ("train" if place % 2 else "dev", task) for place, task in enumerate(small_suite.tasks[:tasks])}
-            setting = Setting(small_suite, meter=Meter(Budget(**budget)))
+            setting = TrialContext(small_suite, meter=Meter(Budget(**budget)))
             log = tmp_path / f"{loop}.jsonl"
             if log in made:
                 made[log].close()

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loopbench.datasets.task import Suite, Task
-from loopbench.experiments.optimization.feedback import ALL_WELL, MOST_CHARS, MOST_SENTENCE_CHARS, MOST_SENTENCES, feedback
+from loopbench.experiments.optimization.feedback import ALL_WELL, MAX_CHARS, MAX_SENTENCE_CHARS, MAX_SENTENCES, feedback
 from loopbench.loops.bare import Bare
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import Profile, load_profile
@@ -230,23 +230,23 @@ def test_any_trace_gives_bounded_sentences_without_receipts(
     text = feedback(told, trace, task)
     assert text == feedback(told, trace, task)
     found = text.splitlines()
-    assert 1 <= len(found) <= MOST_SENTENCES + 1
+    assert 1 <= len(found) <= MAX_SENTENCES + 1
     assert len({*found}) == len(found)
     assert all(line.endswith((".", "…", ".)")) for line in found)
-    assert all(len(line) <= MOST_SENTENCE_CHARS + 1 for line in found)
+    assert all(len(line) <= MAX_SENTENCE_CHARS + 1 for line in found)
     assert "[r:0a1b2c.3d4e]" not in text
     assert (ALL_WELL in found) <= (found == [ALL_WELL] and accuracy == 1)
 
 
 def test_what_is_long_or_much_is_cut_after_secrets_are_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_API_KEY", "open-sesame-99")
-    long = "x" * (MOST_CHARS - 12) + " open-sesame-99 " + "y" * 50
+    long = "x" * (MAX_CHARS - 12) + " open-sesame-99 " + "y" * 50
     (sentence,) = lines(record=record(answer=long), task=replace(TASK, plan=None))
     assert "sesame" not in sentence
     assert sentence.endswith("…, expected 42.")
     many = lines(*(tool("rate", {}, f"error {number}", "error") for number in range(40)), task=replace(TASK, plan=None))
-    assert len(many) == MOST_SENTENCES + 1
-    assert many[-1] == f"({41 - MOST_SENTENCES} more.)"
+    assert len(many) == MAX_SENTENCES + 1
+    assert many[-1] == f"({41 - MAX_SENTENCES} more.)"
 
 
 def nested(levels: int) -> Any:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.journal import RunError
-from loopbench.experiments.optimization.log import Log, log_digest, read_log
+from loopbench.experiments.optimization.log import JsonLinesLog, log_digest, read_log
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -58,7 +58,7 @@ def test_no_file_is_an_empty_log(tmp_path: Path) -> None:
 
 
 def _write(path: Path, items: list[dict[str, Any]]) -> None:
-    log = Log(path)
+    log = JsonLinesLog(path)
     for item in items:
         log.append(item)
     log.close()

@@ -34,7 +34,7 @@ from loopbench.experiments import compare, tracking
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.journal import MANIFEST, read_manifest, write_manifest
-from loopbench.experiments.optimization.candidates import Candidate, Ended, Spent
+from loopbench.experiments.optimization.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimization.files import CANDIDATES, ENDED, PROGRAM, TEST
 from loopbench.experiments.optimization.log import log_digest
 from loopbench.experiments.optimization.result import optimization_result
@@ -42,7 +42,7 @@ from loopbench.experiments.preparing import configuration, prepare
 from loopbench.experiments.registry import code_digest, make_loop, parse_spec
 from loopbench.experiments.results import results as read_results
 from loopbench.experiments.tracking import OptimizationTracker, board
-from loopbench.experiments.tracking.board import Board
+from loopbench.experiments.tracking.board import SearchBoard
 from loopbench.experiments.tracking.prompts import as_template, prompt_name, prompt_text
 from loopbench.experiments.tracking.shown import note, program_file
 from loopbench.metrics.record import Record
@@ -94,27 +94,27 @@ CHOSEN = 2
 def search(design: str) -> list[Event]:
     """All that an optimization tells of one design."""
     events: list[Event] = []
-    spent = Spent()
+    spent = SearchCost()
     for number, scores in enumerate(SCORES):
         tried = candidate_of(design, number)
         events.append(("tried" if number else "began", (design, tried)))
         for place, (task, score) in enumerate(zip(TASKS, scores, strict=False), 1):
-            spent += Spent(1, 2, 10, 0.001)
+            spent += SearchCost(1, 2, 10, 0.001)
             tried = replace(tried, dev=dict(zip(TASKS[:place], scores, strict=False)), train={"t1": 0.5})
             events.append(("rolled_out", (design, tried, trial(task, score), spent)))
-        events.append(("proposed", (design, Spent(0, number + 1, 100))))
+        events.append(("proposed", (design, SearchCost(0, number + 1, 100))))
     ended, kept = end_of(design)
     return [*events, ("ended", (design, ended, kept))]
 
 
-def end_of(design: str) -> tuple[Ended, Candidate]:
+def end_of(design: str) -> tuple[SearchEnd, Candidate]:
     before, after = (dict(zip(TASKS, SCORES[number], strict=True)) for number in (0, CHOSEN))
     kept = candidate_of(design, CHOSEN, dev=after, train={"t1": 0.5})
     rollouts = sum(map(len, SCORES))
-    search_, proposals = Spent(rollouts, 2 * rollouts, 10 * rollouts, 0.001 * rollouts), Spent(0, len(SCORES), 100)
+    search_, proposals = SearchCost(rollouts, 2 * rollouts, 10 * rollouts, 0.001 * rollouts), SearchCost(0, len(SCORES), 100)
     warnings = ("the proposer was terse",)
-    return Ended(
-        design, "budget", "22 calls", kept.digest, CHOSEN, len(SCORES), before, after, search_, proposals, Spent(), warnings
+    return SearchEnd(
+        design, "budget", "22 calls", kept.digest, CHOSEN, len(SCORES), before, after, search_, proposals, SearchCost(), warnings
     ), kept
 
 
@@ -314,7 +314,7 @@ ONE_DESIGN = {"designs": [{"design": "x"}], "splits": {"dev": {"tasks": len(TASK
 @given(STEPS)
 @settings(max_examples=200)
 def test_the_best_is_the_first_of_the_highest_scored_on_all_dev_tasks(steps: list[tuple[int, str, float]]) -> None:
-    made = Board(Path(), ONE_DESIGN)
+    made = SearchBoard(Path(), ONE_DESIGN)
     dev: dict[int, dict[str, float]] = {}
     order: list[int] = []
     ever: set[int] = set()
@@ -323,7 +323,7 @@ def test_the_best_is_the_first_of_the_highest_scored_on_all_dev_tasks(steps: lis
             order.append(number)
         dev.setdefault(number, {})[task] = score
         made.rolled_out(
-            "x", Candidate(number, str(number), PROGRAM_OF_ONE, {}, dict(dev[number])), trial(task, score), Spent(1, calls)
+            "x", Candidate(number, str(number), PROGRAM_OF_ONE, {}, dict(dev[number])), trial(task, score), SearchCost(1, calls)
         )
         found = made.designs["x"]
         means = {number: sum(scores.values()) / 3 for number, scores in dev.items() if len(scores) == 3}
@@ -535,7 +535,7 @@ def test_the_note_says_whether_another_loop_is_the_highest(made: Made) -> None:
 
 
 def test_candidates_beyond_the_first_get_a_run_only_when_they_become_best(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board, "MOST_CHILDREN", 2)
+    monkeypatch.setattr(board, "MAX_CHILDREN", 2)
     design = DESIGNS[1]
     events = [event for event in search(design) if event[0] != "ended"]
     with tracker_of(made, "many") as tracker:

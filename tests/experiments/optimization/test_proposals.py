@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.journal import RunError
 from loopbench.experiments.optimization.background import Background
-from loopbench.experiments.optimization.candidates import Spent
+from loopbench.experiments.optimization.candidates import SearchCost
 from loopbench.experiments.optimization.proposals import Proposals
 from loopbench.experiments.optimization.rollouts import BudgetSpent, RunStopped
 from loopbench.models.metering import Budget, Meter
@@ -37,7 +37,7 @@ def proposals_of(tmp_path: Path) -> Iterator[Make]:
         background = stack.enter_context(Background())
         made: list[Proposals] = []
 
-        def make(model: Model | None = None, told: Callable[[Spent], None] = lambda spent: None, **budget: int) -> Proposals:
+        def make(model: Model | None = None, told: Callable[[SearchCost], None] = lambda spent: None, **budget: int) -> Proposals:
             for earlier in made:
                 earlier.close()
             meter = Meter(Budget(**budget))
@@ -100,7 +100,7 @@ def test_a_provider_that_fails_stops_the_run_unless_the_request_is_to_blame(prop
 
 
 def test_many_threads_count_every_request(proposals_of: Make) -> None:
-    told: list[Spent] = []
+    told: list[SearchCost] = []
     proposals = proposals_of(told=told.append)
     with ThreadPoolExecutor(8) as pool:
         [*pool.map(lambda number: asked(proposals, [number]), range(40))]
@@ -109,7 +109,7 @@ def test_many_threads_count_every_request(proposals_of: Make) -> None:
 
 
 def test_its_own_requests_have_a_budget_of_their_own(proposals_of: Make) -> None:
-    told: list[Spent] = []
+    told: list[SearchCost] = []
     proposals = proposals_of(told=told.append, calls=2)
     asked(proposals, [1, 2])
     with pytest.raises(BudgetSpent, match="the optimizer's own requests: budget of 2 model calls used up"):

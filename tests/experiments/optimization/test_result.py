@@ -12,9 +12,9 @@ import pytest
 from markdown_it import MarkdownIt
 
 from loopbench.experiments.journal import Journal, RunError, read_manifest, write_manifest
-from loopbench.experiments.optimization.candidates import Ended, Spent
+from loopbench.experiments.optimization.candidates import SearchCost, SearchEnd
 from loopbench.experiments.optimization.files import ENDED, PROGRAM, ROLLOUTS, TEST, is_optimization, trials_folder
-from loopbench.experiments.optimization.log import Log, log_digest
+from loopbench.experiments.optimization.log import JsonLinesLog, log_digest
 from loopbench.experiments.optimization.report import notes, tables, to_markdown, verdicts
 from loopbench.experiments.optimization.result import OptimizationResult, optimization_result, spent_once
 from loopbench.experiments.results import results
@@ -43,8 +43,8 @@ class Written:
         return program_digest({"decide": Prompt(self.instructions, {}, {})})
 
     @property
-    def ended(self) -> Ended:
-        found = Ended(
+    def ended(self) -> SearchEnd:
+        found = SearchEnd(
             design=self.design,
             status="finished",
             reason="",
@@ -53,9 +53,9 @@ class Written:
             candidates=7,
             before={"d1": 0.0, "d2": 0.0},
             after={"d1": 1.0, "d2": 0.0},
-            search=Spent(20, 60, 6_000),
-            proposals=Spent(0, 5, 500),
-            evaluation=Spent(2, 6, 600),
+            search=SearchCost(20, 60, 6_000),
+            proposals=SearchCost(0, 5, 500),
+            evaluation=SearchCost(2, 6, 600),
         )
         return replace(found, **self.changes)
 
@@ -86,7 +86,7 @@ def manifest(designs: tuple[Written, ...]) -> dict[str, Any]:
 
 def write_design(folder: Path, design: Written) -> None:
     folder.mkdir(parents=True)
-    log = Log(folder / ROLLOUTS)
+    log = JsonLinesLog(folder / ROLLOUTS)
     for task in ("d1", "d2"):
         log.append({"key": [OWN, task, 0, None], "record": {}, "calls": [], "feedback": ""})
     log.close()
@@ -259,13 +259,13 @@ def test_trials_of_an_optimization_are_those_of_its_test(write):
 
 
 def breach_rollout(folder: Path) -> None:
-    log = Log(folder / "designs/1-bare" / ROLLOUTS)
+    log = JsonLinesLog(folder / "designs/1-bare" / ROLLOUTS)
     log.append({"key": [OWN, "d1", 7, None]})
     log.close()
 
 
 def breach_task(folder: Path) -> None:
-    log = Log(folder / "designs/1-bare" / ROLLOUTS)
+    log = JsonLinesLog(folder / "designs/1-bare" / ROLLOUTS)
     log.append({"key": [OWN, "t5", 0, None]})
     log.close()
     made = read_manifest(folder)
@@ -379,7 +379,7 @@ def test_tables(write):
 
 
 def test_dollars_are_shown_where_they_are_known(write):
-    priced = {name: Spent(1, 10, 100, 0.251) for name in ("search", "proposals", "evaluation")}
+    priced = {name: SearchCost(1, 10, 100, 0.251) for name in ("search", "proposals", "evaluation")}
     found = optimization_result(write(replace(A, changes=priced), cost_usd=0.01, nominal_usd=0.01))
     row = next(row for row in shown(found)["Cost"] if row["of"] == "USD")
     assert (row["optimization"], row["a solved one before"]) == ("0.2510 + 0.2510 + 0.2510", "0.03000")
@@ -389,9 +389,9 @@ def test_dollars_are_shown_where_they_are_known(write):
 
 
 def test_dollars_are_unknown_where_a_part_of_them_is():
-    assert spent_once([Spent(1, 5, 50, 0.5), Spent(0, 2, 20)]) == Cost(7, 70, None)
-    assert spent_once([Spent(1, 5, 50, 0.5), Spent()]) == Cost(5, 50, 0.5)
-    assert spent_once([Spent(), Spent()]) == Cost(0, 0, None)
+    assert spent_once([SearchCost(1, 5, 50, 0.5), SearchCost(0, 2, 20)]) == Cost(7, 70, None)
+    assert spent_once([SearchCost(1, 5, 50, 0.5), SearchCost()]) == Cost(5, 50, 0.5)
+    assert spent_once([SearchCost(), SearchCost()]) == Cost(0, 0, None)
 
 
 def test_what_ended_early_and_what_changed_nothing_is_said(write):

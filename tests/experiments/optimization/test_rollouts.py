@@ -17,11 +17,11 @@ import dspy
 import pytest
 from dspy.utils.parallelizer import ParallelExecutor
 
-from loopbench.dspy_seam.program import LoopProgram, Ran, Sampled
+from loopbench.dspy_seam.program import LoopProgram, ProgramResult, SampledPrediction
 from loopbench.experiments.engine.runner import FIRST_FAILURES
 from loopbench.experiments.journal import RunError
 from loopbench.experiments.optimization.rollouts import BudgetSpent, Key, Rollouts, RunStopped
-from loopbench.experiments.past import MOST_ATTEMPTS
+from loopbench.experiments.past import MAX_ATTEMPTS
 from loopbench.protocol import (
     Model,
     Observer,
@@ -40,10 +40,10 @@ from loopbench.protocol import (
 Make = Callable[..., Rollouts]
 
 
-def ask(rollouts: Rollouts, task: int = 0, draw: int = 0, changed: str = "") -> Ran:
+def ask(rollouts: Rollouts, task: int = 0, draw: int = 0, changed: str = "") -> ProgramResult:
     """One rollout of the design, its instructions changed where a text is given."""
     inputs = {"query": "", "task": [*rollouts.tasks][task]}
-    return rollouts(rollouts.arm.loop, program_of(rollouts, changed), inputs, Sampled(draw))
+    return rollouts(rollouts.arm.loop, program_of(rollouts, changed), inputs, SampledPrediction(draw))
 
 
 def program_of(rollouts: Rollouts, changed: str = "") -> Program:
@@ -78,7 +78,7 @@ def test_what_is_asked_again_costs_nothing(rollouts_of: Make, watcher: Any) -> N
     assert [item.number for item in rollouts.candidates.values()] == [0, 1]
 
 
-def search(rollouts: Rollouts) -> tuple[list[Ran], str]:
+def search(rollouts: Rollouts) -> tuple[list[ProgramResult], str]:
     """What a fixed search is given until its budget ends it, and why that was."""
     given = []
     try:
@@ -105,7 +105,7 @@ def test_a_resumed_search_asks_no_model_for_what_it_has(rollouts_of: Make) -> No
     given = search(first)
     again = rollouts_of()
     asked: list[Any] = []
-    again.setting = replace(again.setting, answering=Refusing(asked))  # type: ignore[arg-type]
+    again.setting = replace(again.setting, trial_models=Refusing(asked))  # type: ignore[arg-type]
     assert search(again) == given
     assert asked == []
     assert (again.search, again.candidates) == (first.search, first.candidates)
@@ -157,21 +157,21 @@ def test_a_search_that_goes_on_never_has_what_was_asked_beyond_its_budget(rollou
 class Down:
     """Stands where models are handed out, and hands out none for so many trials."""
 
-    def __init__(self, answering: Any, trials: int) -> None:
-        self.answering = answering
+    def __init__(self, trial_models: Any, trials: int) -> None:
+        self.trial_models = trial_models
         self.left = trials
 
     def model(self, *args: Any) -> Any:
         self.left -= 1
         if self.left >= 0:
             raise OSError("no route to the provider")
-        return self.answering.model(*args)
+        return self.trial_models.model(*args)
 
 
 def test_a_provider_that_is_down_stops_the_run_and_is_asked_again_when_it_goes_on(rollouts_of: Make) -> None:
     first = rollouts_of()
     ask(first)
-    first.setting = replace(first.setting, answering=Down(first.setting.answering, 10**6))  # type: ignore[arg-type]
+    first.setting = replace(first.setting, trial_models=Down(first.setting.trial_models, 10**6))  # type: ignore[arg-type]
     with pytest.raises(RunStopped, match=f"{FIRST_FAILURES} rollouts in a row failed, the last because of OSError: no route"):
         [ask(first, draw=draw) for draw in range(1, 100)]
     assert first.errored == FIRST_FAILURES
@@ -183,13 +183,13 @@ def test_a_provider_that_is_down_stops_the_run_and_is_asked_again_when_it_goes_o
 class Breaking:
     """Hands out a model that breaks at its second request, then sound ones."""
 
-    def __init__(self, answering: Any) -> None:
-        self.answering = answering
+    def __init__(self, trial_models: Any) -> None:
+        self.trial_models = trial_models
         self.broken = False
 
     @contextmanager
     def model(self, *args: Any) -> Iterator[Model]:
-        with self.answering.model(*args) as sound:
+        with self.trial_models.model(*args) as sound:
             is_first, self.broken = not self.broken, True
             yield BreaksOff(sound) if is_first else sound
 
@@ -207,7 +207,7 @@ class BreaksOff(WrappedModel):
 def test_all_attempts_at_a_rollout_are_spent(rollouts_of: Make) -> None:
     """What is shown, and what a resumed search is charged, is what the meter counted."""
     first = rollouts_of()
-    first.setting = replace(first.setting, answering=Breaking(first.setting.answering))  # type: ignore[arg-type]
+    first.setting = replace(first.setting, trial_models=Breaking(first.setting.trial_models))  # type: ignore[arg-type]
     calls = ask(first).calls
     assert first.search.calls == first.setting.meter.calls == len(calls) + 2
     again = rollouts_of()
@@ -218,7 +218,7 @@ def test_all_attempts_at_a_rollout_are_spent(rollouts_of: Make) -> None:
 
 def test_errored_rollouts_are_no_dev_scores(rollouts_of: Make) -> None:
     rollouts = rollouts_of()
-    rollouts.setting = replace(rollouts.setting, answering=Down(rollouts.setting.answering, MOST_ATTEMPTS))  # type: ignore[arg-type]
+    rollouts.setting = replace(rollouts.setting, trial_models=Down(rollouts.setting.trial_models, MAX_ATTEMPTS))  # type: ignore[arg-type]
     assert ask(rollouts).fields["status"] == "errored"
     scores = rollouts.dev_scores(rollouts.arm.loop, program_of(rollouts))
     assert set(scores.values()) == {1.0}
@@ -228,7 +228,7 @@ def test_errored_rollouts_are_no_dev_scores(rollouts_of: Make) -> None:
 def test_a_test_task_is_refused(rollouts_of: Make) -> None:
     rollouts = rollouts_of()
     with pytest.raises(RunStopped, match="'arithmetic-test' which is in neither train nor dev".replace(" which", ", which")):
-        rollouts(rollouts.arm.loop, program_of(rollouts), {"query": "", "task": "arithmetic-test"}, Sampled())
+        rollouts(rollouts.arm.loop, program_of(rollouts), {"query": "", "task": "arithmetic-test"}, SampledPrediction())
 
 
 def test_the_best_is_the_best_on_dev_and_of_equals_the_first(rollouts_of: Make) -> None:
@@ -273,7 +273,7 @@ def test_rollouts_of_many_threads_are_run_once_each(rollouts_of: Make) -> None:
     slow = Slow(0.05)
     inputs = [{"query": "", "task": name} for name in rollouts.tasks]
     with ThreadPoolExecutor(16) as pool:
-        done = [pool.submit(rollouts, slow, {}, inputs[place % 4], Sampled()) for place in range(64)]
+        done = [pool.submit(rollouts, slow, {}, inputs[place % 4], SampledPrediction()) for place in range(64)]
         assert len({future.result().fields["answer"] for future in done}) == 1
     assert slow.runs == 4
 
@@ -309,7 +309,7 @@ def test_leaving_ends_what_still_runs(rollouts_of: Make) -> None:
 
     def wait() -> None:
         try:
-            rollouts(Slow(60), {}, {"query": "", "task": next(iter(rollouts.tasks))}, Sampled())
+            rollouts(Slow(60), {}, {"query": "", "task": next(iter(rollouts.tasks))}, SampledPrediction())
         except RunStopped as stopped:
             said.append(str(stopped))
 

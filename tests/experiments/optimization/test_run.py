@@ -13,7 +13,7 @@ from loopbench.experiments.journal import RunError, locked, read_manifest
 from loopbench.experiments.optimization.config import OptimizeConfig, load_optimize_config
 from loopbench.experiments.optimization.log import read_log
 from loopbench.experiments.optimization.run import Optimization, prepare, reopen, run
-from loopbench.experiments.preparing import Allowed
+from loopbench.experiments.preparing import Permissions
 from loopbench.experiments.results import results
 
 pytestmark = pytest.mark.thorough
@@ -287,5 +287,5 @@ def test_an_optimizer_of_ones_own_has_to_be_typed_again(
     made = prepare(configured(optimizer="mine_i6:Mine(k=2)"))
     with pytest.raises(RunError, match="--allow mine_i6:Mine"):
         reopen(made.folder)
-    finished(reopen(made.folder, Allowed(["mine_i6:Mine"])), watcher)
+    finished(reopen(made.folder, Permissions(["mine_i6:Mine"])), watcher)
     assert len(json.loads((made.designs[0].folder / "optimized.json").read_text("utf-8"))["decide"]["demos"]) == 2

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow
 import pytest
 
-from loopbench.experiments.outside import Reading, Wanted, import_files
+from loopbench.experiments.outside import ImportRequest, ReadingOptions, import_files
 from loopbench.experiments.results import Results, results
 
 ZSTD = 93
@@ -65,7 +65,7 @@ class Kit:
 
     def imported(self, *paths: Path, arms: Sequence[str] = (), suite: str | None = None, **reading: Any) -> Results:
         """A run directory of the files, read back."""
-        wanted = Wanted(reading=Reading(**reading), arms=arms, suite=suite)
+        wanted = ImportRequest(reading=ReadingOptions(**reading), arms=arms, suite=suite)
         return results(import_files(paths, wanted, self.folder / "runs" / f"run{next(self.numbers)}").folder)
 
 

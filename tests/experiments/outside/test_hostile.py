@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.outside import Reading, Wanted, import_files
-from loopbench.experiments.outside.archive import MOST_MEMBER_BYTES, ZSTD
+from loopbench.experiments.outside import ImportRequest, ReadingOptions, import_files
+from loopbench.experiments.outside.archive import MAX_MEMBER_BYTES, ZSTD
 
 FILES = Path(__file__).with_name("files")
 REPORT = json.loads((FILES / "capitals.json").read_text())
@@ -150,8 +150,8 @@ def with_member(kit, name="samples/1_epoch_1.json", data=b"{}", **changes):
     ("changes", "said"),
     [
         ({"flags": 1}, "samples/1_epoch_1.json: encrypted"),
-        ({"size": MOST_MEMBER_BYTES + 1}, f"samples/1_epoch_1.json: more than {MOST_MEMBER_BYTES} bytes"),
-        ({"packed": 2**31}, f"samples/1_epoch_1.json: more than {MOST_MEMBER_BYTES} bytes"),
+        ({"size": MAX_MEMBER_BYTES + 1}, f"samples/1_epoch_1.json: more than {MAX_MEMBER_BYTES} bytes"),
+        ({"packed": 2**31}, f"samples/1_epoch_1.json: more than {MAX_MEMBER_BYTES} bytes"),
         ({"size": 2**32 - 2}, "samples/1_epoch_1.json: more than"),
         ({"method": 12}, "samples/1_epoch_1.json: cannot be unpacked"),
         ({"method": 99}, "samples/1_epoch_1.json: cannot be unpacked"),
@@ -193,7 +193,7 @@ def test_archives_that_unpack_to_too_much_are_not_begun(kit):
     raw = bytearray(kit.archive({f"m{n}": b"x" for n in range(150)}))
     at = 0
     while (at := raw.find(b"PK\x01\x02", at)) >= 0:
-        struct.pack_into("<L", raw, at + 24, MOST_MEMBER_BYTES)
+        struct.pack_into("<L", raw, at + 24, MAX_MEMBER_BYTES)
         at += 4
     with pytest.raises(ValueError, match="its members unpack to 40265318400 bytes, more than is read"):
         kit.imported(kit.put(bytes(raw), ".eval"))
@@ -243,7 +243,7 @@ def test_a_format_that_was_typed_wins(kit, format_):
     path = kit.put({"cases": [], "eval": {}, "name": "x"})
     said = {"inspect": "eval.solver is no name", "pydantic-evals": "holds no trial", "csv": "no column of the"}[format_]
     with pytest.raises(ValueError, match=said):
-        import_files([path], Wanted(format=format_), runs=kit.folder / "runs")
+        import_files([path], ImportRequest(format=format_), runs=kit.folder / "runs")
 
 
 # --- files ---
@@ -265,7 +265,7 @@ def test_what_is_no_file(kit, tmp_path):
 def test_nothing_is_left_where_the_second_file_is_broken(kit, tmp_path):
     good, bad = kit.put("task,score\nx,1\n", ".csv"), kit.put("task,score\nx,many\n", ".csv")
     with pytest.raises(ValueError, match="no number: 'many'"):
-        import_files([good, bad], Wanted(), tmp_path / "run", tmp_path / "runs")
+        import_files([good, bad], ImportRequest(), tmp_path / "run", tmp_path / "runs")
     assert not list(tmp_path.iterdir())
 
 
@@ -277,18 +277,18 @@ def test_nothing_is_left_where_the_disk_refuses(kit, tmp_path, monkeypatch):
 
     monkeypatch.setattr(importing, "write_manifest", full)
     with pytest.raises(OSError, match="No space"):
-        import_files([kit.put("task,score\nx,1\n", ".csv")], Wanted(), tmp_path / "run")
+        import_files([kit.put("task,score\nx,1\n", ".csv")], ImportRequest(), tmp_path / "run")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_run_is_never_overwritten(kit, tmp_path):
     path = kit.put("task,score\nx,1\n", ".csv")
-    import_files([path], Wanted(), tmp_path / "run")
+    import_files([path], ImportRequest(), tmp_path / "run")
     with pytest.raises(ValueError, match="run: is there already"):
-        import_files([path], Wanted(), tmp_path / "run")
+        import_files([path], ImportRequest(), tmp_path / "run")
 
 
 @pytest.mark.parametrize("wanted", [{"alpha": 0.0}, {"alpha": 1.0}, {"margin": float("nan")}, {"margin": -1}])
 def test_levels_and_margins_are_shares(wanted):
     with pytest.raises(ValueError, match="is not between 0 and 1"):
-        Wanted(reading=Reading(), **wanted)
+        ImportRequest(reading=ReadingOptions(), **wanted)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.outside.archive import ZSTD, Archive
+from loopbench.experiments.outside.archive import ZSTD, ZipArchive
 
 EVENTS: list[dict[str, Any]] = [
     {"event": "span_begin", "id": "s", "type": "solvers"},
@@ -43,7 +43,7 @@ def test_a_real_log_gives_the_accuracy_that_inspect_computed(kit, scorer, name):
     log = kit.files / "capitals.eval"
     (arm,) = kit.imported(log, scorer=scorer).comparison.arms
     with log.open("rb") as file:
-        header = json.loads(Archive(file).read("header.json"))
+        header = json.loads(ZipArchive(file).read("header.json"))
     (computed,) = [one for one in header["results"]["scores"] if one["name"] == name]
     first = next(iter(computed["metrics"].values()))
     assert arm.summary.accuracy.value == pytest.approx(first["value"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.outside import Scale
+from loopbench.experiments.outside import ScoreScale
 from loopbench.experiments.outside.table import COLUMNS
 from loopbench.metrics.summary import METRICS
 
@@ -145,7 +145,7 @@ def test_a_table_without_arms_is_one(kit):
 def test_the_score_and_the_cluster_may_be_any_column(kit):
     path = kit.put("task,score,Stars,Kind\nx,1,3,k\n", ".csv")
     assert only(kit.imported(path)).accuracy == 1
-    record = only(kit.imported(path, scorer="stars", cluster="kind", scale=Scale(1, 5)))
+    record = only(kit.imported(path, scorer="stars", cluster="kind", scale=ScoreScale(1, 5)))
     assert (record.accuracy, record.cluster) == (0.5, "k")
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.outside.told import Told
-from loopbench.experiments.outside.values import Scale, answer_of, label_of, name_of, number, one_line, score
+from loopbench.experiments.outside.told import ForeignTrial
+from loopbench.experiments.outside.values import ScoreScale, answer_of, label_of, name_of, number, one_line, score
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS
 
@@ -19,7 +19,7 @@ numbers = st.floats(-1e6, 1e6)
 
 @given(
     st.builds(
-        Told,
+        ForeignTrial,
         st.just("a"),
         st.just("t"),
         st.just(0),
@@ -48,7 +48,7 @@ def test_what_is_not_told_is_not_known(told):
 def test_a_scale_goes_from_its_worst_to_its_best(worst, best, share):
     if abs(worst - best) < 1e-3:
         return
-    scale = Scale(worst, best)
+    scale = ScoreScale(worst, best)
     assert score(worst, scale) == pytest.approx(0)
     assert score(best, scale) == pytest.approx(1)
     assert score(worst + share * (best - worst), scale) == pytest.approx(share, abs=1e-6)
@@ -98,11 +98,11 @@ def test_nothing_is_nothing(text):
 )
 def test_bad_scales_are_refused(text, said):
     with pytest.raises(ValueError, match=f"^scale .*{said}"):
-        Scale.parse(text)
+        ScoreScale.parse(text)
 
 
 def test_a_scale_may_run_downwards():
-    assert score(25, Scale.parse("100,0")) == 0.75
+    assert score(25, ScoreScale.parse("100,0")) == 0.75
 
 
 def test_names_are_one_line():

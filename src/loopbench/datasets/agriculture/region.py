@@ -23,9 +23,9 @@ Operation = Literal["sum", "difference", "product", "quotient", "minimum", "maxi
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
-MOST_DAYS = 10
-MOST_NUMBERS = 20
-LARGEST = 10**12
+MAX_DAYS = 10
+MAX_NUMBERS = 20
+MAX = 10**12
 """Largest magnitude of an argument or a result."""
 RAIN_COUNTS = Fraction(4, 5)
 """Share of the rain that reaches the roots."""
@@ -81,7 +81,7 @@ class Station:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class CropField:
     crop: str
     stage: Stage
     area: Number
@@ -105,7 +105,7 @@ class Region:
 
     first_day: str
     stations: Mapping[str, Station]
-    fields: Mapping[str, Field]
+    fields: Mapping[str, CropField]
     soil: Mapping[str, Sequence[Number]]
     """Field → pH, nitrogen in kg/ha, phosphorus and potassium in ppm."""
     crops: Mapping[str, Crop]
@@ -118,7 +118,7 @@ class Region:
         return cls(
             world["first_day"],
             {name: Station(row[0], dict(zip(MEASURES, row[1:], strict=True))) for name, row in world["stations"].items()},
-            {name: Field(*row) for name, row in world["fields"].items()},
+            {name: CropField(*row) for name, row in world["fields"].items()},
             world["soil"],
             {name: Crop(*[*row[:3], dict(zip(STAGES, row[3:], strict=True))]) for name, row in world["crops"].items()},
             world["prices"],
@@ -168,8 +168,8 @@ def weather(region: Region, station: str, measure: Measure, first: str, last: st
     if not 0 <= begin <= end < days:
         until = date.fromisoformat(region.first_day) + timedelta(days=days - 1)
         raise InvalidRequest(f"{first} to {last} is no range of days between {region.first_day} and {until.isoformat()}")
-    if end - begin >= MOST_DAYS:
-        raise InvalidRequest(f"{first} to {last} are more than {MOST_DAYS} days")
+    if end - begin >= MAX_DAYS:
+        raise InvalidRequest(f"{first} to {last} are more than {MAX_DAYS} days")
     values = found.readings[measure][begin : end + 1]
     if None in values:
         raise NoReadings(f"station {station} has no {measure} readings for all days from {first} to {last}")
@@ -310,21 +310,21 @@ def _day(region: Region, text: str) -> int:
 
 
 def _exact_all(values: Sequence[float]) -> list[Fraction]:
-    if not 1 <= len(values) <= MOST_NUMBERS:
-        raise InvalidRequest(f"there are {len(values)} numbers; between 1 and {MOST_NUMBERS} can be worked with")
+    if not 1 <= len(values) <= MAX_NUMBERS:
+        raise InvalidRequest(f"there are {len(values)} numbers; between 1 and {MAX_NUMBERS} can be worked with")
     return [_exact(value) for value in values]
 
 
 def _exact(value: float) -> Fraction:
     """The decimal that a number is written as."""
-    if not abs(value) <= LARGEST:
-        raise InvalidRequest(f"{value} is beyond ±{LARGEST:.0e}")
+    if not abs(value) <= MAX:
+        raise InvalidRequest(f"{value} is beyond ±{MAX:.0e}")
     return Fraction(repr(value))
 
 
 def _number(value: Fraction) -> Number:
-    if abs(value) > LARGEST:
-        raise InvalidRequest(f"the result is beyond ±{LARGEST:.0e}")
+    if abs(value) > MAX:
+        raise InvalidRequest(f"the result is beyond ±{MAX:.0e}")
     return int(value) if value.denominator == 1 else float(f"{float(value):.12g}")
 
 

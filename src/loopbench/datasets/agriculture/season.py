@@ -1,7 +1,7 @@
 """What the stories are told of: a region drawn at random, plans in the sources' own verbs, and the truth as fractions.
 
-`Script` writes the calls and inserts a conversion wherever a source reports in another unit; `Season` answers the same questions
-from the drawn numbers without any tool.
+`SeasonScript` writes the calls and inserts a conversion wherever a source reports in another unit; `Season` answers the same
+questions from the drawn numbers without any tool.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from loopbench.protocol import Plan, Ref
 
 from ..generating import Draft, Draw, PlanWriter, distinct, part
-from .region import STAGES, UNITS, Crop, Field, Measure, Number, Region, Station
+from .region import STAGES, UNITS, Crop, CropField, Measure, Number, Region, Station
 
 ANSWER_FORMAT = (
     "Answer with a number alone, in the unit that is asked for and not rounded to less than four significant digits. "
@@ -48,7 +48,7 @@ class Season:
     def stations(self) -> list[str]:
         return list(self.region.stations)
 
-    def field(self, name: str) -> Field:
+    def field(self, name: str) -> CropField:
         return self.region.fields[name]
 
     def crop(self, field: str) -> Crop:
@@ -96,7 +96,7 @@ class Season:
         return lacking / Fraction(self.region.prices[product][2], 100) * self.hectares(field)
 
 
-def draft(script: Script, question: Sequence[str], answer: Any, expected: Fraction | None) -> Draft:
+def draft(script: SeasonScript, question: Sequence[str], answer: Any, expected: Fraction | None) -> Draft:
     """The task that a script solves."""
     return Draft(
         question=" ".join((*question, ANSWER_FORMAT)),
@@ -120,7 +120,7 @@ def draw_season(draw: Draw, fields: int = 3, stations: int = 3) -> Season:
         first_day=date(2026, draw.integer(4, 8), draw.integer(1, 20)).isoformat(),
         stations=_stations(draw, {name: systems[place % 3] for place, name in enumerate(names)}),
         fields={
-            title: Field(
+            title: CropField(
                 crop=draw.choice(crops),
                 stage=draw.choice(STAGES),
                 area=areas[place] / 10,
@@ -209,7 +209,7 @@ def _price(draw: Draw, per_tonne: int) -> list[Any]:
 # Plans
 
 
-class Script:
+class SeasonScript:
     """A plan in the sources' verbs; what the calculators get is in °C, mm, hectares and kilograms."""
 
     def __init__(self, season: Season) -> None:

@@ -13,7 +13,7 @@ from loopbench.protocol import Ref
 
 from ..generating import Draft, Draw, Template, part
 from .region import Measure
-from .season import DAYS, FERTILIZERS, Script, Season, draft, draw_season
+from .season import DAYS, FERTILIZERS, Season, SeasonScript, draft, draw_season
 
 _TEMPERATURES: tuple[Measure, ...] = ("high", "low")
 
@@ -95,7 +95,7 @@ def degree_days(draw: Draw) -> Draft:
     season, days = draw_season(draw), _days(draw)
     name = draw.choice(season.fields)
     station = season.field(name).station
-    script = Script(season)
+    script = SeasonScript(season)
     field = script.field(name)
     crop = script.crop(name, field)
     highs = script.weather(name, station, part(field, "station"), "high", *days)
@@ -114,7 +114,7 @@ def degree_days(draw: Draw) -> Draft:
     return draft(script, (_who(draw), _aside(draw), wish), answer, expected)
 
 
-def _water(script: Script, name: str, days: tuple[int, int], field: Ref, rain: Ref) -> Ref:
+def _water(script: SeasonScript, name: str, days: tuple[int, int], field: Ref, rain: Ref) -> Ref:
     """The cubic metres that a field lacks."""
     crop = script.crop(name, field)
     et0 = script.weather(name, script.season.field(name).station, part(field, "station"), "et0", *days)
@@ -127,7 +127,7 @@ def irrigation(draw: Draw) -> Draft:
     season = _season_where(draw, lambda s: s.water(s.fields[1], s.field(s.fields[1]).station, *days) > 80)
     name = season.fields[1]
     station = season.field(name).station
-    script = Script(season)
+    script = SeasonScript(season)
     field = script.field(name)
     rain = script.weather(name, station, part(field, "station"), "rain", *days)
     answer = _water(script, name, days, field, rain)
@@ -148,7 +148,7 @@ def water_bill(draw: Draw) -> Draft:
     season = _season_where(draw, lambda s: s.water(s.fields[0], s.field(s.fields[0]).station, *days) > 120)
     name = season.fields[0]
     station = season.field(name).station
-    script = Script(season)
+    script = SeasonScript(season)
     field = script.field(name)
     rain = script.weather(name, station, part(field, "station"), "rain", *days)
     answer = script.cost("water", _water(script, name, days, field, rain), script.price("water", "water"))
@@ -169,7 +169,7 @@ def fertilizer_bill(draw: Draw) -> Draft:
     product = draw.choice(FERTILIZERS)
     season = _season_where(draw, lambda s: s.fertilizer(s.fields[2], product) > 50)
     name = season.fields[2]
-    script = Script(season)
+    script = SeasonScript(season)
     field, soil, price = script.field(name), script.soil(name), script.price(product, product)
     amount = script.fertilizer(name, script.crop(name, field), soil, price, script.hectares(name, field))
     answer = script.cost(product, amount, price)
@@ -190,7 +190,7 @@ def harvest_value(draw: Draw) -> Draft:
     season = draw_season(draw)
     name = draw.choice(season.fields)
     crop_name = season.field(name).crop
-    script = Script(season)
+    script = SeasonScript(season)
     field = script.field(name)
     crop = script.crop(name, field)
     price = script.price(part(field, "crop"), f"the crop of {name}")
@@ -219,7 +219,7 @@ def heat_margin(draw: Draw) -> Draft:
     season = _season_where(draw, lambda s: margin(s) > 2)
     name, expected = season.fields[0], margin(season)
     station = season.field(name).station
-    script = Script(season)
+    script = SeasonScript(season)
     field = script.field(name)
     crop = script.crop(name, field)
     means = [
@@ -247,7 +247,7 @@ def seed(draw: Draw) -> Draft:
     """Three fields at once: their areas together, in one unit, times the rate of a crop."""
     season = draw_season(draw)
     names, crop_name = draw.shuffled(season.fields), draw.choice(list(season.region.crops))
-    script = Script(season)
+    script = SeasonScript(season)
     areas = [script.hectares(name, script.field(name)) for name in names]
     crop = script.crop_named(crop_name, "emergence")
     total = script.calculate("the hectares of all three", "sum", areas)
@@ -274,7 +274,7 @@ def rain_range(draw: Draw) -> Draft:
 
     season = _season_where(draw, lambda s: apart(s) > 2)
     names = season.fields
-    script = Script(season)
+    script = SeasonScript(season)
     found = [script.field(name) for name in names]
     sums = []
     for name, field in zip(names, found, strict=True):
@@ -301,7 +301,7 @@ def better_crop(draw: Draw) -> Draft:
 
     season = _season_where(draw, lambda s: abs(worth(s)[0] - worth(s)[1]) > 40, fields=2)
     names = list(season.region.crops)[:2]
-    script = Script(season)
+    script = SeasonScript(season)
     values = []
     for name in names:
         crop, price = script.crop_named(name, "ripening"), script.price(name, name)
@@ -334,7 +334,7 @@ def drier_field(draw: Draw) -> Draft:
         lambda s: abs(rain(s, s.fields[0]) - rain(s, s.fields[1])) > 3 and s.fertilizer(drier(s), product) > 50,
     )
     names, name = season.fields[:2], drier(season)
-    script = Script(season)
+    script = SeasonScript(season)
     found = [script.field(each) for each in names]
     fallen = []
     for each, field in zip(names, found, strict=True):
@@ -371,7 +371,7 @@ def calm_field(draw: Draw) -> Draft:
     names = season.fields
     calmest = winds(season).index(min(winds(season)))
     name = names[calmest]
-    script = Script(season)
+    script = SeasonScript(season)
     found = [script.field(each) for each in names]
     read = [
         script.weather(each, season.field(each).station, part(field, "station"), "wind", day, day)
@@ -404,7 +404,7 @@ def backup_station(draw: Draw) -> Draft:
     own, backup = season.field(name).station, season.field(name).backup_station
     expected = season.water(name, backup, *days)
     season = _without_readings(season, own, "rain", draw.integer(*days))
-    script = Script(season)
+    script = SeasonScript(season)
     field = script.field(name)
     missed = script.no_weather(name, part(field, "station"), "rain", *days)
     what = f"{name}, from the other station,"
@@ -429,7 +429,7 @@ def no_readings(draw: Draw) -> Draft:
     missing = draw.integer(*days)
     for station in (own, backup):
         season = _without_readings(season, station, "rain", missing)
-    script = Script(season)
+    script = SeasonScript(season)
     field = script.field(name)
     missed = script.no_weather(name, part(field, "station"), "rain", *days)
     script.no_weather(f"{name}, from the other station,", part(field, "backup_station"), "rain", *days, after=[missed])
@@ -449,7 +449,7 @@ def no_sample(draw: Draw) -> Draft:
     name = draw.choice(season.fields)
     soil = {other: row for other, row in season.region.soil.items() if other != name}
     season = Season(replace(season.region, soil=soil))
-    script = Script(season)
+    script = SeasonScript(season)
     script.crop(name, script.field(name))
     script.soil(name, missing=True)
     wish = draw.choice(
@@ -467,7 +467,7 @@ def not_traded(draw: Draw) -> Draft:
     name = draw.choice(season.fields)
     prices = {product: row for product, row in season.region.prices.items() if product != season.field(name).crop}
     season = Season(replace(season.region, prices=prices))
-    script = Script(season)
+    script = SeasonScript(season)
     field = script.field(name)
     script.crop(name, field)
     script.price(part(field, "crop"), f"the crop of {name}", missing=True)

@@ -257,7 +257,7 @@ _EMPTY = _template()
 """The tables without rows: loading these bytes is quicker than creating the tables anew."""
 
 
-class Database:
+class ShopDatabase:
     """The shop of one trial in an in-memory SQLite database."""
 
     def __init__(self, shop: Shop) -> None:

@@ -11,7 +11,7 @@ from loopbench.protocol import Ref
 
 from . import books
 from .case import Case, called, dollars
-from .shop import CITIES, PLENTY, STREETS, Database, Shop, draw_customer, draw_shop
+from .shop import CITIES, PLENTY, STREETS, Shop, ShopDatabase, draw_customer, draw_shop
 from .tools import TOOLS
 
 NAME = "ecommerce"
@@ -566,9 +566,9 @@ def _shop_of(task: Task) -> Shop:
     return shop
 
 
-def _open(task: Task) -> WorldEnvironment[Database]:
-    database = Database(_shop_of(task))
-    return WorldEnvironment(TOOLS.over(database), database, Database.changes, Database.close)
+def _open(task: Task) -> WorldEnvironment[ShopDatabase]:
+    database = ShopDatabase(_shop_of(task))
+    return WorldEnvironment(TOOLS.over(database), database, ShopDatabase.changes, ShopDatabase.close)
 
 
 SOURCE = Source(NAME, "1", _tasks, _open, snapshots=SNAPSHOTS)

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from loopbench.datasets.worlds import Toolset
 
-from .shop import SHIPPING, Database, Row
+from .shop import SHIPPING, Row, ShopDatabase
 
-MOST_FOUND = 10
-LEAST_SEARCHED = 3
+MAX_FOUND = 10
+MIN_SEARCHED = 3
 """Characters: fewer would match nearly every customer."""
 
 OrderId = Annotated[str, Field(description="Number of an order, such as S12345.")]
@@ -53,34 +53,35 @@ class OutOfStock(Refused):
     """There are fewer pieces than needed."""
 
 
-def read_policy(shop: Database, topic: Topic) -> dict[str, Any]:
+def read_policy(shop: ShopDatabase, topic: Topic) -> dict[str, Any]:
     """Read what the shop's policy says on a topic: the text, and its numbers by name."""
     facts = {row["name"]: row["value"] for row in shop.all("SELECT name, value FROM policy WHERE topic = ? ORDER BY name", topic)}
     return {"topic": topic, "text": f"{POLICY[topic]} {REFUSALS}".format(**facts), **facts}
 
 
 def find_customers(
-    shop: Database, text: Annotated[str, Field(description="Part of a name, an e-mail address or a city, or a customer's number.")]
+    shop: ShopDatabase,
+    text: Annotated[str, Field(description="Part of a name, an e-mail address or a city, or a customer's number.")],
 ) -> list[dict[str, Any]]:
     """Find customers, at most 10, by number: each with tier, the numbers of its orders from old to new, and this year's credits."""
-    if len(text.strip()) < LEAST_SEARCHED:
-        raise Refused(f"Search for at least {LEAST_SEARCHED} characters.")
+    if len(text.strip()) < MIN_SEARCHED:
+        raise Refused(f"Search for at least {MIN_SEARCHED} characters.")
     found = shop.all(
         "SELECT * FROM customers WHERE instr(lower(name || '|' || email || '|' || city || '|' || customer_id), lower(?)) "
         "ORDER BY customer_id LIMIT ?",
         text.strip(),
-        MOST_FOUND,
+        MAX_FOUND,
     )
     return [customer | _standing(shop, customer["customer_id"]) for customer in found]
 
 
-def _standing(shop: Database, customer_id: str) -> dict[str, Any]:
+def _standing(shop: ShopDatabase, customer_id: str) -> dict[str, Any]:
     orders = shop.all("SELECT order_id FROM orders WHERE customer_id = ? ORDER BY placed, order_id", customer_id)
     given = shop.value("SELECT count(*) FROM credits WHERE customer_id = ?", customer_id)
     return {"orders": [order["order_id"] for order in orders], "credits_this_year": given}
 
 
-def get_order(shop: Database, order_id: OrderId) -> dict[str, Any]:
+def get_order(shop: ShopDatabase, order_id: OrderId) -> dict[str, Any]:
     """Read an order: when it was placed, promised and delivered, where it goes, and its lines. Line 0 is the shipping fee."""
     order = _order(shop, order_id)
     lines = shop.all(
@@ -92,7 +93,7 @@ def get_order(shop: Database, order_id: OrderId) -> dict[str, Any]:
     return {name: value for name, value in order.items() if name != "slip"} | {"lines": shown}
 
 
-def get_product(shop: Database, sku: Sku) -> dict[str, Any]:
+def get_product(shop: ShopDatabase, sku: Sku) -> dict[str, Any]:
     """Read one variant of a product: price and stock today, when more will come in, and the product's other variants."""
     product = _product(shop, sku)
     others = shop.all("SELECT sku, variant FROM products WHERE product = ? AND sku <> ? ORDER BY sku", product["product"], sku)
@@ -101,7 +102,7 @@ def get_product(shop: Database, sku: Sku) -> dict[str, Any]:
 
 
 def refund_line(
-    shop: Database,
+    shop: ShopDatabase,
     order_id: OrderId,
     line: Line,
     quantity: Annotated[int, Field(ge=1, le=1_000, description="How many pieces are paid back.")],
@@ -128,7 +129,7 @@ def refund_line(
         return {"refund_id": refund_id, "amount": _dollars(amount), "paid_back_on_order": _dollars(total), "in_stock": stock}
 
 
-def exchange_line(shop: Database, order_id: OrderId, line: Line, new_sku: Sku) -> dict[str, Any]:
+def exchange_line(shop: ShopDatabase, order_id: OrderId, line: Line, new_sku: Sku) -> dict[str, Any]:
     """Swap all pieces of a line for another variant of the same product, at the price that was paid.
 
     The new pieces are taken from stock, and the old ones go into stock unless they are still on back order.
@@ -149,7 +150,7 @@ def exchange_line(shop: Database, order_id: OrderId, line: Line, new_sku: Sku) -
         return {"order_id": order_id, "line": line, "sku": new_sku, "left_in_stock": new["stock"] - bought["quantity"]}
 
 
-def match_price(shop: Database, order_id: OrderId, line: Line, unit_price: Dollars) -> dict[str, Any]:
+def match_price(shop: ShopDatabase, order_id: OrderId, line: Line, unit_price: Dollars) -> dict[str, Any]:
     """Bring a line down to a lower price per piece and pay back the difference."""
     with _transaction(shop):
         bought, price = _line(shop, order_id, line), round(unit_price * 100)
@@ -161,7 +162,7 @@ def match_price(shop: Database, order_id: OrderId, line: Line, unit_price: Dolla
         return {"refund_id": refund_id, "amount": _dollars(amount), "unit_price": _dollars(price)}
 
 
-def give_credit(shop: Database, customer_id: str, amount: Dollars) -> dict[str, Any]:
+def give_credit(shop: ShopDatabase, customer_id: str, amount: Dollars) -> dict[str, Any]:
     """Give a customer a goodwill credit at once. Each call gives another one; nothing is checked against the policy."""
     with _transaction(shop):
         if shop.value("SELECT 1 FROM customers WHERE customer_id = ?", customer_id) is None:
@@ -171,7 +172,7 @@ def give_credit(shop: Database, customer_id: str, amount: Dollars) -> dict[str, 
         return {"customer_id": customer_id, "amount": amount, "credit_balance": _dollars(balance)}
 
 
-def change_address(shop: Database, order_id: OrderId, street: str, city: str) -> dict[str, Any]:
+def change_address(shop: ShopDatabase, order_id: OrderId, street: str, city: str) -> dict[str, Any]:
     """Send an order that has not left yet to another address. A new packing slip is printed; its number is returned."""
     with _transaction(shop):
         order = _order(shop, order_id)
@@ -181,7 +182,7 @@ def change_address(shop: Database, order_id: OrderId, street: str, city: str) ->
         return {"order_id": order_id, "street": street, "city": city, "packing_slip": order["slip"]}
 
 
-def combine_orders(shop: Database, order_id: OrderId, other_id: OrderId) -> dict[str, Any]:
+def combine_orders(shop: ShopDatabase, order_id: OrderId, other_id: OrderId) -> dict[str, Any]:
     """Move the goods of another open order of the same customer into an open order, so that they leave in one parcel."""
     with _transaction(shop):
         order, other = _order(shop, order_id), _order(shop, other_id)
@@ -203,7 +204,7 @@ def combine_orders(shop: Database, order_id: OrderId, other_id: OrderId) -> dict
         return {"order_id": order_id, "other_id": other_id, "goods_total": _dollars(total)}
 
 
-TOOLS: Toolset[Database] = Toolset(
+TOOLS: Toolset[ShopDatabase] = Toolset(
     read_policy,
     find_customers,
     get_order,
@@ -218,7 +219,7 @@ TOOLS: Toolset[Database] = Toolset(
 
 
 @contextmanager
-def _transaction(shop: Database) -> Iterator[None]:
+def _transaction(shop: ShopDatabase) -> Iterator[None]:
     """All of a step or nothing of it."""
     shop.connection.execute("BEGIN IMMEDIATE")
     try:
@@ -229,14 +230,14 @@ def _transaction(shop: Database) -> Iterator[None]:
     shop.connection.execute("COMMIT")
 
 
-def _order(shop: Database, order_id: str) -> Row:
+def _order(shop: ShopDatabase, order_id: str) -> Row:
     order = shop.one("SELECT * FROM orders WHERE order_id = ?", order_id)
     if order is None:
         raise NoSuchRecord(f"There is no order {order_id}.")
     return order
 
 
-def _line(shop: Database, order_id: str, line: int) -> Row:
+def _line(shop: ShopDatabase, order_id: str, line: int) -> Row:
     _order(shop, order_id)
     found = shop.one("SELECT * FROM lines WHERE order_id = ? AND line = ?", order_id, line)
     if found is None:
@@ -244,14 +245,14 @@ def _line(shop: Database, order_id: str, line: int) -> Row:
     return found
 
 
-def _product(shop: Database, sku: str) -> Row:
+def _product(shop: ShopDatabase, sku: str) -> Row:
     product = shop.one("SELECT * FROM products WHERE sku = ?", sku)
     if product is None:
         raise NoSuchRecord(f"There is no product {sku}.")
     return product
 
 
-def _pay_back(shop: Database, order_id: str, line: int, quantity: int, amount: int) -> str:
+def _pay_back(shop: ShopDatabase, order_id: str, line: int, quantity: int, amount: int) -> str:
     before = shop.value("SELECT count(*) FROM refunds WHERE order_id = ? AND line = ?", order_id, line)
     refund_id = f"R{order_id[1:]}-{line}-{before + 1}"
     shop.write("INSERT INTO refunds VALUES (?, ?, ?, ?, ?)", refund_id, order_id, line, quantity, amount)

@@ -52,7 +52,7 @@ class Programme:
 
     def draft(
         self,
-        script: Script,
+        script: EventScript,
         question: Sequence[str],
         answer: Any,
         expected: Any,
@@ -167,7 +167,7 @@ def _customers(draw: Draw) -> list[str]:
     return [f"{firsts[0]} {lasts[0]}", f"{firsts[1]} {lasts[0]}", f"{firsts[2]} {lasts[1]}", f"{firsts[3]} {lasts[2]}"]
 
 
-class Script:
+class EventScript:
     """A plan in the service's verbs; each gives the reference to its result."""
 
     def __init__(self) -> None:

@@ -113,7 +113,7 @@ class Booking:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class SeatHold:
     event: Event
     date: str
     seats: int
@@ -128,7 +128,7 @@ class City:
     events: dict[str, Event]
     bookings: dict[str, Booking]
     """By code; cancelled ones are gone."""
-    holds: dict[str, Hold] = field(default_factory=dict)
+    holds: dict[str, SeatHold] = field(default_factory=dict)
     used: dict[str, str] = field(default_factory=dict)
     """Hold → code of the booking it became."""
     cancelled: set[str] = field(default_factory=set)
@@ -267,7 +267,7 @@ def hold_seats(city: City, event_id: str, date: str, seats: int) -> dict[str, An
     show.left -= seats
     show.holds += 1
     hold_id = f"hold-{event_id}-{date[5:]}-{show.holds}"
-    city.holds[hold_id] = Hold(city.events[event_id], date, seats)
+    city.holds[hold_id] = SeatHold(city.events[event_id], date, seats)
     return {"hold_id": hold_id, "event_id": event_id, "date": date, "seats": seats}
 
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from loopbench.protocol import Ref
 
 from ..generating import Draft, Draw, Template, part
-from .programme import Programme, Script, draw_programme, earlier_booking, plain, ticket, total
+from .programme import EventScript, Programme, draw_programme, earlier_booking, plain, ticket, total
 from .service import Booking
 
 _AMOUNTS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -82,7 +82,7 @@ def one_evening(draw: Draw) -> Draft:
     """The event is known by its venue alone."""
     programme = draw_programme(draw, main=4)
     event, date, seats = draw.choice(programme.main), draw.choice(programme.dates), draw.integer(2, 9)
-    script = Script()
+    script = EventScript()
     what = f"the {programme.category} event that is wanted"
     found = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
     code = script.book(what, script.hold(what, found, date, seats), programme.customer)
@@ -106,7 +106,7 @@ def cheapest(draw: Draw) -> Draft:
     )
     date, name = programme.dates[day], programme.customer
     best = min(programme.main, key=lambda event: total(event, date, seats))
-    script = Script()
+    script = EventScript()
     found = script.search_all(programme)
     prices = [script.quote(event.title, ref, date, seats) for event, ref in zip(programme.main, found, strict=True)]
     what = f"the cheapest of the {programme.category} events"
@@ -140,7 +140,7 @@ def longest_within_budget(draw: Draw) -> Draft:
     budget = int(costs(programme)[1]) + draw.integer(1, 5)
     within = [event for event in programme.main if total(event, date, seats) <= budget]
     best = max(within, key=lambda event: event.minutes)
-    script = Script()
+    script = EventScript()
     found = script.search_all(programme)
     facts = []
     for event, ref in zip(programme.main, found, strict=True):
@@ -174,7 +174,7 @@ def suitable_for_a_child(draw: Draw) -> Draft:
         elif event.language == best.language:
             event.language = "Italian"
     name = programme.customer
-    script = Script()
+    script = EventScript()
     found = script.search_all(programme)
     facts = [script.details(event, ref) for event, ref in zip(programme.main, found, strict=True)]
     what = "the event that suits the child"
@@ -200,7 +200,7 @@ def two_parties(draw: Draw) -> Draft:
     other = draw.choice([event for event in programme.city.events.values() if event.category != programme.category])
     wanted = ((draw.choice(programme.main), draw.choice(programme.dates)), (other, draw.choice(list(other.shows))))
     counts = draw.sample(range(2, 10), 2)
-    script = Script()
+    script = EventScript()
     codes: list[Ref] = []
     rows = []
     searches = [script.search_words(event.title) for event, _ in wanted]
@@ -234,7 +234,7 @@ def second_date(draw: Draw) -> Draft:
     refused = draw.integer(1, 2)
     for date in order[:refused]:
         event.shows[date].left = draw.integer(0, seats - 1)
-    script = Script()
+    script = EventScript()
     found = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
     failed: list[Ref] = []
     for date in order[:refused]:
@@ -268,7 +268,7 @@ def another_event(draw: Draw) -> Draft:
     for date in (first, second):
         favourite.shows[date].left = draw.integer(0, seats - 1)
     best = min(others, key=lambda event: total(event, first, seats))
-    script = Script()
+    script = EventScript()
     found = script.search_all(programme)
     early = script.hold_refused(favourite.title, found[0], first, seats)
     late = script.hold_refused(favourite.title, found[0], second, seats, after=[early])
@@ -300,7 +300,7 @@ def other_date(draw: Draw) -> Draft:
     held_before = [(event, date)] + [(other, draw.choice(programme.dates)) for other in programme.main if other is not event]
     mine = [earlier_booking(programme, name, *pair, draw.integer(2, 9)) for pair in draw.shuffled(held_before)]
     old = next(booking for booking in mine if booking.event_id == event.id)
-    script = Script()
+    script = EventScript()
     seen = script.bookings(name, len(mine))
     found = seen[mine.index(old)]
     script.cancel(f"the old booking for {event.title}", found, after=seen)
@@ -331,7 +331,7 @@ def refund(draw: Draw) -> Draft:
             for event in draw.sample(programme.main, 3)
         ]
     dearest = max(mine, key=lambda booking: booking.cents)
-    script = Script()
+    script = EventScript()
     seen = script.bookings(name, len(mine))
     cancelled = script.cancel("the dearest booking", seen[mine.index(dearest)], after=seen)
     events = _listing([programme.city.events[booking.event_id].title for booking in mine])
@@ -359,7 +359,7 @@ def freed_seats(draw: Draw) -> Draft:
     earlier_booking(programme, giver, other, draw.choice(programme.dates), draw.integer(2, 9))
     old = earlier_booking(programme, giver, event, date, back)
     event.shows[date].left = draw.integer(0, seats - 1)
-    script = Script()
+    script = EventScript()
     seen = script.bookings(giver, 2)
     gone = script.cancel(f"the booking of {giver} for {event.title}", seen[1], after=seen)
     held = script.hold(f"{taker} at {event.title}", part(seen[1], "event_id"), date, seats, after=[gone])
@@ -387,7 +387,7 @@ def emptiest_date(draw: Draw) -> Draft:
     programme = _programme_where(draw, lambda p: _one_is_most([show.left for show in p.main[0].shows.values()]), main=3)
     event = programme.main[0]
     best = max(programme.dates, key=lambda date: event.shows[date].left)
-    script = Script()
+    script = EventScript()
     found = part(script.search_words(event.title), "events", 0, "event_id")
     seen = [script.seats_left(event, found, date) for date in programme.dates]
     price = script.quote("the date that is wanted", found, best, seats, after=seen)
@@ -410,7 +410,7 @@ def price_of_the_shortest(draw: Draw) -> Draft:
     programme = _programme_where(draw, lambda p: _one_is_least([event.minutes for event in p.main]), main=5, others=2)
     date = draw.choice(programme.dates)
     best = min(programme.main, key=lambda event: event.minutes)
-    script = Script()
+    script = EventScript()
     found = script.search_all(programme)
     facts = [script.details(event, ref) for event, ref in zip(programme.main, found, strict=True)]
     price = script.quote("the shortest event", found[programme.main.index(best)], date, seats, after=facts)
@@ -437,7 +437,7 @@ def sold_out(draw: Draw) -> Draft:
     first, second, free = draw.shuffled(programme.dates)
     for date in (first, second):
         event.shows[date].left = draw.integer(0, seats - 1)
-    script = Script()
+    script = EventScript()
     found = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
     refused = script.hold_refused(event.title, found, first, seats)
     script.hold_refused(event.title, found, second, seats, after=[refused])
@@ -460,7 +460,7 @@ def not_on_the_programme(draw: Draw) -> Draft:
     place, style, _ = like.title.split()
     title = next(made for other in ("Marathon", "Brunch") if (made := f"{place} {style} {other}") not in titles)
     seats, date = draw.integer(2, 9), draw.choice(programme.dates)
-    script = Script()
+    script = EventScript()
     script.search_words(title)
     script.search(programme.category)
     wish = draw.choice(
@@ -479,7 +479,7 @@ def beyond_the_budget(draw: Draw) -> Draft:
     programme = draw_programme(draw, main=4)
     date = draw.choice(programme.dates)
     budget = int(min(total(event, date, seats) for event in programme.main)) - draw.integer(1, 8)
-    script = Script()
+    script = EventScript()
     found = script.search_all(programme)
     for event, ref in zip(programme.main, found, strict=True):
         script.quote(event.title, ref, date, seats)

@@ -9,13 +9,13 @@ from loopbench.protocol import Tool
 
 from ..task import Suite, Task
 from .own_tools import NO_TOOLS, own_tools
-from .rows import Cells, Columns, Table, suite_of
+from .rows import Cells, Columns, RowTable, suite_of
 
 if TYPE_CHECKING:
     import pandas
 
 
-class FrameTable(Table):
+class FrameTable(RowTable):
     """The rows of a frame; its index plays no part."""
 
     def __init__(self, frame: pandas.DataFrame, name: str) -> None:

@@ -13,26 +13,26 @@ from loopbench.protocol.wire import from_json
 
 from .textfile import BOM, TextFile
 
-MOST_FILE_BYTES = 50_000_000
+MAX_FILE_BYTES = 50_000_000
 """Of a file whose tasks are all held in memory; ten times the longest one that is published."""
-MOST_DEPTH = 100
+MAX_DEPTH = 100
 """Deepest nesting of JSON: what is deeper cannot be handed on everywhere."""
 
 
-class Row(BaseModel):
+class JsonRow(BaseModel):
     """The shape of a published row or part of one; fields that it does not name are left out."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", bound=JsonRow)
 
 
 def json_lines(path: Path) -> Iterator[tuple[str, int, Any]]:
     """`FILE, line N`, N, and the value of each line; blank lines are passed over. Raises ValueError and OSError."""
     with TextFile(path).lines() as lines:
         for text in lines:
-            if lines.place > MOST_FILE_BYTES:
+            if lines.place > MAX_FILE_BYTES:
                 raise ValueError(f"{lines.at()}: {_TOO_LONG}; take the first rows: limit")
             lines.record = 0
             if not text.isspace():
@@ -47,8 +47,8 @@ def json_file(path: Path) -> Any:
 def text_file(path: Path) -> str:
     """A file's text in UTF-8, with or without byte order mark. Raises ValueError and OSError."""
     with path.open("rb") as file:
-        raw = file.read(MOST_FILE_BYTES + 1)
-    if len(raw) > MOST_FILE_BYTES:
+        raw = file.read(MAX_FILE_BYTES + 1)
+    if len(raw) > MAX_FILE_BYTES:
         raise ValueError(f"{path}: {_TOO_LONG}")
     try:
         return raw.removeprefix(BOM).decode("utf-8")
@@ -57,7 +57,7 @@ def text_file(path: Path) -> str:
         raise ValueError(f"{path}, line {line}: the text is not UTF-8 ({error.reason})") from None
 
 
-_TOO_LONG = f"the file is longer than {MOST_FILE_BYTES:,} bytes"
+_TOO_LONG = f"the file is longer than {MAX_FILE_BYTES:,} bytes"
 
 
 def checked(kind: type[R], value: Any, where: str) -> R:
@@ -80,7 +80,7 @@ def json_value(text: str) -> Any:
         raise ValueError(f"no JSON ({error.msg.removesuffix(' at')} at character {error.colno}{of})") from None
     except ValueError as error:
         raise ValueError(f"no JSON ({error})") from None
-    if text.count("[") + text.count("{") > MOST_DEPTH:
+    if text.count("[") + text.count("{") > MAX_DEPTH:
         _check_depth(value)
     if "\\ud" in text or "\\uD" in text:
         _check_surrogates(value)
@@ -95,13 +95,13 @@ def _value(text: str, where: str) -> Any:
 
 
 def _check_depth(value: Any) -> None:
-    """Raises ValueError for a value nested deeper than MOST_DEPTH."""
+    """Raises ValueError for a value nested deeper than MAX_DEPTH."""
     level = [value]
-    for _ in range(MOST_DEPTH):
+    for _ in range(MAX_DEPTH):
         level = [inner for item in level for inner in _inside(item)]
         if not level:
             return
-    raise ValueError(f"it is nested deeper than {MOST_DEPTH} levels")
+    raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
 
 
 def _check_surrogates(value: Any) -> None:

@@ -1,7 +1,7 @@
 """What the importers of the user's own tasks share: what columns mean, one pass that checks all rows, tasks read when asked for.
 
-A format is a `Table`: it gives rows with the place where each is found again. The pass keeps 8 bytes per row, and 8 more for an id
-that stands in the file, so that a file of any size fits; a task is made of its row anew each time it is asked for.
+A format is a `RowTable`: it gives rows with the place where each is found again. The pass keeps 8 bytes per row, and 8 more for an
+id that stands in the file, so that a file of any size fits; a task is made of its row anew each time it is asked for.
 
 A column is found by its name (`NAMES`, the first one there) or named by an option, in any case. What a cell means:
 
@@ -47,12 +47,12 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     **{name: (name,) for name in ("id", "context", "schema", "tools", "scorer", "split", "plan", "end_state", "world")},
 }
 """What a column may mean, and the names by which it is found, the first one there."""
-MOST_SCORERS = 1_000
+MAX_SCORERS = 1_000
 """Different ones in one file."""
-MOST_KINDS_OF_ROWS = 1_000
+MAX_KINDS_OF_ROWS = 1_000
 """Sets of keys in JSON lines that are remembered."""
-MOST_ID_CHARS = 200
-MOST_EXACT_DIGITS = 15
+MAX_ID_CHARS = 200
+MAX_EXACT_DIGITS = 15
 """A whole number of so many digits is one float, and no other number is."""
 UNPLANNED = "the file gives none"
 _DEFAULT_STEPS = 10
@@ -98,7 +98,7 @@ class Columns:
         return self.others.get(meaning) if own is None else own
 
 
-class Table(ABC):
+class RowTable(ABC):
     """Rows of one format. All errors are ValueErrors of one line that name the source and, where there is one, the row."""
 
     source: str
@@ -164,7 +164,7 @@ def read_value(text: str) -> Any:
     number = _NUMBER.fullmatch(bare)
     if number is not None:
         if not number["rest"]:
-            return int(bare) if len(bare.lstrip("-")) <= MOST_EXACT_DIGITS else text
+            return int(bare) if len(bare.lstrip("-")) <= MAX_EXACT_DIGITS else text
         return float(bare) if math.isfinite(float(bare)) else text
     if bare[:1] in ("[", "{"):
         try:
@@ -181,10 +181,10 @@ Found = Mapping[str, str]
 """Meaning → name of the column that has it; meanings that no column has are left out."""
 
 
-class Reading:
+class RowReader:
     """Makes tasks of rows: what the user said of the columns, applied to one table."""
 
-    def __init__(self, table: Table, columns: Columns, importer: str, tools: OwnTools) -> None:
+    def __init__(self, table: RowTable, columns: Columns, importer: str, tools: OwnTools) -> None:
         """`importer`: its name, for messages. Raises ValueError where a column is not there."""
         self.table = table
         self.columns = columns
@@ -211,7 +211,7 @@ class Reading:
         found = self._found.get(columns)
         if found is None:
             found = dict(self._pairs(columns))
-            if len(self._found) < MOST_KINDS_OF_ROWS:
+            if len(self._found) < MAX_KINDS_OF_ROWS:
                 self._found[columns] = found
         return found
 
@@ -422,7 +422,7 @@ def default_scorer(expected: Any, schema: Mapping[str, Any] | None) -> str:
     if isinstance(expected, float) and not expected.is_integer():
         return "numeric"
     if isinstance(expected, int | float):
-        return "numeric(tolerance=0)" if abs(expected) < 10**MOST_EXACT_DIGITS else "exact"
+        return "numeric(tolerance=0)" if abs(expected) < 10**MAX_EXACT_DIGITS else "exact"
     return "exact"
 
 
@@ -480,9 +480,9 @@ def read_plan(column: str, value: Any) -> Plan:
 
 
 def _checked_id(column: str, text: str) -> str:
-    if not text or len(text) > MOST_ID_CHARS or not text.isprintable():
+    if not text or len(text) > MAX_ID_CHARS or not text.isprintable():
         shown = f"{text[:60]!r}" + ("…" if len(text) > 60 else "")
-        raise CellError(column, f"{shown} is no id: one line of 1 to {MOST_ID_CHARS} printable characters")
+        raise CellError(column, f"{shown} is no id: one line of 1 to {MAX_ID_CHARS} printable characters")
     return text
 
 
@@ -550,7 +550,7 @@ class Facts:
 class Rows(Sequence[Task]):
     """The tasks of a table; a slice is another such sequence."""
 
-    def __init__(self, reading: Reading, facts: Facts, span: range | array[int] | None = None) -> None:
+    def __init__(self, reading: RowReader, facts: Facts, span: range | array[int] | None = None) -> None:
         """`span`: which of the rows, 0-based; all where left out."""
         self._reading = reading
         self._all = facts
@@ -616,7 +616,7 @@ class RowSuite(Suite):
         return digest([self.name, self.version, self.max_tool_steps, tools, self._facts.digest])
 
 
-def suite_of(table: Table, columns: Columns, importer: str, tools: OwnTools | None = None, limit: int | None = None) -> Suite:
+def suite_of(table: RowTable, columns: Columns, importer: str, tools: OwnTools | None = None, limit: int | None = None) -> Suite:
     """The suite of a table's tasks, all of them checked. `limit`: only the first so many rows.
 
     Its version is the beginning of the digest over its tasks. Columns that are not used are logged, as a warning. Raises ValueError
@@ -625,14 +625,14 @@ def suite_of(table: Table, columns: Columns, importer: str, tools: OwnTools | No
     if limit is not None and (isinstance(limit, bool) or limit < 1):
         raise ValueError(f"{importer}: limit is {limit!r}, and must be a whole number from 1 on")
     own = tools or NO_TOOLS
-    reading = Reading(table, columns, importer, own)
+    reading = RowReader(table, columns, importer, own)
     facts = _facts(reading, limit)
     if unused := reading.unused():
         logger.warning("%s: columns not used: %s", table.source, _quoted(unused))
     return RowSuite(table.name, facts.digest[:8], Rows(reading, facts), own.open, tools=own)
 
 
-def _facts(reading: Reading, limit: int | None) -> Facts:
+def _facts(reading: RowReader, limit: int | None) -> Facts:
     places, ids = array("Q"), array("Q")
     sha = hashlib.sha256()
     longest, unplanned = -1, 0
@@ -647,8 +647,8 @@ def _facts(reading: Reading, limit: int | None) -> Facts:
         elif not task.quarantined:
             unplanned += 1
         if task.scorer not in scorers:
-            if len(scorers) == MOST_SCORERS:
-                raise ValueError(f"{reading.at(number)}: more than {MOST_SCORERS} different scorers")
+            if len(scorers) == MAX_SCORERS:
+                raise ValueError(f"{reading.at(number)}: more than {MAX_SCORERS} different scorers")
             scorers[task.scorer] = reading.at(number)
         if len(places) == limit:
             break
@@ -662,7 +662,7 @@ def _hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def _check_ids(reading: Reading, hashes: array[int]) -> None:
+def _check_ids(reading: RowReader, hashes: array[int]) -> None:
     """Raises ValueError that names both rows of an id that stands twice."""
     import numpy  # its sorting takes 8 bytes per row, a set of Python's sixty
 

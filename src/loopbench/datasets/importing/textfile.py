@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-MOST_BYTES = 10_000_000
+MAX_BYTES = 10_000_000
 """Longest line; one that is longer is hardly meant to be a question."""
 BOM = b"\xef\xbb\xbf"
 
@@ -45,7 +45,7 @@ def _stamp(file: BinaryIO) -> tuple[int, int]:
 
 
 class Lines:
-    """Decoded lines, ends included, each of at most MOST_BYTES; to be used as a context, which closes the file."""
+    """Decoded lines, ends included, each of at most MAX_BYTES; to be used as a context, which closes the file."""
 
     def __init__(self, path: Path, file: BinaryIO, place: int) -> None:
         self.path = path
@@ -68,14 +68,14 @@ class Lines:
 
     def __next__(self) -> str:
         """Raises ValueError that names file and line, for a line that is too long or no text in UTF-8."""
-        raw = self._file.readline(MOST_BYTES + 1)
+        raw = self._file.readline(MAX_BYTES + 1)
         if not raw:
             raise StopIteration
         self.number += 1
         self.record += len(raw)
-        if self.record > MOST_BYTES:
+        if self.record > MAX_BYTES:
             what = "the line" if self.record == len(raw) else "the record, over several lines (is a quote left open?),"
-            raise ValueError(f"{self.at()}: {what} is longer than {MOST_BYTES:,} bytes")
+            raise ValueError(f"{self.at()}: {what} is longer than {MAX_BYTES:,} bytes")
         begins = self.place == 0
         self.place += len(raw)
         if b"\0" in raw:

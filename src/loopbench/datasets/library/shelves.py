@@ -15,12 +15,12 @@ from loopbench.datasets.worlds import Toolset
 
 from .collection import Collection, Document, Kind, collection
 
-MOST_TERMS = 24
+MAX_TERMS = 24
 """Words and phrases of a query that count; further ones are left out."""
-MOST_CHARS = 1_000
+MAX_CHARS = 1_000
 """Of a query: how long a phrase of frequent words takes grows with the square of its length."""
-MOST_RESULTS = 20
-MOST_VALUES = 100
+MAX_RESULTS = 20
+MAX_VALUES = 100
 PAGE_OF_LIST = 20
 """Documents in one answer of `list_documents`."""
 
@@ -99,7 +99,7 @@ def match_expression(query: str) -> str:
     Raises BadQuery where the query holds no word.
     """
     phrases = [" ".join(_WORD.findall(quoted or word)) for quoted, word in _TERM.findall(query)]
-    terms = list(dict.fromkeys(phrase for phrase in phrases if phrase))[:MOST_TERMS]
+    terms = list(dict.fromkeys(phrase for phrase in phrases if phrase))[:MAX_TERMS]
     if not terms:
         raise BadQuery("The query holds no word to search for.")
     return " OR ".join(f'"{term}"' for term in terms)
@@ -128,10 +128,10 @@ def search(shelves: Shelves, query: str, limit: int = 5, kind: Kind | None = Non
     Best matches come first (BM25), a document whose title is the whole query before all others. `limit`: 1 to 20 results.
     `kind`: documents of this kind only. Gives id, title, kind and a matching sentence of each; read_document gives the text.
     """
-    if not 1 <= limit <= MOST_RESULTS:
-        raise BadQuery(f"limit is {limit}, and must lie between 1 and {MOST_RESULTS}.")
-    if len(query) > MOST_CHARS:
-        raise BadQuery(f"The query has {len(query)} characters; at most {MOST_CHARS} are allowed.")
+    if not 1 <= limit <= MAX_RESULTS:
+        raise BadQuery(f"limit is {limit}, and must lie between 1 and {MAX_RESULTS}.")
+    if len(query) > MAX_CHARS:
+        raise BadQuery(f"The query has {len(query)} characters; at most {MAX_CHARS} are allowed.")
     found = shelves.matches(query, limit, kind)
     return {"results": [{**_card(document), "snippet": _snippet(document, query)} for document in found]}
 
@@ -211,8 +211,8 @@ def similar_documents(shelves: Shelves, document_id: str) -> dict[str, Any]:
 
 def summarize_numbers(shelves: Shelves, values: list[int | float]) -> dict[str, Any]:
     """Count, sum, smallest, largest, and range (largest - smallest) of 1 to 100 numbers."""
-    if not 1 <= len(values) <= MOST_VALUES:
-        raise BadQuery(f"values holds {len(values)} numbers, and must hold 1 to {MOST_VALUES}.")
+    if not 1 <= len(values) <= MAX_VALUES:
+        raise BadQuery(f"values holds {len(values)} numbers, and must hold 1 to {MAX_VALUES}.")
     if not all(abs(value) <= LIMIT for value in values):
         raise BadQuery(f"values holds a number beyond ±{LIMIT:.0e}.")
     low, high = min(values), max(values)

@@ -72,7 +72,7 @@ _NUMBERS: dict[tuple[Kind, str], tuple[str, ...]] = {
 }
 """What can be asked of an entity, where its document says it."""
 
-_MOST: dict[tuple[Kind, str], tuple[str, str]] = {
+_MAX: dict[tuple[Kind, str], tuple[str, str]] = {
     ("ship", "launched"): ("launched last", "launched first"),
     ("ship", "length"): ("the longest", "the shortest"),
     ("company", "founded"): ("the youngest", "the oldest"),
@@ -322,7 +322,7 @@ def _works_of(coast: Coast, person: Entity) -> list[tuple[tuple[Kind, str], list
 
 @_template
 def _which_most(trail: _Trail) -> Draft:
-    kind, key = trail.draw.choice(list(_MOST))
+    kind, key = trail.draw.choice(list(_MAX))
     entities = trail.draw.sample(trail.coast.of_kind(kind), _count(trail, kind))
     places = [trail.named(entity) for entity in entities]
     names = _and([entity.name for entity in entities])
@@ -338,7 +338,7 @@ def _which_most_behind(trail: _Trail) -> Draft:
     places = [trail.on(start, relation) for start in starts]
     if len({place.entity.name for place in places}) < len(places) or len(places) < 2:
         raise DeadEnd
-    compared = [key for of, key in _MOST if of == places[0].entity.kind]
+    compared = [key for of, key in _MAX if of == places[0].entity.kind]
     return _ask_winner(trail, places, _one_of(trail.draw, compared), f"Take {_and([place.phrase for place in places])}.", 0)
 
 
@@ -356,7 +356,7 @@ def _ask_winner(trail: _Trail, places: list[_Place], key: str, opening: str, ste
     numbers = [place.entity.facts[key] for place in places]
     if len(set(numbers)) < len(numbers):
         raise DeadEnd
-    pick, phrase = trail.draw.choice(list(zip((max, min), _MOST[kind, key], strict=True)))
+    pick, phrase = trail.draw.choice(list(zip((max, min), _MAX[kind, key], strict=True)))
     winner = places[numbers.index(pick(numbers))]
     trail.wait_for(read)
     chosen = replace(

@@ -20,7 +20,7 @@ from ..worlds import Toolset, WorldEnvironment
 NAME = "long_haul"
 REMARKS = (300, 780)
 """Characters of what does not matter on a long-winded card, from and to; the sentence that reaches this length is the last one."""
-MOST_NUMBERS = 200
+MAX_NUMBERS = 200
 
 PORTS = (
     "Aalborg", "Almeria", "Ancona", "Antwerp", "Arkhangelsk", "Bari", "Bergen", "Bilbao", "Bordeaux", "Brest", "Brindisi",
@@ -67,7 +67,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
+class TrailArchive:
     """All that the tools of one task act on. Nothing in it ever changes."""
 
     key: int
@@ -130,11 +130,11 @@ class _Drawing:
         self.vaults: dict[str, tuple[frozenset[str], int]] = {}
         self._taken: set[str | int] = set()
 
-    def archive(self) -> Archive:
+    def archive(self) -> TrailArchive:
         trails = tuple(self._trail(number, length) for number, length in enumerate(self.measures.lengths))
         others = self._others()
         shown = (self.cards, self.moved, self.tickets, self.vaults)
-        return Archive(self.measures.key, self.measures.is_wordy, trails, *shown, others)
+        return TrailArchive(self.measures.key, self.measures.is_wordy, trails, *shown, others)
 
     def _trail(self, number: int, length: int) -> tuple[Card, ...]:
         measures, draw = self.measures, self.draw
@@ -198,7 +198,7 @@ class _Drawing:
                 return made
 
 
-def archive_of(measures: Measures) -> Archive:
+def archive_of(measures: Measures) -> TrailArchive:
     """The same for the same measures."""
     return _Drawing(measures).archive()
 
@@ -206,7 +206,7 @@ def archive_of(measures: Measures) -> Archive:
 # --- the tools ---
 
 
-def read_card(archive: Archive, code: str) -> dict[str, Any]:
+def read_card(archive: TrailArchive, code: str) -> dict[str, Any]:
     """Read a card of the archive, in the edition that counts. The last card of a trail has no next card."""
     card = archive.cards.get(_checked(code))
     if card is None:
@@ -219,7 +219,7 @@ def read_card(archive: Archive, code: str) -> dict[str, Any]:
     return shown | card.facts | {"next_card": card.next_code}
 
 
-def read_old_edition(archive: Archive, code: str) -> dict[str, Any]:
+def read_old_edition(archive: TrailArchive, code: str) -> dict[str, Any]:
     """Read a card as it stood in the edition of 1911, which has been superseded."""
     card = archive.cards.get(_checked(code))
     if card is None:
@@ -228,21 +228,21 @@ def read_old_edition(archive: Archive, code: str) -> dict[str, Any]:
     return {"card": code, "edition": 1911, "crates": draw.integer(1_013, 9_871), "next_card": draw.choice(archive.others)}
 
 
-def find_moved(archive: Archive, code: str) -> dict[str, str]:
+def find_moved(archive: TrailArchive, code: str) -> dict[str, str]:
     """Look up in the register of moved cards under which code a card that is not in its drawer lies now."""
     if _checked(code) not in archive.moved:
         raise ArchiveError(f"the register of moved cards does not know {code}")
     return {"card": code, "moved_to": archive.moved[code]}
 
 
-def redeem_ticket(archive: Archive, ticket: str) -> dict[str, Any]:
+def redeem_ticket(archive: TrailArchive, ticket: str) -> dict[str, Any]:
     """Redeem a ticket that stands on a card; gives the dollars paid for it."""
     if ticket not in archive.tickets:
         raise ArchiveError(f"no ticket {ticket[:40]!r} was ever issued; tickets look like T-12345")
     return {"ticket": ticket, "paid": archive.tickets[ticket]}
 
 
-def open_vault(archive: Archive, vault: str, seals: list[str]) -> dict[str, Any]:
+def open_vault(archive: TrailArchive, vault: str, seals: list[str]) -> dict[str, Any]:
     """Open a vault with exactly the seals that it wants, in any order; gives the number of crates in it."""
     if vault not in archive.vaults:
         raise ArchiveError(f"there is no vault {vault[:40]!r}; vaults look like V-12")
@@ -254,8 +254,8 @@ def open_vault(archive: Archive, vault: str, seals: list[str]) -> dict[str, Any]
 
 def add_up(numbers: list[float]) -> int | float:
     """Add up to 200 numbers at once."""
-    if not 1 <= len(numbers) <= MOST_NUMBERS:
-        raise ValueError(f"{len(numbers)} numbers were given, and there must be 1 to {MOST_NUMBERS}")
+    if not 1 <= len(numbers) <= MAX_NUMBERS:
+        raise ValueError(f"{len(numbers)} numbers were given, and there must be 1 to {MAX_NUMBERS}")
     if not all(abs(number) <= calculator.LIMIT for number in numbers):
         raise OverflowError(f"a number is beyond ±{calculator.LIMIT:.0e}")
     total = math.fsum(numbers)
@@ -269,7 +269,7 @@ def _checked(code: str) -> str:
     return code
 
 
-def _remarks(archive: Archive, code: str) -> str:
+def _remarks(archive: TrailArchive, code: str) -> str:
     """Drawn anew at each reading, always the same."""
     draw = Draw(NAME, "remarks", archive.key, code)
     enough = draw.integer(*REMARKS)
@@ -308,11 +308,11 @@ _ASIDES = (
     "The photograph that used to be attached shows {who} on the deck of the {ship}.",
 )
 
-_TOOLSET: Toolset[Archive] = Toolset(read_card, read_old_edition, find_moved, redeem_ticket, open_vault)
+_TOOLSET: Toolset[TrailArchive] = Toolset(read_card, read_old_edition, find_moved, redeem_ticket, open_vault)
 _CALCULATOR = (*calculator.tools("add", "subtract", "multiply"), Tool.from_function(add_up, blocking=False))
 
 
-def environment(measures: Measures) -> WorldEnvironment[Archive]:
+def environment(measures: Measures) -> WorldEnvironment[TrailArchive]:
     """The tools over the archive of these measures."""
     archive = archive_of(measures)
     return WorldEnvironment((*_TOOLSET.over(archive), *_CALCULATOR), archive)

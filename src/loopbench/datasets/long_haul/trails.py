@@ -12,7 +12,7 @@ from loopbench.protocol import Plan, Ref
 from ..generating import SNAPSHOTS, Draft, Draw, PlanWriter, Source, generate, part
 from ..task import Suite, Task
 from ..worlds import WorldEnvironment
-from .archive import GOODS, NAME, PEOPLE, PORTS, SHIPS, Archive, Card, Measures, archive_of, environment
+from .archive import GOODS, NAME, PEOPLE, PORTS, SHIPS, Card, Measures, TrailArchive, archive_of, environment
 
 ANSWER_FORMAT = 'Give the number alone. If it cannot be determined, the right answer is "not determined".'
 STEP_LIMIT = 75
@@ -27,7 +27,7 @@ class _Story:
 
     draw: Draw
     measures: Measures
-    archive: Archive = field(init=False)
+    archive: TrailArchive = field(init=False)
     plan: PlanWriter = field(default_factory=PlanWriter)
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ def _story(draw: Draw, *lengths: int, facts: Sequence[str] = (), **options: Any)
     return _Story(draw, Measures(draw.integer(0, 10**12), lengths, tuple(facts), **options))
 
 
-def _told(draw: Draw, archive: Archive) -> Iterator[str]:
+def _told(draw: Draw, archive: TrailArchive) -> Iterator[str]:
     """Who asks, where the trail begins, and how it is followed."""
     who, other = draw.sample(PEOPLE, 2)
     words = {
@@ -396,7 +396,7 @@ def _half_burnt(draw: Draw) -> Draft:
     return story.draft(asked, None, None)
 
 
-def _open(task: Task) -> WorldEnvironment[Archive]:
+def _open(task: Task) -> WorldEnvironment[TrailArchive]:
     return environment(Measures.from_world(task.world))
 
 

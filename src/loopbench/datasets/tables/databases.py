@@ -21,7 +21,7 @@ YEARS = (2021, 2022, 2023)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DatabaseTable:
     name: str
     columns: str
     """As in CREATE TABLE."""
@@ -30,9 +30,9 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Database:
+class DatabaseContent:
     name: str
-    tables: Mapping[str, Table]
+    tables: Mapping[str, DatabaseTable]
     _groups: dict[tuple[str, str], dict[Any, list[Row]]] = field(default_factory=dict)
 
     def __getitem__(self, table: str) -> tuple[Row, ...]:
@@ -64,10 +64,10 @@ def all_digest() -> str:
 
 
 @cache
-def database(name: str) -> Database:
+def database(name: str) -> DatabaseContent:
     """Drawn once per process, each in about 10 ms."""
     tables = _MAKERS[name](Draw("tables", name))
-    return Database(name, {table.name: table for table in tables})
+    return DatabaseContent(name, {table.name: table for table in tables})
 
 
 @cache
@@ -140,17 +140,17 @@ def _day(draw: Draw) -> str:
     return f"{draw.choice(YEARS)}-{draw.integer(1, 12):02d}-{draw.integer(1, 28):02d}"
 
 
-def _table(name: str, columns: str, rows: Iterator[tuple[Any, ...]]) -> Table:
+def _table(name: str, columns: str, rows: Iterator[tuple[Any, ...]]) -> DatabaseTable:
     """Rows are given without their number, which is the first column."""
     names = [column.split()[0] for column in columns.split(", ")]
     made = tuple(dict(zip(names, (number, *row), strict=True)) for number, row in enumerate(rows, start=1))
-    return Table(name, columns, made)
+    return DatabaseTable(name, columns, made)
 
 
 # Databases
 
 
-def _clinic(draw: Draw) -> list[Table]:
+def _clinic(draw: Draw) -> list[DatabaseTable]:
     fields = ("surgery", "cardiology", "dermatology", "paediatrics", "neurology")
     return [
         _table(
@@ -171,7 +171,7 @@ def _clinic(draw: Draw) -> list[Table]:
     ]
 
 
-def _shipping(draw: Draw) -> list[Table]:
+def _shipping(draw: Draw) -> list[DatabaseTable]:
     harbours = [
         f"{place} {kind}"
         for place in ("North", "South", "East", "West", "New", "Old", "Fort", "Cape")
@@ -200,7 +200,7 @@ def _shipping(draw: Draw) -> list[Table]:
     ]
 
 
-def _school(draw: Draw) -> list[Table]:
+def _school(draw: Draw) -> list[DatabaseTable]:
     subjects = ("algebra", "biology", "chemistry", "drawing", "geography", "history", "music", "physics")
     students = _people(draw, 260)
     return [
@@ -222,7 +222,7 @@ def _school(draw: Draw) -> list[Table]:
     ]
 
 
-def _energy(draw: Draw) -> list[Table]:
+def _energy(draw: Draw) -> list[DatabaseTable]:
     months = [f"{year}-{month:02d}" for year in YEARS for month in range(1, 13)]
     return [
         _table(
@@ -243,7 +243,7 @@ def _energy(draw: Draw) -> list[Table]:
     ]
 
 
-def _festival(draw: Draw) -> list[Table]:
+def _festival(draw: Draw) -> list[DatabaseTable]:
     directors = _people(draw, 40)
     return [
         _table(
@@ -267,7 +267,7 @@ def _festival(draw: Draw) -> list[Table]:
     ]
 
 
-def _rentals(draw: Draw) -> list[Table]:
+def _rentals(draw: Draw) -> list[DatabaseTable]:
     customers = _people(draw, 140)
     return [
         _table(
@@ -288,7 +288,7 @@ def _rentals(draw: Draw) -> list[Table]:
     ]
 
 
-def _museum(draw: Draw) -> list[Table]:
+def _museum(draw: Draw) -> list[DatabaseTable]:
     borrowers = [f"{town} {kind}" for town in TOWNS for kind in ("Gallery", "Museum")]
     return [
         _table(
@@ -309,7 +309,7 @@ def _museum(draw: Draw) -> list[Table]:
     ]
 
 
-_MAKERS: Mapping[str, Callable[[Draw], list[Table]]] = {
+_MAKERS: Mapping[str, Callable[[Draw], list[DatabaseTable]]] = {
     "clinic": _clinic,
     "energy": _energy,
     "festival": _festival,

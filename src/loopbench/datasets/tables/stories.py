@@ -15,7 +15,7 @@ ANSWER_FORMAT = (
     "Answer with the number or the name alone, or with the names separated by commas."
     ' If it cannot be determined, the right answer is "not determined".'
 )
-LEAST_NUMBER = 20
+MIN_NUMBER = 20
 """Smaller numbers are no answers: a guess might hit them."""
 
 _MONTHS = (
@@ -67,7 +67,7 @@ class Story:
     def task(self, instance: str, question: str, answer: Any, expected: Any, scorer: str = "numeric") -> Draft:
         """`instance`: database and entity. Raises DeadEnd for an answer that stands in the question, or that a guess may hit."""
         items = expected if isinstance(expected, list) else [expected]
-        if any(isinstance(item, int) and item < LEAST_NUMBER for item in items) or any(str(item) in question for item in items):
+        if any(isinstance(item, int) and item < MIN_NUMBER for item in items) or any(str(item) in question for item in items):
             raise DeadEnd
         return Draft(f"{question} {ANSWER_FORMAT}", Plan(tuple(self.plan.calls), answer), expected, scorer, instance=instance)
 

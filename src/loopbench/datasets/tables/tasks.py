@@ -11,7 +11,7 @@ from loopbench.datasets.worlds import WorldEnvironment
 
 from .databases import TOWNS, Row, database
 from .stories import Story, between, cell, earliest, listed, named_month, numbers, template, top, total
-from .tools import DISTRACTORS, TOOLS, Desk
+from .tools import DISTRACTORS, TOOLS, Connections
 
 DATA_DIGEST = "113f216b7907fdc30d2e2337a36c1a4890ea59a89b9792d5888f30caa02a0177"
 """What `databases.all_digest()` is: stated, so that a suite can be listed without drawing the databases."""
@@ -556,9 +556,9 @@ TEMPLATES = (
 UNANSWERABLE = (_unrecorded, _nobody, _before_the_records)
 
 
-def _open(task: Task) -> WorldEnvironment[Desk]:
-    desk = Desk()
-    return WorldEnvironment(TOOLS.over(desk), desk, end=Desk.close)
+def _open(task: Task) -> WorldEnvironment[Connections]:
+    desk = Connections()
+    return WorldEnvironment(TOOLS.over(desk), desk, end=Connections.close)
 
 
 SOURCE = Source(

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Field, StrictBool
 
 from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError, plan_to_json
 
-from ..importing.json_files import Row, checked, json_file, text_file
-from ..importing.rows import MOST_ID_CHARS
+from ..importing.json_files import JsonRow, checked, json_file, text_file
+from ..importing.rows import MAX_ID_CHARS
 from ..task import Suite, Task
 from . import mock
 
@@ -26,7 +26,7 @@ Side = Literal["assistant", "user"]
 Basis = Literal["DB", "ENV_ASSERTION", "NL_ASSERTION", "ACTION", "COMMUNICATE"]
 
 
-class _Action(Row):
+class _Action(JsonRow):
     action_id: str
     requestor: Side = "assistant"
     name: str
@@ -34,7 +34,7 @@ class _Action(Row):
     compare_args: list[str] | None = None
 
 
-class _FunctionCall(Row):
+class _FunctionCall(JsonRow):
     env_type: Side
     func_name: str
     arguments: dict[str, Any]
@@ -44,18 +44,18 @@ class _Assertion(_FunctionCall):
     assert_value: StrictBool = True
 
 
-class _InitialData(Row):
+class _InitialData(JsonRow):
     agent_data: dict[str, Any] | None = None
     user_data: dict[str, Any] | None = None
 
 
-class _InitialState(Row):
+class _InitialState(JsonRow):
     initialization_data: _InitialData | None = None
     initialization_actions: list[_FunctionCall] | None = None
     message_history: list[Any] | None = None
 
 
-class _Criteria(Row):
+class _Criteria(JsonRow):
     actions: list[_Action] | None = None
     env_assertions: list[_Assertion] | None = None
     communicate_info: list[str] | None = None
@@ -80,14 +80,14 @@ def _printable(text: str) -> str:
     return text
 
 
-class _TaskRow(Row):
-    id: Annotated[str, Field(min_length=1, max_length=MOST_ID_CHARS), AfterValidator(_printable)]
+class _TaskRow(JsonRow):
+    id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS), AfterValidator(_printable)]
     ticket: str | None = None
     initial_state: _InitialState | None = None
     evaluation_criteria: _Criteria | None = None
 
 
-class _Splits(Row):
+class _Splits(JsonRow):
     splits: dict[str, list[str]]
 
 

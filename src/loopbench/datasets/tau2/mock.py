@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict
 
-from ..importing.json_files import Row
+from ..importing.json_files import JsonRow
 from ..worlds import Toolset
 
 Status = Literal["pending", "completed"]
@@ -15,20 +15,20 @@ Database = dict[str, Any]
 """`{"tasks": {task id: task}, "users": {user id: user}}`, plain JSON."""
 
 
-class _Task(Row):
+class _Task(JsonRow):
     task_id: str
     title: str
     description: str | None = None
     status: Status
 
 
-class _User(Row):
+class _User(JsonRow):
     user_id: str
     name: str
     tasks: list[str]
 
 
-class Tables(Row):
+class Tables(JsonRow):
     """The shape of `db.json`."""
 
     model_config = ConfigDict(extra="forbid")

@@ -15,7 +15,7 @@ from typing import Any
 from loopbench.protocol import Plan, Ref, resolve
 
 from ..generating import Draft, Draw, PlanWriter, part
-from .records import Record, Records, altered
+from .records import FormRecord, Records, altered
 
 ANSWER_FORMAT = (
     "Answer with one JSON object that has exactly the fields of the form, in any order. "
@@ -26,7 +26,7 @@ DATE = r"\d{4}-\d{2}-\d{2}"
 EASY, MEDIUM = 10, 14
 """Calls of an easy and of a medium plan, at most."""
 
-Filled = tuple[str, Mapping[str, "Field"]]
+Filled = tuple[str, Mapping[str, "FormField"]]
 """The question, and the form's fields."""
 
 
@@ -40,7 +40,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FormField:
     """A part of a form."""
 
     schema: Mapping[str, Any]
@@ -50,45 +50,45 @@ class Field:
 # --- leaves ---
 
 
-def text(value: Value) -> Field:
-    return Field({"type": "string", "minLength": 1}, value)
+def text(value: Value) -> FormField:
+    return FormField({"type": "string", "minLength": 1}, value)
 
 
-def whole(value: Value, least: int = 0) -> Field:
-    return Field({"type": "integer", "minimum": least}, value)
+def whole(value: Value, least: int = 0) -> FormField:
+    return FormField({"type": "integer", "minimum": least}, value)
 
 
-def number(value: Value) -> Field:
-    return Field({"type": "number"}, value)
+def number(value: Value) -> FormField:
+    return FormField({"type": "number"}, value)
 
 
-def yes_no(value: Value) -> Field:
-    return Field({"type": "boolean"}, value)
+def yes_no(value: Value) -> FormField:
+    return FormField({"type": "boolean"}, value)
 
 
-def day(value: Value) -> Field:
-    return Field({"type": "string", "pattern": f"^{DATE}$"}, value)
+def day(value: Value) -> FormField:
+    return FormField({"type": "string", "pattern": f"^{DATE}$"}, value)
 
 
-def coded(value: Value, pattern: str) -> Field:
-    return Field({"type": "string", "pattern": f"^{pattern}$"}, value)
+def coded(value: Value, pattern: str) -> FormField:
+    return FormField({"type": "string", "pattern": f"^{pattern}$"}, value)
 
 
-def one_of(value: Value, options: Sequence[str]) -> Field:
-    return Field({"enum": list(options)}, value)
+def one_of(value: Value, options: Sequence[str]) -> FormField:
+    return FormField({"enum": list(options)}, value)
 
 
-def or_null(leaf: Field) -> Field:
+def or_null(leaf: FormField) -> FormField:
     """The same, or null."""
     if "enum" in leaf.schema:
-        return Field({"enum": [*leaf.schema["enum"], None]}, leaf.value)
-    return Field({**leaf.schema, "type": [leaf.schema["type"], "null"]}, leaf.value)
+        return FormField({"enum": [*leaf.schema["enum"], None]}, leaf.value)
+    return FormField({**leaf.schema, "type": [leaf.schema["type"], "null"]}, leaf.value)
 
 
-def rows(items: Sequence[Field], least: int, most: int) -> Field:
+def rows(items: Sequence[FormField], least: int, most: int) -> FormField:
     """A list of equally shaped fields."""
     value = Value([item.value.answer for item in items], [item.value.expected for item in items])
-    return Field({"type": "array", "items": items[0].schema, "minItems": least, "maxItems": most}, value)
+    return FormField({"type": "array", "items": items[0].schema, "minItems": least, "maxItems": most}, value)
 
 
 def blank(schema: Mapping[str, Any]) -> str:
@@ -135,10 +135,10 @@ class Desk:
     ) -> Opened:
         """Put a record on file, with another one beside it that looks like it; plan to find it."""
         literal = reference.expected if isinstance(reference, Value) else reference
-        record = Record(self._new_id(), kind, literal, sections, withdrawn or {})
+        record = FormRecord(self._new_id(), kind, literal, sections, withdrawn or {})
         self.records.add(record)
         twin = {name: altered(self.draw, section) for name, section in sections.items()}
-        self.records.add(Record(self._new_id(), kind, _similar(literal), twin))
+        self.records.add(FormRecord(self._new_id(), kind, _similar(literal), twin))
         given = reference.answer if isinstance(reference, Value) else reference
         found = self.call(
             f"Find the record of the {kind}.", "find_record", {"kind": kind, "reference": given}, {"record": record.id}, "record"
@@ -224,7 +224,7 @@ class Desk:
             self._names[options] = self.draw.choice(options.split("|"))
         return self._names[options]
 
-    def group(self, parts: Mapping[str, Field]) -> Field:
+    def group(self, parts: Mapping[str, FormField]) -> FormField:
         """An object whose fields stand in random order, under one of the names that each may have."""
         named = {self.name(options): inner for options, inner in parts.items()}
         order = self.draw.shuffled(list(named))
@@ -235,9 +235,9 @@ class Desk:
             "additionalProperties": False,
         }
         value = Value({name: named[name].value.answer for name in order}, {name: named[name].value.expected for name in order})
-        return Field(schema, value)
+        return FormField(schema, value)
 
-    def draft(self, key: Mapping[str, Any], question: str, form: Mapping[str, Field]) -> Draft:
+    def draft(self, key: Mapping[str, Any], question: str, form: Mapping[str, FormField]) -> Draft:
         """`key`: what the records are drawn from again."""
         root = self.group(form)
         plan = Plan(tuple(self.plan.calls), root.value.answer)
@@ -259,14 +259,14 @@ class Opened:
     """A record that the plan has found."""
 
     desk: Desk
-    record: Record
+    record: FormRecord
     id: Value
 
-    def __getitem__(self, section: str) -> Section:
+    def __getitem__(self, section: str) -> FetchedSection:
         """A section, which the plan fetches when it is first asked for."""
         facts = self.record.sections[section]
         given = {"record": self.id.answer, "section": section}
-        return Section(self.desk.call(f"Fetch {section} of the {self.record.kind}.", "fetch", given, facts))
+        return FetchedSection(self.desk.call(f"Fetch {section} of the {self.record.kind}.", "fetch", given, facts))
 
     def is_withdrawn(self, section: str) -> bool:
         """Whether a section no longer counts; if so, the plan meets the error."""
@@ -278,7 +278,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class FetchedSection:
     """A section that the plan has fetched."""
 
     fetched: Value

@@ -14,7 +14,7 @@ from .. import calculator
 from ..generating import Draw
 from ..worlds import Toolset, WorldEnvironment
 
-MOST_VALUES = 100
+MAX_VALUES = 100
 LAST_DAY = date(9999, 12, 31)
 
 
@@ -27,7 +27,7 @@ class ResultWithdrawn(PermissionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class FormRecord:
     """One record: what a reference leads to."""
 
     id: str
@@ -42,15 +42,15 @@ class Record:
 class Records:
     """All that the tools of one task look up. No tool changes it."""
 
-    by_id: dict[str, Record] = field(default_factory=dict)
-    by_reference: dict[tuple[str, str], Record] = field(default_factory=dict)
+    by_id: dict[str, FormRecord] = field(default_factory=dict)
+    by_reference: dict[tuple[str, str], FormRecord] = field(default_factory=dict)
     """Keyed by kind and reference."""
     tables: dict[str, dict[str, str]] = field(default_factory=dict)
     """Table → code → what it means."""
     rates: dict[str, str] = field(default_factory=dict)
     """Currency → euros for one of it, as a decimal."""
 
-    def add(self, record: Record) -> None:
+    def add(self, record: FormRecord) -> None:
         self.by_id[record.id] = record
         self.by_reference[record.kind, record.reference] = record
 
@@ -110,8 +110,8 @@ def add_days(start: str, days: int) -> str:
 
 def sum_values(values: list[float]) -> calculator.Number:
     """The sum of up to 100 numbers."""
-    if not 1 <= len(values) <= MOST_VALUES:
-        raise ValueError(f"{len(values)} values were given, and there must be 1 to {MOST_VALUES}")
+    if not 1 <= len(values) <= MAX_VALUES:
+        raise ValueError(f"{len(values)} values were given, and there must be 1 to {MAX_VALUES}")
     return _number(sum(map(_decimal, values), Decimal()))
 
 
@@ -133,14 +133,14 @@ def _altered(draw: Draw, value: Any) -> Any:
         return value
 
 
-def _record(records: Records, record: str) -> Record:
+def _record(records: Records, record: str) -> FormRecord:
     found = records.by_id.get(record)
     if found is None:
         raise RecordNotFound(f"no record {record[:40]!r}; ids look like R-12345, and find_record gives them")
     return found
 
 
-def _section(record: Record, section: str) -> Mapping[str, Any]:
+def _section(record: FormRecord, section: str) -> Mapping[str, Any]:
     if section not in record.sections:
         raise RecordNotFound(f"{record.id} has no section {section!r}; it has {', '.join(record.sections)}")
     return record.sections[section]

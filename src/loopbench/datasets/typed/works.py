@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .desk import Calendar, Desk, Field, Filled, Opened, Value, coded, day, number, one_of, or_null, rows, text, whole, yes_no
+from .desk import Calendar, Desk, Filled, FormField, Opened, Value, coded, day, number, one_of, or_null, rows, text, whole, yes_no
 from .names import FIRMS, GOODS, PEOPLE, TOWNS, cents, code_table, numbered
 
 ANALYTES = ("cadmium", "chromium", "copper", "iron", "lead", "manganese", "nickel", "zinc")
@@ -30,7 +30,7 @@ def parts_list(desk: Desk) -> Filled:
         reference=whole_unit["head"]["contains"],
     )
 
-    def listed(record: Opened, count: int) -> tuple[list[Field], list[Value]]:
+    def listed(record: Opened, count: int) -> tuple[list[FormField], list[Value]]:
         """The rows of a record's parts, and what each weighs in grams."""
         shown, weights = [], []
         for place in range(1, count + 1):

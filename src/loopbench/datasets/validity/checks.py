@@ -25,19 +25,19 @@ from .likeness import alike, wording
 
 MAX_UNANSWERABLE = 0.10
 """Largest share of tasks without an answer: a loop that does nothing gets these right."""
-MOST_LOOKED_UP = 0.05
+MAX_LOOKED_UP = 0.05
 """Largest share of tasks that a lookup may pass: it answers as a near copy of the question does that stands in another split."""
-MOST_COUNTED_TWICE = 0.05
+MAX_COUNTED_TWICE = 0.05
 """The same within a split: a task that stands there twice counts twice; told, and no failure."""
-MOST_SCHEMAS = 60
+MAX_SCHEMAS = 60
 """Different answer schemas that are held against the draft's own schema, at 12 ms each."""
-MOST_COMPARED = 20_000
+MAX_COMPARED = 20_000
 """Tasks that are searched for near copies; of more than that every second, third, … one."""
-MOST_TOLD = 0.10
+MAX_TOLD = 0.10
 """Largest share of tasks whose answer may stand in what is shown before any call: numbers meet by chance, choices by intent."""
-FEWEST_TOLD = 3
+MIN_TOLD = 3
 """Fewer tasks than this are no share."""
-FEWEST_WORDINGS = 0.5
+MIN_WORDINGS = 0.5
 """Smallest share of wordings, numbers aside, to tasks: below it the suite is smaller than its size says; told, and no failure."""
 
 
@@ -128,7 +128,7 @@ def _invalid(value: Any, rules: Any, root: Mapping[str, Any]) -> str:
     return "" if error is None else _short(error.message)
 
 
-def schema_problems(tasks: Iterable[Task], most: int = MOST_SCHEMAS) -> Iterator[Problem]:
+def schema_problems(tasks: Iterable[Task], most: int = MAX_SCHEMAS) -> Iterator[Problem]:
     """Answer schemas that are none (JSON Schema, draft 2020-12), and expected answers that theirs does not take.
 
     `most`: how many different schemas are looked at for themselves.
@@ -211,12 +211,12 @@ def copy_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
 def likeness_problems(tasks: Sequence[Task]) -> Iterator[Problem]:
     """Near copies: questions of nearly the same words once numbers are masked.
 
-    What counts is whether a near copy's answer passes. Across splits that is a failure beyond `MOST_LOOKED_UP`; within a split it
+    What counts is whether a near copy's answer passes. Across splits that is a failure beyond `MAX_LOOKED_UP`; within a split it
     is told. Tasks without an answer are not counted: how many there may be is limited anyway.
     """
-    chosen = tasks[:: max(1, -(-len(tasks) // MOST_COMPARED))]
+    chosen = tasks[:: max(1, -(-len(tasks) // MAX_COMPARED))]
     texts = [wording(task.query.full_text) for task in chosen]
-    if len(set(texts)) < FEWEST_WORDINGS * len(texts):
+    if len(set(texts)) < MIN_WORDINGS * len(texts):
         yield Problem(f"{len(texts)} tasks have {len(set(texts))} wordings: the others differ by their numbers only", False)
     across: dict[str, float] = {}
     within: dict[str, float] = {}
@@ -228,8 +228,8 @@ def likeness_problems(tasks: Sequence[Task]) -> Iterator[Problem]:
             same, own = answers[one.split, one.answer], splits[one.split]
             across[one.task] = (every[one.answer] - same) / max(len(like) - own, 1)
             within[one.task] = (same - 1) / max(own - 1, 1)
-    yield from _passed_by_lookup(across, len(chosen), MOST_LOOKED_UP, "another split", fails=True)
-    yield from _passed_by_lookup(within, len(chosen), MOST_COUNTED_TWICE, "their own split", fails=False)
+    yield from _passed_by_lookup(across, len(chosen), MAX_LOOKED_UP, "another split", fails=True)
+    yield from _passed_by_lookup(within, len(chosen), MAX_COUNTED_TWICE, "their own split", fails=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,7 @@ def told_problems(tasks: Sequence[Task], shown: Callable[[Task], str]) -> Iterat
     """
     for kind, fails in (("number", True), ("text", False)):
         told = [task.id for task in tasks if _stands_in(task.expected, kind, shown(task))]
-        if len(told) >= FEWEST_TOLD and len(told) > MOST_TOLD * len(tasks):
+        if len(told) >= MIN_TOLD and len(told) > MAX_TOLD * len(tasks):
             share = (
                 f"{len(told)} of {len(tasks)} tasks show their answer, a {kind}, in the question, context or tools' descriptions"
             )

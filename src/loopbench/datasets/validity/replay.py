@@ -12,7 +12,7 @@ from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
 
 from ..task import Suite, Task
 
-MOST_TRIES = 5
+MAX_TRIES = 5
 """A call whose failure may pass (`TransientError`) is made so often at most; a loop with patience gets through too."""
 
 
@@ -94,7 +94,7 @@ async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str,
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"task {task_id!r}, call {call.id!r}: refers to a result that is not there ({error!r})") from error
     seen = await toolbox.call(ToolCall(call.tool, arguments))
-    for _ in range(MOST_TRIES - 1):
+    for _ in range(MAX_TRIES - 1):
         if not seen.transient:
             break
         seen = await toolbox.call(ToolCall(call.tool, arguments))

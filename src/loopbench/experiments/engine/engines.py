@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..config import CompareConfig
-from ..garbage import collected_seldom
+from ..garbage import relaxed_gc
 from ..schedule import Trial
-from ..trial import Done, Setting, run_trial
+from ..trial import FinishedTrial, TrialContext, run_trial
 from .job import Job, setting_of
 from .leftovers import Abandoned, Leftovers
 from .links import Links
@@ -29,7 +29,7 @@ class Engine:
     """How many trials are to be asked for at once."""
     abandoned: Abandoned
 
-    async def __call__(self, trial: Trial) -> Done:
+    async def __call__(self, trial: Trial) -> FinishedTrial:
         """Raises NotRun when the run's budget is used up."""
         return self.abandoned.count(await self.execute(trial))
 
@@ -65,7 +65,7 @@ def _links(config: CompareConfig) -> Iterator[Links]:
 
 
 @asynccontextmanager
-async def _here(job: Job, progress: Progress) -> AsyncIterator[Setting]:
+async def _here(job: Job, progress: Progress) -> AsyncIterator[TrialContext]:
     """Trials run in this process, beside what watches over them."""
 
     def told(trouble: str) -> None:
@@ -73,8 +73,8 @@ async def _here(job: Job, progress: Progress) -> AsyncIterator[Setting]:
 
     leftovers, watch = Leftovers(), Watch(job.config.trial_timeout_s, told)
     try:
-        async with job.answering.opened() as answers:
-            with watch.watching(), collected_seldom():
+        async with job.trial_models.opened() as answers:
+            with watch.watching(), relaxed_gc():
                 yield setting_of(job.config, job.suite, answers, job.meter)
     finally:
         for line in (await leftovers.end()).lines():

@@ -11,10 +11,10 @@ from typing import Any
 from loopbench.datasets.task import Suite
 from loopbench.models.metering import Budget, Meter
 
-from ..answering import Answering
 from ..config import BudgetConfig, CompareConfig
 from ..schedule import Arm
-from ..trial import Setting
+from ..trial import TrialContext
+from ..trial_models import TrialModels
 
 COMPARED = ("versions", "suite", "profiles", "arms")
 """Parts of a manifest that must be the same in every process that runs trials of one run."""
@@ -28,7 +28,7 @@ class Job:
     suite: Suite
     arms: tuple[Arm, ...]
     manifest: Mapping[str, Any]
-    answering: Answering
+    trial_models: TrialModels
     meter: Meter
     """Of the whole run."""
 
@@ -62,9 +62,9 @@ def _share(limit: int | None, workers: int) -> int | None:
     return None if limit is None else max(1, limit // workers)
 
 
-def setting_of(config: CompareConfig, suite: Suite, answers: Answering, meter: Meter) -> Setting:
+def setting_of(config: CompareConfig, suite: Suite, answers: TrialModels, meter: Meter) -> TrialContext:
     """What all trials of a run share in one process; `answers` is ready to answer in its event loop."""
-    return Setting(
+    return TrialContext(
         suite, answers, config.trial_timeout_s, budget_of(config.trial_budget), meter, config.real_time, config.tool_timeout_s
     )
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..trial import SWALLOWED, Done
+from ..trial import SWALLOWED, FinishedTrial
 from ..turnstile import stop
 
 CALL = "call-"
@@ -110,7 +110,7 @@ class Abandoned:
     def __init__(self) -> None:
         self.arms = Counter[str]()
 
-    def count(self, done: Done) -> Done:
+    def count(self, done: FinishedTrial) -> FinishedTrial:
         self.arms[done.record.arm] += SWALLOWED in done.record.reason
         return done
 

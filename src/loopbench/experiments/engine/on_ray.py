@@ -33,13 +33,13 @@ from .worker import WorkerLoop
 POLL_S = 0.5
 """Longest time that an actor is waited for to say something, before it is asked again."""
 REACH_LIMIT_S = 5.0
-MOST_ROOT_CHARS = 20
+MAX_ROOT_CHARS = 20
 """Of a folder for Ray's files: the paths of its sockets may have 107 characters in all, and most of them are Ray's own."""
 OBJECTS_BYTES = 100 << 20
 """Of Ray's store of large objects on this machine, which trials hardly use."""
 CALLS = 4
 """To one actor at once: `put` and `take`, and those that a call which was given up has not let go of."""
-MOST_SAID_CHARS = 300
+MAX_SAID_CHARS = 300
 """Of what Ray says when it does not start; the rest is for those who work on Ray."""
 JUST_MADE_S = 300.0
 """A folder without a lock may be one that has yet to get it."""
@@ -130,7 +130,7 @@ def _init(ray: Any, address: str, **settings: Any) -> None:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **settings)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         what = "Ray does not start on this machine" if address == "local" else f"no Ray cluster at {address} can be used"
-        why = _line(error)[:MOST_SAID_CHARS].rstrip(".")
+        why = _line(error)[:MAX_SAID_CHARS].rstrip(".")
         hint = "; where it asks for a token, set RAY_AUTH_MODE and RAY_AUTH_TOKEN" if "Failed to connect" in why else ""
         raise WorkerError(f"{what}: {why}{hint}") from None
 
@@ -185,7 +185,7 @@ def ray_folder(root: Path) -> Iterator[Path]:
 def _root() -> Path:
     """Where temporary files belong, if that is not too long a path; `/tmp` else, as Ray itself does."""
     root = tempfile.gettempdir()
-    return Path(root if len(root) <= MOST_ROOT_CHARS else "/tmp")  # noqa: S108
+    return Path(root if len(root) <= MAX_ROOT_CHARS else "/tmp")  # noqa: S108
 
 
 def _sweep(root: Path) -> None:

@@ -22,7 +22,7 @@ from loopbench.metrics.record import Record
 from loopbench.protocol import StopReason
 
 from ..schedule import Trial
-from ..trial import Done, NotRun, head_of
+from ..trial import FinishedTrial, NotRun, head_of
 from .job import Job, setup_of
 from .leftovers import Left
 from .links import Link, Links, WorkerError, WorkerLost
@@ -34,13 +34,13 @@ SILENCE_GRACE_S = 10.0
 """Added to a trial's time limit before a worker is taken for stuck: its own watchdog has its chance first."""
 START_LIMIT_S = 300.0
 END_LIMIT_S = 5.0
-MOST_DEATHS = 3
+MAX_DEATHS = 3
 """Of workers with the same trial under way, the last time alone; then the trial is given up."""
-MOST_BARREN = 5
+MAX_BARREN = 5
 """Workers in a row that died with nothing done and nothing to do, over the number that there are to be; then the run ends."""
-MOST_THREADS = 64
+MAX_THREADS = 64
 """Threads of calls that never came back; a worker with more of them makes room for a new one."""
-MOST_AHEAD = 64
+MAX_AHEAD = 64
 """Trials that a worker is given ahead of time, where they are quick."""
 AHEAD_S = 0.05
 """Seconds of work that it is given ahead: far more than an answer takes, and little to wait for in the end."""
@@ -53,7 +53,7 @@ class _Order:
     number: int
     trial: Trial
     message: bytes
-    done: asyncio.Future[Done]
+    done: asyncio.Future[FinishedTrial]
     deaths: int = 0
     """Of workers that had it under way."""
     alone: bool = False
@@ -98,7 +98,7 @@ class _Worker:
         if self.held:
             return 0
         per_s = self.finished / max(time.monotonic() - self.ready_at, LOOK_S)
-        return self.share + min(MOST_AHEAD, int(AHEAD_S * per_s)) - len(self.orders)
+        return self.share + min(MAX_AHEAD, int(AHEAD_S * per_s)) - len(self.orders)
 
     def send(self, message: bytes) -> None:
         self.outbox.append(message)
@@ -149,7 +149,7 @@ class Pool:
         """How many trials it is to be asked for at once, so that no worker waits for work."""
         config = self._job.config
         waits = config.real_models or config.real_time or config.over_http
-        return self._links.workers * (self._share + (0 if waits else MOST_AHEAD))
+        return self._links.workers * (self._share + (0 if waits else MAX_AHEAD))
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Pool]:
@@ -168,7 +168,7 @@ class Pool:
             for line in self._left.lines():
                 self._progress.noted(line)
 
-    async def run(self, trial: Trial) -> Done:
+    async def run(self, trial: Trial) -> FinishedTrial:
         """One trial, on one worker or, where that is lost, on another. Raises NotRun, and WorkerError where no worker is left."""
         if self._failed is not None:
             raise self._failed
@@ -294,19 +294,19 @@ class Pool:
         said = json.loads(head)
         worker.silent_s, worker.stuck_s = 0.0, said.get("stuck", 0.0)
         if "done" in said:
-            self._done(worker, said["done"], Done(Record.from_json(said["record"]), trace))
+            self._done(worker, said["done"], FinishedTrial(Record.from_json(said["record"]), trace))
         elif "not_run" in said:
             self._done(worker, said["not_run"], NotRun(said["why"]))
         elif "spent" in said:
             self._spent(*said["spent"])
         elif "threads" in said:
-            worker.worn_out = worker.worn_out or said["threads"] > MOST_THREADS + said["alive"] * MOST_THREADS
+            worker.worn_out = worker.worn_out or said["threads"] > MAX_THREADS + said["alive"] * MAX_THREADS
             self._retire(worker)
         elif "ended" in said:
             self._ended(said["ended"])
             worker.ended = True
 
-    def _done(self, worker: _Worker, number: int, outcome: Done | NotRun) -> None:
+    def _done(self, worker: _Worker, number: int, outcome: FinishedTrial | NotRun) -> None:
         order = worker.orders.pop(number)
         worker.finished += 1
         self._barren = 0
@@ -357,7 +357,7 @@ class Pool:
         self._left += Left(said["threads"], said["tasks"])
         for line in said["said"]:
             self._progress.noted(line)
-        cassette = self._job.answering.cassette
+        cassette = self._job.trial_models.cassette
         if cassette is not None:
             cassette.tally.hits += said["replayed"]
             cassette.tally.first_miss = cassette.tally.first_miss or said["miss"]
@@ -388,13 +388,13 @@ class Pool:
         running = orders[: worker.running]
         for order in running:
             order.deaths += 1
-            if order.alone and order.deaths >= MOST_DEATHS:
+            if order.alone and order.deaths >= MAX_DEATHS:
                 self._record(order, status="errored", reason=f"its worker process died ({why}) three times")
-            order.alone = order.alone or order.deaths >= MOST_DEATHS - 1
+            order.alone = order.alone or order.deaths >= MAX_DEATHS - 1
         given_up = [f"{' '.join(map(str, order.trial.key))} was given up" for order in running if order.done.done()]
         again = self._again(orders)
         self._barren += not running and not worker.finished
-        if self._barren >= MOST_BARREN + self._links.workers:
+        if self._barren >= MAX_BARREN + self._links.workers:
             raise WorkerError(f"{worker.link.name} died ({why}), as did {self._barren - 1} before it, and nothing was done")
         self._progress.noted(f"{worker.link.name} died ({why}); {', '.join(given_up) or _what(again)}")
 
@@ -436,7 +436,7 @@ class Pool:
         wall_s = time.time() - order.sent_at
         head = head_of(order.trial, self._job.suite)
         record = Record(**head, started_at=order.sent_at, wall_s=wall_s, attempt=order.trial.attempt, **fields)
-        order.done.set_result(Done(record))
+        order.done.set_result(FinishedTrial(record))
 
     def _fail(self, error: Exception) -> None:
         """No trial can be run any more."""

@@ -10,13 +10,13 @@ from loopbench.metrics.record import Record
 
 from ..journal import Journal
 from ..schedule import Trial
-from ..trial import Done, NotRun
+from ..trial import FinishedTrial, NotRun
 
 FIRST_FAILURES = 50
 """Trials after which a run is stopped, to be gone on with, if all of them were errored."""
 
 
-Execute = Callable[[Trial], Awaitable[Done]]
+Execute = Callable[[Trial], Awaitable[FinishedTrial]]
 """Carries a trial out, here or elsewhere. Raises NotRun when the run's budget is used up."""
 
 

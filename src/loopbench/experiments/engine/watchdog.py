@@ -29,7 +29,7 @@ GRACE_S = 1.0
 """Added to the time limit before a trial is interrupted."""
 HOPELESS_S = 5.0
 """After that, and so long again, an interruption has not helped."""
-MOST_INTERRUPTIONS = 10
+MAX_INTERRUPTIONS = 10
 """Of one trial: it may swallow them."""
 
 
@@ -42,7 +42,7 @@ class _Passed:
     """Of the event loop that is watched."""
 
 
-PASSED = _Passed()
+LAST_ACTIVITY = _Passed()
 
 
 class Interrupted(BaseException):
@@ -50,7 +50,7 @@ class Interrupted(BaseException):
 
 
 @dataclass(slots=True, eq=False)
-class Hold:
+class BlockingTime:
     """How far one trial has kept the event loop to itself."""
 
     name: str
@@ -74,7 +74,7 @@ class Hold:
             HOLD.reset(token)
 
 
-HOLD: ContextVar[Hold | None] = ContextVar("loopbench_hold", default=None)
+HOLD: ContextVar[BlockingTime | None] = ContextVar("loopbench_hold", default=None)
 """Of the trial that the running code belongs to."""
 
 
@@ -88,14 +88,14 @@ class Watch:
         self._loop = asyncio.get_running_loop()
         self._clock = _Clock()
         self._turned_at = self._looked_at = time.monotonic()
-        self._last: Hold | None = None
+        self._last: BlockingTime | None = None
         self._asked = False
         self._over = threading.Event()
 
     @property
     def stuck_s(self) -> float:
         """How long the event loop has not turned; 0 while it does."""
-        seconds = time.monotonic() - max(self._turned_at, PASSED.at)
+        seconds = time.monotonic() - max(self._turned_at, LAST_ACTIVITY.at)
         return seconds if seconds > STUCK_S else 0.0
 
     def turn(self) -> None:
@@ -129,14 +129,14 @@ class Watch:
         now = time.monotonic()
         if not self.stuck_s:
             return
-        held_s = now - max(self._turned_at, PASSED.at, self._looked_at)
+        held_s = now - max(self._turned_at, LAST_ACTIVITY.at, self._looked_at)
         self._looked_at = now
         self._clock.stopped(held_s)
         hold = self._last = HOLD.get()
         if hold is None:
             return
         hold.seconds += held_s
-        if hold.seconds > self.limit_s and hold.interruptions < MOST_INTERRUPTIONS:
+        if hold.seconds > self.limit_s and hold.interruptions < MAX_INTERRUPTIONS:
             hold.interruptions += 1
             if hold.task is not None:
                 hold.task.cancel()
@@ -147,7 +147,7 @@ class Watch:
         """For as long as this lasts; the event loop must be running."""
         main = threading.main_thread().ident if threading.current_thread() is threading.main_thread() else None
         thread = threading.Thread(target=self.look, args=(main,), name="watchdog", daemon=True)
-        PASSED.thread = threading.get_ident()
+        LAST_ACTIVITY.thread = threading.get_ident()
         with self._clock.of(self._loop), self._handler(main):
             self.turn()
             thread.start()

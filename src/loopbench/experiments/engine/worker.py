@@ -12,12 +12,12 @@ from typing import Any
 from loopbench.datasets.task import Task
 from loopbench.models.metering import Meter
 
-from ..answering import answering
 from ..config import config_from
-from ..garbage import collected_seldom
-from ..preparing import look_up, manifest_of
+from ..garbage import relaxed_gc
+from ..preparing import manifest_of, resolve
 from ..schedule import Trial
-from ..trial import NotRun, Setting, run_trial
+from ..trial import NotRun, TrialContext, run_trial
+from ..trial_models import open_models
 from .job import COMPARED, setting_of
 from .leftovers import Left, Leftovers
 from .links import WorkerError
@@ -37,9 +37,9 @@ class WorkerLoop:
         given = json.loads(setup)
         try:
             self._config = config_from(given["config"], "setup")
-            self._suite, tasks, self._arms = look_up(self._config)
+            self._suite, tasks, self._arms = resolve(self._config)
             _check(given["manifest"], manifest_of(self._config, self._suite, tasks, self._arms))
-            self._answering = answering(self._config, self._arms, given["models"])
+            self._answering = open_models(self._config, self._arms, given["models"])
         except WorkerError:
             raise
         except (ValueError, OSError) as error:
@@ -58,14 +58,14 @@ class WorkerLoop:
         watch = Watch(self._config.trial_timeout_s, lambda _: None)  # the pool hears of it from `alive`, and ends the process
         try:
             async with self._answering.opened() as answers:
-                with watch.watching(), collected_seldom(), self._saying_alive(watch, leftovers, send):
+                with watch.watching(), relaxed_gc(), self._saying_alive(watch, leftovers, send):
                     await self._work(incoming, send, setting_of(self._config, self._suite, answers, self._meter))
         finally:
             left = await leftovers.end()
         self._send_spent(send)  # what trials that were cut short have spent, too
         send(self._ended(left))
 
-    async def _work(self, incoming: AsyncIterator[bytes], send: Send, setting: Setting) -> None:
+    async def _work(self, incoming: AsyncIterator[bytes], send: Send, setting: TrialContext) -> None:
         doing = [asyncio.create_task(self._run_trials(setting, send)) for _ in range(self._config.in_flight)]
         doing.append(asyncio.create_task(self._say_spent(send)))
         hearing = asyncio.create_task(self._hear(incoming))
@@ -89,7 +89,7 @@ class WorkerLoop:
             else:
                 return
 
-    async def _run_trials(self, setting: Setting, send: Send) -> None:
+    async def _run_trials(self, setting: TrialContext, send: Send) -> None:
         """One trial after the other."""
         while True:
             job, arm, task, repeat, attempt = await self._queue.get()

@@ -23,7 +23,7 @@ from loopbench.experiments.results import Results, results
 from loopbench.experiments.traces import Traces
 from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.record import Record, records_digest
-from loopbench.metrics.summary import METRICS, MOST_VALUE, PRIMARY
+from loopbench.metrics.summary import MAX_VALUE, METRICS, PRIMARY
 from loopbench.metrics.trajectory.trajectory import course
 from loopbench.protocol.digest import digest
 
@@ -32,11 +32,11 @@ OUTCOME_DIGITS = 8
 """Hexadecimal digits of a trial's outcome: two that differ look equal once in four billion times."""
 DIGITS = 6
 """Significant digits of a number that is no whole one."""
-MOST_SHOWN = 60
+MAX_SHOWN = 60
 """Characters of a bad value that an error shows."""
 
 Score = Annotated[float, Field(ge=0, le=1)]
-Amount = Annotated[float, Field(ge=0, lt=MOST_VALUE)]
+Amount = Annotated[float, Field(ge=0, lt=MAX_VALUE)]
 Amounts = tuple[Amount | None, ...]
 Outcome = Annotated[str, Field(pattern=rf"^[0-9a-f]{{{OUTCOME_DIGITS}}}$")]
 Course = Annotated[str, Field(pattern=r"^([0-9a-f]{6}( [0-9a-f]{6})*)?$")]
@@ -253,7 +253,7 @@ def _signatures(traces: Traces, record: Record) -> str | None:
 
 
 def _known(value: float | None) -> bool:
-    return value is not None and 0 <= value < MOST_VALUE
+    return value is not None and 0 <= value < MAX_VALUE
 
 
 def _task_lines(folder: Path, records: Sequence[Record], repeats: int, known: Sequence[str]) -> dict[str, TaskLine]:
@@ -357,7 +357,7 @@ def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _short(value: Any) -> str:
     shown = repr(value)
-    return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
+    return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
 
 
 # --- what a new one changes ---

@@ -13,17 +13,17 @@ from loopbench.experiments.config import CompareConfig, config_from
 from loopbench.experiments.engine.runner import Progress, Unwatched
 from loopbench.experiments.journal import RunError
 from loopbench.experiments.outside.joining import PROFILE
-from loopbench.experiments.preparing import NOTHING, Allowed, Experiment, allowed_config, prepare
+from loopbench.experiments.preparing import NO_PERMISSIONS, Experiment, Permissions, allowed_config, prepare
 from loopbench.experiments.registry import loops_named, parse_spec
 from loopbench.metrics.statistics import ALPHA
 
 from .baseline import Baseline, read_baseline, read_run
-from .judge import DEFAULT_METRICS, Refused, check_asked, judge, match_arms, missing_arms, refuse_other
-from .judged import Judged
+from .judge import DEFAULT_METRICS, Incomparable, check_asked, judge, match_arms, missing_arms, refuse_other
+from .judged import GateResult
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RerunSettings:
     """How the baseline's configuration is run again."""
 
     loops: Sequence[str] = ()
@@ -31,12 +31,12 @@ class Again:
     seed: int | None = None
     """Another than the baseline's: fresh faults, and trials no longer pair up."""
     repeats: int | None = None
-    allowed: Allowed = NOTHING
+    allowed: Permissions = NO_PERMISSIONS
     """Code of the user's own, server and recording that the baseline names; server and recording may be others by now."""
     runs: Path = Path("runs")
 
 
-def prepare_again(baseline: Baseline, path: Path, again: Again) -> Experiment:
+def prepare_again(baseline: Baseline, path: Path, again: RerunSettings) -> Experiment:
     """The run directory of a new run.
 
     Raises RunError for code, a server or a recording that the baseline names and nobody typed, Refused where suite or profiles are
@@ -46,14 +46,14 @@ def prepare_again(baseline: Baseline, path: Path, again: Again) -> Experiment:
     try:
         refuse_other(experiment.folder, experiment.manifest, baseline)
         for lacking in missing_arms(match_arms(experiment.manifest, baseline)):
-            raise Refused(f"{path}: {lacking}")
-    except Refused:
+            raise Incomparable(f"{path}: {lacking}")
+    except Incomparable:
         shutil.rmtree(experiment.folder)
         raise
     return experiment
 
 
-def config_again(baseline: Baseline, path: Path, again: Again) -> CompareConfig:
+def config_again(baseline: Baseline, path: Path, again: RerunSettings) -> CompareConfig:
     """The baseline's configuration, changed as was asked. Nothing is asked of a recording's model: it is replayed."""
     if PROFILE in baseline.profiles:
         raise RunError(f"{path}: blessed from another tool's files, so there is nothing to run; import new ones, and name that run")
@@ -84,11 +84,11 @@ def gate(
     path: Path,
     folder: Path | None = None,
     *,
-    again: Again = Again(),
+    again: RerunSettings = RerunSettings(),
     metrics: Mapping[str, float] = DEFAULT_METRICS,
     alpha: float = ALPHA,
     progress: Progress | None = None,
-) -> Judged:
+) -> GateResult:
     """Hold the run in `folder`, or a new one, against the baseline at `path`.
 
     Raises ValueError, Refused among them, and OSError.

@@ -14,7 +14,7 @@ from loopbench.metrics.summary import PRIMARY, TaskValues
 
 from .baseline import Baseline, has_all, troubles
 from .changes import changes
-from .judged import Judged, JudgedArm
+from .judged import GateResult, JudgedArm
 from .sides import Sides
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
@@ -22,7 +22,7 @@ _AGAIN = "where that is meant, bless a new run"
 _DIGEST_CHARS, _SHORT = 64, 12
 
 
-class Refused(ValueError):
+class Incomparable(ValueError):
     """A run and a baseline that are no measure of each other; one line that says why."""
 
 
@@ -33,7 +33,7 @@ def judge(
     metrics: Mapping[str, float] = DEFAULT_METRICS,
     alpha: float = ALPHA,
     path: Path | None = None,
-) -> Judged:
+) -> GateResult:
     """Hold a run against a baseline. `metrics`: metric → margin; accuracy is always among them. `path`: the baseline's file.
 
     Raises Refused (a ValueError) where they are no measure of each other: another suite, profile, policy, step limit or list of
@@ -50,7 +50,7 @@ def judge(
     if not reasons:
         _refuse_unknown(sides, margins)
     arms = () if reasons else _judged_arms(sides, margins, alpha, paired=paired)
-    return Judged(
+    return GateResult(
         outcome="invalid" if reasons else overall([line for arm in arms for line in arm.lines]),
         reasons=reasons,
         arms=arms,
@@ -88,7 +88,7 @@ def check_asked(baseline: Baseline, metrics: Mapping[str, float], alpha: float) 
     for metric, margin in metrics.items():
         check_margin(metric, margin)
         if metric not in baseline.metrics:
-            raise Refused(f"metric {metric}: not in the baseline, which knows {', '.join(baseline.metrics)}")
+            raise Incomparable(f"metric {metric}: not in the baseline, which knows {', '.join(baseline.metrics)}")
 
 
 def refuse_other(folder: Path, manifest: Mapping[str, Any], baseline: Baseline) -> None:
@@ -106,7 +106,7 @@ def refuse_other(folder: Path, manifest: Mapping[str, Any], baseline: Baseline) 
             asked.append((f"digest of profile {name}", baseline.profiles[name], now))
     for what, was, now in asked:
         if was != now:
-            raise Refused(f"{folder}: another {what} than in the baseline: {_brief(now)}, not {_brief(was)}; {_AGAIN}")
+            raise Incomparable(f"{folder}: another {what} than in the baseline: {_brief(now)}, not {_brief(was)}; {_AGAIN}")
 
 
 def _refuse_other_tasks(found: Results, baseline: Baseline) -> None:
@@ -114,7 +114,7 @@ def _refuse_other_tasks(found: Results, baseline: Baseline) -> None:
     ran = {record.task for record in found.records}
     for more, what in ((ran - wanted, "are not in the baseline"), (wanted - ran, "of the baseline were not run")):
         if more and (has_all(found) or what.startswith("are")):
-            raise Refused(f"{found.folder}: other tasks: {len(more)} {what}, such as {min(more)}; {_AGAIN}")
+            raise Incomparable(f"{found.folder}: other tasks: {len(more)} {what}, such as {min(more)}; {_AGAIN}")
 
 
 def _refuse_unknown(sides: Sequence[Sides], metrics: Iterable[str]) -> None:
@@ -124,7 +124,7 @@ def _refuse_unknown(sides: Sequence[Sides], metrics: Iterable[str]) -> None:
             for where, values in (("the baseline", side.old_values), ("the run", side.new_values)):
                 known, scored = _count(values(metric)), _count(values(PRIMARY))
                 if known < (1 - MAX_ERRORED) * scored:
-                    raise Refused(f"metric {metric}: known for {known} of {scored} trials of {side.arm} in {where}")
+                    raise Incomparable(f"metric {metric}: known for {known} of {scored} trials of {side.arm} in {where}")
 
 
 def _count(found: TaskValues) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from loopbench.metrics.gate import Line
+from loopbench.metrics.gate import GateLine
 from loopbench.metrics.trajectory.divergence import Cause
 
 Outcome = Literal["identical", "pass", "regression", "undecided", "invalid"]
@@ -88,7 +88,7 @@ class JudgedArm:
     """Every trial gave what it gave in the baseline."""
     trials: int
     scored: int
-    lines: tuple[Line, ...]
+    lines: tuple[GateLine, ...]
     """One per metric."""
 
     def to_json(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class JudgedArm:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class GateResult:
     """What the gate says."""
 
     outcome: Outcome
@@ -124,7 +124,7 @@ class Judged:
     """Seed and repeats are the baseline's: every trial has its counterpart."""
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[GateLine, ...]:
         return tuple(line for arm in self.arms for line in arm.lines)
 
     @property

@@ -14,19 +14,19 @@ from typing import Literal
 from xml.etree import ElementTree
 
 from loopbench.experiments.report import Table, counts, markdown_item, markdown_page, plain
-from loopbench.metrics.gate import Line
+from loopbench.metrics.gate import GateLine
 from loopbench.metrics.power import Needed
 
-from .judged import Judged, JudgedArm, Side, TaskChange
+from .judged import GateResult, JudgedArm, Side, TaskChange
 
 OnUndecided = Literal["pass", "fail", "undecided"]
-MOST_TASKS = 20
+MAX_TASKS = 20
 """Changed tasks that people are shown; `--json` has all."""
-MOST_ANNOTATED = 9
+MAX_ANNOTATED = 9
 """GitHub shows ten annotations of a kind per step: the outcome's, and so many tasks'."""
-MOST_NAMED = 4
+MAX_NAMED = 4
 """Arms and metrics in a headline."""
-MOST_CHARS = 300
+MAX_CHARS = 300
 """Of one detail."""
 COLUMNS = ("arm", "metric", "baseline", "run", "change", "margin", "tasks", "p (Holm)", "outcome")
 
@@ -37,24 +37,24 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 """What XML 1.0 cannot hold (Char, §2.2)."""
 
 
-def headline(judged: Judged) -> str:
+def headline(judged: GateResult) -> str:
     """The outcome in a line, its word first."""
     return _literal(f"{judged.outcome}: {_why(judged)}")
 
 
-def table(judged: Judged) -> Table:
+def table(judged: GateResult) -> Table:
     """A row per arm and metric."""
     level = f"{100 * (1 - judged.alpha):g} %"
     return Table(f"Run against baseline (bounds: one-sided, {level} each)", COLUMNS, tuple(map(_row, judged.lines)))
 
 
-def paragraphs(judged: Judged) -> list[str]:
+def paragraphs(judged: GateResult) -> list[str]:
     """What is to be said beside the table, a line each: what it would take, what changed, what to keep in mind."""
     said = [_what_it_takes(line.arm, line, line.needed) for line in judged.lines if line.needed is not None]
     return [_literal(line) for line in (*said, *_counted(judged), *judged.notes)]
 
 
-def task_lines(judged: Judged, most: int | None = MOST_TASKS) -> list[str]:
+def task_lines(judged: GateResult, most: int | None = MAX_TASKS) -> list[str]:
     """Two lines per changed task: what became of it, and the command that shows it; none begins with white space or a colon."""
     shown = judged.tasks[:most]
     lines = [line for change in shown for line in (f"- {_literal(_became(change))}", f"    {_literal(change.command)}")]
@@ -62,18 +62,18 @@ def task_lines(judged: Judged, most: int | None = MOST_TASKS) -> list[str]:
     return [*lines, *([f"- and {rest} more; --json has all"] if rest else [])]
 
 
-def text(judged: Judged) -> str:
+def text(judged: GateResult) -> str:
     """All of it as plain text, for a log."""
     rows = ["  ".join(row) for row in (COLUMNS, *table(judged).rows)] if judged.lines else []
     return "\n".join([headline(judged), *rows, *paragraphs(judged), *task_lines(judged)])
 
 
-def to_markdown(judged: Judged) -> str:
+def to_markdown(judged: GateResult) -> str:
     """A page for a step's summary or a pull request."""
     tables = [table(judged)] if judged.lines else []
     if judged.tasks:
         columns = ("trial", "became", "was", "is", "step", "cause", "detail", "to see it")
-        rows = tuple(_task_row(change) for change in judged.tasks[:MOST_TASKS])
+        rows = tuple(_task_row(change) for change in judged.tasks[:MAX_TASKS])
         tables.append(Table(f"Tasks that changed ({len(rows)} of {len(judged.tasks)})", columns, rows))
     head, _, rest = markdown_page(f"Gate: {judged.outcome}", tables, paragraphs(judged)).partition("\n\n")
     return f"{head}\n\n{markdown_item(headline(judged))}\n\n{rest}"
@@ -82,7 +82,7 @@ def to_markdown(judged: Judged) -> str:
 # --- JUnit ---
 
 
-def to_junit(judged: Judged, on_undecided: OnUndecided = "undecided") -> str:
+def to_junit(judged: GateResult, on_undecided: OnUndecided = "undecided") -> str:
     """JUnit's XML: a test suite per arm, a test case per metric, so that as many tests fail as metrics got worse.
 
     The changed tasks stand in the failure and in the suite's output. Undecided is skipped, or a failure where that is wanted;
@@ -98,7 +98,7 @@ def to_junit(judged: Judged, on_undecided: OnUndecided = "undecided") -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=False) + "\n"
 
 
-def _add_arm(root: ElementTree.Element, judged: Judged, arm: JudgedArm, on_undecided: OnUndecided) -> None:
+def _add_arm(root: ElementTree.Element, judged: GateResult, arm: JudgedArm, on_undecided: OnUndecided) -> None:
     kinds = [_junit_kind(line, on_undecided) for line in arm.lines]
     suite = _suite(root, arm.arm, len(kinds), Counter(kind for kind in kinds if kind is not None))
     tasks = "\n".join(_task_text(change) for change in judged.tasks if change.arm == arm.arm)
@@ -109,7 +109,7 @@ def _add_arm(root: ElementTree.Element, judged: Judged, arm: JudgedArm, on_undec
     ElementTree.SubElement(suite, "system-out").text = _xml("\n".join([headline(judged), *paragraphs(judged), tasks]))
 
 
-def _junit_kind(line: Line, on_undecided: OnUndecided) -> str | None:
+def _junit_kind(line: GateLine, on_undecided: OnUndecided) -> str | None:
     if line.outcome == "undecided" and on_undecided != "pass":
         return "failure" if on_undecided == "fail" else "skipped"
     return "failure" if line.outcome == "regression" else None
@@ -137,14 +137,14 @@ def _xml(said: str) -> str:
 # --- GitHub ---
 
 
-def github_annotations(judged: Judged, on_undecided: OnUndecided = "undecided") -> list[str]:
+def github_annotations(judged: GateResult, on_undecided: OnUndecided = "undecided") -> list[str]:
     """GitHub's workflow commands: the outcome, then the tasks that got worse."""
     kind = {"identical": "notice", "pass": "notice", "undecided": "warning"}.get(judged.outcome, "error")
     if judged.outcome == "undecided" and on_undecided != "undecided":
         kind = "error" if on_undecided == "fail" else "notice"
     worse = [change for change in judged.tasks if change.became == "worse"] if kind != "notice" else []
     first = _command(kind, f"loopbench gate: {judged.outcome}", "\n".join([_why(judged), *paragraphs(judged)]))
-    return [first, *(_command("warning", f"{change.arm}/{change.task}", _task_text(change)) for change in worse[:MOST_ANNOTATED])]
+    return [first, *(_command("warning", f"{change.arm}/{change.task}", _task_text(change)) for change in worse[:MAX_ANNOTATED])]
 
 
 def _command(kind: str, title: str, message: str) -> str:
@@ -160,7 +160,7 @@ def _escaped(said: str) -> str:
 # --- in words ---
 
 
-def _why(judged: Judged) -> str:
+def _why(judged: GateResult) -> str:
     if judged.reasons:
         return "; ".join(judged.reasons)
     if judged.outcome == "identical":
@@ -173,11 +173,11 @@ def _why(judged: Judged) -> str:
 
 
 def _few(said: Sequence[str], between: str) -> str:
-    more = len(said) - MOST_NAMED
-    return between.join([*said[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
+    more = len(said) - MAX_NAMED
+    return between.join([*said[:MAX_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
-def _row(line: Line) -> tuple[str, ...]:
+def _row(line: GateLine) -> tuple[str, ...]:
     digits = _DIGITS[line.metric]
     return (
         _literal(line.arm),
@@ -192,24 +192,24 @@ def _row(line: Line) -> tuple[str, ...]:
     )
 
 
-def _change(line: Line) -> str:
+def _change(line: GateLine) -> str:
     """`-0.150 [-0.212, -0.088]`, or as a ratio `×1.25 [1.10, 1.42]`; – for a bound that too few tasks leave open."""
     effect = line.effect
     bounds = ", ".join(_number(line, bound, sign=not line.is_ratio) for bound in (effect.low, effect.high))
     return f"{'×' * line.is_ratio}{_number(line, effect.value, sign=not line.is_ratio)} [{bounds}]"
 
 
-def _number(line: Line, value: float, *, sign: bool) -> str:
+def _number(line: GateLine, value: float, *, sign: bool) -> str:
     if not math.isfinite(value) or (line.is_ratio and value == 0):
         return "–"
     return f"{value:{'+' * sign}.{2 if line.is_ratio else 3}f}"
 
 
-def _margin(line: Line) -> str:
+def _margin(line: GateLine) -> str:
     return f"×{1 + line.margin:g}" if line.is_ratio else f"-{line.margin:g}"
 
 
-def _what_it_takes(arm: str, line: Line, needed: Needed | None) -> str:
+def _what_it_takes(arm: str, line: GateLine, needed: Needed | None) -> str:
     assert needed is not None
     cost = "" if needed.cost_usd is None else f", about ${needed.cost_usd:.2f}"
     aim = "pass" if needed.to_show == "equivalence" else "show a regression"
@@ -217,7 +217,7 @@ def _what_it_takes(arm: str, line: Line, needed: Needed | None) -> str:
     return f"{arm} in {line.metric}: were what was seen the truth, it would take {size}, to {aim} (4 times in 5)."
 
 
-def _counted(judged: Judged) -> Iterator[str]:
+def _counted(judged: GateResult) -> Iterator[str]:
     became = Counter(change.became for change in judged.tasks)
     if judged.tasks:
         causes = f" ({counts(judged.causes)})" if judged.causes else ""
@@ -257,7 +257,7 @@ def _task_row(change: TaskChange) -> tuple[str, ...]:
 
 
 def _cut(said: str) -> str:
-    return said if len(said) <= MOST_CHARS else f"{said[:MOST_CHARS]}…"
+    return said if len(said) <= MAX_CHARS else f"{said[:MAX_CHARS]}…"
 
 
 def _literal(said: str) -> str:

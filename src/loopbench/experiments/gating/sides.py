@@ -15,7 +15,7 @@ from .baseline import Baseline, TaskLine, measured, outcome_of
 
 
 @dataclass(frozen=True)
-class Pair:
+class TrialPair:
     """A trial and its counterpart in the baseline."""
 
     line: TaskLine
@@ -92,10 +92,10 @@ class Sides:
         return TaskValues(values, clusters)
 
     @cached_property
-    def pairs(self) -> tuple[Pair, ...]:
+    def pairs(self) -> tuple[TrialPair, ...]:
         """Trials with their counterparts; whether that means anything, seeds and repeats say."""
         return tuple(
-            Pair(self.old[record.task], record)
+            TrialPair(self.old[record.task], record)
             for record in self.records
             if record.task in self.old and record.repeat < len(self.old[record.task].stop)
         )

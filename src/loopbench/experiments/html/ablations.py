@@ -10,11 +10,11 @@ from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.summary import PRIMARY
 
 from .charts import NAMES, effects
-from .document import Block, Figure, Folded, Grid, Items, Section
+from .document import Block, Figure, Folded, Grid, Items, PageSection
 from .verdict import BROKEN, WARNING
 
 
-def effects_section(made: Ablated) -> Section:
+def effects_section(made: Ablated) -> PageSection:
     """What each change does to each metric."""
     kept = tuple(note for note in notes(made) if not note.startswith((WARNING, *BROKEN)))
     blocks: list[Block] = []
@@ -24,7 +24,7 @@ def effects_section(made: Ablated) -> Section:
     blocks += [Grid(table.title, table.columns, table.rows) for table in tables(made)]
     if by_metric:
         blocks.append(Folded("Charts of the other metrics", tuple(by_metric.values())))
-    return Section("effects", "What each factor does", (*blocks, Items(kept, "quiet")))
+    return PageSection("effects", "What each factor does", (*blocks, Items(kept, "quiet")))
 
 
 def _charts(made: Ablated) -> Iterator[tuple[str, Figure]]:

@@ -6,23 +6,23 @@ from collections.abc import Sequence
 
 from loopbench.experiments.collection import short_name
 from loopbench.experiments.report import dollars, interval, p_value, verdict
-from loopbench.metrics.comparison import Arm, Comparison, Pair
+from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.summary import PRIMARY
 
 from .charts import DIGITS, NAMES, accuracy, forest, grouped
-from .document import UNKNOWN, Block, Figure, Folded, Grid, Section
+from .document import UNKNOWN, Block, Figure, Folded, Grid, PageSection
 
 
-def arms_section(comparison: Comparison) -> Section:
+def arms_section(comparison: Comparison) -> PageSection:
     """Each arm's numbers."""
     blocks: list[Block] = [arms_grid(comparison.arms)]
     if any(arm.summary.accuracy is not None for arm in comparison.arms):
         read = "Dots are means over tasks, lines their intervals."
         blocks.insert(0, Figure(accuracy(comparison.arms), read))
-    return Section("arms", "Arms", tuple(blocks))
+    return PageSection("arms", "Arms", tuple(blocks))
 
 
-def arms_grid(arms: Sequence[Arm]) -> Grid:
+def arms_grid(arms: Sequence[ArmResult]) -> Grid:
     """A row per arm; without columns of which nothing is known."""
     columns = ("arm", *(NAMES.get(name, name) for name in DIGITS), "false success", "scored", "errored", "excluded")
     rows = []
@@ -37,7 +37,7 @@ def arms_grid(arms: Sequence[Arm]) -> Grid:
     return Grid("Per trial, means over tasks with intervals; counts of trials", tuple(columns[index] for index in known), cut)
 
 
-def pairs_section(comparison: Comparison) -> Section | None:
+def pairs_section(comparison: Comparison) -> PageSection | None:
     """Every pair on accuracy, as a chart and as numbers; the other metrics are folded away. None for a single arm."""
     primary = [pair for pair in comparison.pairs if pair.metric == PRIMARY]
     if not primary:
@@ -58,10 +58,10 @@ def pairs_section(comparison: Comparison) -> Section | None:
     if rest:
         grid = pairs_grid("Other metrics, a minus b (secondary; lower is better)", rest, ())
         blocks.append(Folded(f"Pairs on steps, calls, tokens and cost ({len(rest)})", (grid,)))
-    return Section("pairs", "Pair by pair", tuple(blocks))
+    return PageSection("pairs", "Pair by pair", tuple(blocks))
 
 
-def pairs_grid(caption: str, pairs: Sequence[Pair], arms: Sequence[Arm]) -> Grid:
+def pairs_grid(caption: str, pairs: Sequence[Pair], arms: Sequence[ArmResult]) -> Grid:
     """A row per pair, `arms` under their short names; with what deciding would take, where that is known of any."""
     names = {arm.info.arm: short_name(arm.info) for arm in arms}
     columns = ["a", "b", "metric", "difference", "tasks", "p", "p\u00a0(Holm)", "verdict"]

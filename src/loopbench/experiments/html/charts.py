@@ -11,11 +11,11 @@ from markupsafe import Markup
 
 from loopbench.experiments.collection import short_name
 from loopbench.experiments.report import interval
-from loopbench.metrics.comparison import Arm, ArmInfo, Comparison, Pair
+from loopbench.metrics.comparison import ArmInfo, ArmResult, Comparison, Pair
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import PRIMARY
-from loopbench.metrics.views import Front, Point
+from loopbench.metrics.views import CostPoint, Front
 
 from .histograms import steps as steps
 from .names import chart_names, group_name
@@ -25,9 +25,9 @@ from .svg import (
     NARROW,
     Axis,
     Box,
+    ChartRow,
     Group,
     Mark,
-    Row,
     Scale,
     chart,
     element,
@@ -54,9 +54,9 @@ NAMES = {"lm_calls": "LM calls", "cost_usd": "USD", "nominal_usd": "USD uncached
 # --- names ---
 
 
-def grouped(arms: Sequence[Arm]) -> dict[str, list[Arm]]:
+def grouped(arms: Sequence[ArmResult]) -> dict[str, list[ArmResult]]:
     """Arms by suite and profile, in their order."""
-    found: dict[str, list[Arm]] = {}
+    found: dict[str, list[ArmResult]] = {}
     for arm in arms:
         found.setdefault(group_name(arm.info), []).append(arm)
     return found
@@ -71,7 +71,7 @@ def signed(value: Interval, digits: int) -> str:
 # --- accuracy and pairs ---
 
 
-def accuracy(arms: Sequence[Arm]) -> Markup:
+def accuracy(arms: Sequence[ArmResult]) -> Markup:
     """Each arm's accuracy with its interval."""
     names = chart_names([arm.info for arm in arms])
     groups = [
@@ -92,9 +92,9 @@ def _in_words(groups: Sequence[Group]) -> str:
     return ". ".join(said)
 
 
-def _accuracy(arm: Arm, names: Mapping[str, str]) -> Row:
+def _accuracy(arm: ArmResult, names: Mapping[str, str]) -> ChartRow:
     value = arm.summary.accuracy
-    return Row(short_name(arm.info), value, interval(value, 3), short=names[arm.info.arm])
+    return ChartRow(short_name(arm.info), value, interval(value, 3), short=names[arm.info.arm])
 
 
 def forest(comparison: Comparison) -> Markup:
@@ -109,16 +109,16 @@ def forest(comparison: Comparison) -> Markup:
     return _differences("Differences in accuracy, pair by pair", groups, axis)
 
 
-def _pair(pair: Pair, infos: Mapping[str, ArmInfo], names: Mapping[str, str]) -> Row:
+def _pair(pair: Pair, infos: Mapping[str, ArmInfo], names: Mapping[str, str]) -> ChartRow:
     label = f"{short_name(infos[pair.a])} vs {short_name(infos[pair.b])}"
     each = (LABEL_CHARS - len(" vs ")) // 2
     short = f"{middle_cut(names[pair.a], each)} vs {middle_cut(names[pair.b], each)}"
-    return Row(label, pair.difference, signed(pair.difference, 3), pair.verdict.word, short)
+    return ChartRow(label, pair.difference, signed(pair.difference, 3), pair.verdict.word, short)
 
 
 def gains(tests: Mapping[str, Pair], margin: float) -> Markup:
     """What each design gained (after minus before), by its name."""
-    rows = tuple(Row(name, pair.difference, signed(pair.difference, 3), pair.verdict.word) for name, pair in tests.items())
+    rows = tuple(ChartRow(name, pair.difference, signed(pair.difference, 3), pair.verdict.word) for name, pair in tests.items())
     axis = Axis("accuracy after minus before", margin, PLAIN_LEGEND)
     return _differences("What each design gained", [Group("", rows)], axis)
 
@@ -132,7 +132,7 @@ def _differences(title: str, groups: Sequence[Group], axis: Axis) -> Markup:
 
 _HIGH, _TOP = 300.0, 12.0
 """Of the plot: its height and upper end. Labels are placed for the narrowest screen: on a wider one they are further apart."""
-MOST_LABEL = 18
+MAX_LABEL = 18
 UNITS = {"cost_usd": "US dollars per trial", "tokens": "tokens per trial"}
 
 
@@ -159,11 +159,11 @@ def pareto(front: Front, names: Mapping[str, str] | None = None) -> Markup:
     return chart(title, f"Cost to the right, accuracy upwards. {said}.", _TOP + _HIGH + 64, *drawn)
 
 
-def _point_name(point: Point, front: Front) -> str:
+def _point_name(point: CostPoint, front: Front) -> str:
     return point.arm.removesuffix(f"/{front.profile}")
 
 
-def _point_in_words(point: Point, front: Front) -> str:
+def _point_in_words(point: CostPoint, front: Front) -> str:
     where = "on the front" if point.on_front else "dominated"
     digits = 0 if front.unit == "tokens" else 5
     return f"{_point_name(point, front)}: accuracy {interval(point.accuracy, 3)}, {interval(point.cost, digits)}, {where}"
@@ -190,14 +190,14 @@ class _Plane:
             named = " accuracy" if tick == self.up.ticks[-1] else ""
             yield element("text", f"{self.up.label(tick)}{named}", x=0, y=y - 3, class_="tick")
 
-    def errors(self, point: Point) -> Iterator[Markup]:
+    def errors(self, point: CostPoint) -> Iterator[Markup]:
         """The intervals, both ways."""
         x, y = percent(self.across.at(point.cost.value)), self.y(point.accuracy.value)
         left, right = percent(self.across.at(point.cost.low)), percent(self.across.at(point.cost.high))
         yield element("line", x1=left, x2=right, y1=y, y2=y, class_="error")
         yield element("line", x1=x, x2=x, y1=self.y(point.accuracy.low), y2=self.y(point.accuracy.high), class_="error")
 
-    def staircase(self, points: Sequence[Point]) -> Iterator[Markup]:
+    def staircase(self, points: Sequence[CostPoint]) -> Iterator[Markup]:
         """Up to each point's cost, what the cheaper points of the front reach."""
         front = sorted((point for point in points if point.on_front), key=lambda point: point.cost.value)
         for left, right in pairwise(front):
@@ -206,12 +206,12 @@ class _Plane:
             yield element("line", x1=x1, x2=x2, y1=y1, y2=y1, class_="front")
             yield element("line", x1=x2, x2=x2, y1=y1, y2=y2, class_="front")
 
-    def labels(self, named: Sequence[tuple[Point, str]]) -> Iterator[Markup]:
+    def labels(self, named: Sequence[tuple[CostPoint, str]]) -> Iterator[Markup]:
         """Each name beside its point, where it covers least on the narrowest screen."""
         taken = [self._dot(point) for point, _ in named]
         inside = Box(0, 0, NARROW, _TOP + _HIGH)
         for point, name in named:
-            text = middle_cut(name, MOST_LABEL)
+            text = middle_cut(name, MAX_LABEL)
             places = self._places(point, CHAR * len(text))
             chosen = place([box for box, _, _ in places], taken, inside)
             box, ends, shift = places[chosen]
@@ -220,11 +220,11 @@ class _Plane:
             x = percent(self.across.at(point.cost.value))
             yield element("svg", where, x=x, y=self.y(point.accuracy.value), overflow="visible", width=1, height=1)
 
-    def _dot(self, point: Point) -> Box:
+    def _dot(self, point: CostPoint) -> Box:
         x, y = self.across.at(point.cost.value) / 100 * NARROW, self.y(point.accuracy.value)
         return Box(x - 6, y - 6, x + 6, y + 6)
 
-    def _places(self, point: Point, wide: float) -> list[tuple[Box, str, float]]:
+    def _places(self, point: CostPoint, wide: float) -> list[tuple[Box, str, float]]:
         """Boxes around a point, each with the text's anchor and its shift from the point."""
         x, y = self.across.at(point.cost.value) / 100 * NARROW, self.y(point.accuracy.value)
         found = []
@@ -249,7 +249,7 @@ def effects(found: Sequence[Effect]) -> Markup:
         Group(
             profile if len(profiles) > 1 else "",
             tuple(
-                Row(effect.term, effect.difference, signed(effect.difference, digits), effect.verdict.word)
+                ChartRow(effect.term, effect.difference, signed(effect.difference, digits), effect.verdict.word)
                 for effect in found
                 if effect.profile == profile
             ),

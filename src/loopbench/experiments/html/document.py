@@ -16,7 +16,7 @@ UNKNOWN = "–"
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class PageLink:
     """To another place of the page; never to another page."""
 
     text: str
@@ -47,7 +47,7 @@ class Amount:
         return element("svg", drawn, class_="bar", aria_hidden="true")
 
 
-Cell = str | Link | Code | Amount
+Cell = str | PageLink | Code | Amount
 
 
 def cell_text(cell: Cell) -> str:
@@ -118,7 +118,7 @@ class Folded:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Subsection:
     """A heading below that of the section."""
 
     title: str
@@ -137,7 +137,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class SideView:
     """One trial, from its question to its end."""
 
     arm: str
@@ -151,10 +151,10 @@ class Course:
 class SideBySide:
     """Two trials of one task."""
 
-    courses: tuple[Course, Course]
+    courses: tuple[SideView, SideView]
 
 
-Block = Paragraph | Items | Banner | Grid | Figure | Folded | Part | SideBySide | Code
+Block = Paragraph | Items | Banner | Grid | Figure | Folded | Subsection | SideBySide | Code
 
 
 def kind_of(block: Block) -> str:
@@ -163,7 +163,7 @@ def kind_of(block: Block) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """A part of the page that the table of contents names."""
 
     id: str
@@ -178,15 +178,15 @@ class Chapter:
     id: str
     title: str
     subtitle: str
-    sections: tuple[Section, ...]
+    sections: tuple[PageSection, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class Page:
     """A whole page."""
 
     title: str
     subtitle: str
-    sections: tuple[Section, ...]
+    sections: tuple[PageSection, ...]
     chapters: tuple[Chapter, ...] = ()
     foot: tuple[str, ...] = ()

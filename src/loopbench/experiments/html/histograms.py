@@ -16,8 +16,8 @@ from loopbench.metrics.record import Record
 from .names import chart_names, group_name
 from .svg import LABEL_CHARS, chart, element, middle_cut, percent
 
-MOST_BINS = 40
-MOST_TICKS = 10
+MAX_BINS = 40
+MAX_TICKS = 10
 _BARS, _LINE, _AXIS, _HEADING = 34.0, 18.0, 18.0, 26.0
 """Heights: of the tallest bar, of an arm's name, of the ticks' labels, of a group's heading."""
 _GAP = 6.0
@@ -79,7 +79,7 @@ class _Frame:
     @classmethod
     def around(cls, known: Sequence[Bars]) -> _Frame:
         longest = max((taken for bars in known for taken in bars), default=0)
-        width = math.ceil((longest + 1) / MOST_BINS)
+        width = math.ceil((longest + 1) / MAX_BINS)
         empty = cls(width, longest // width + 1, 1)
         return cls(width, empty.bins, max((sum(counts) for bars in known for counts in empty.binned(bars).values()), default=1))
 
@@ -106,7 +106,7 @@ class _Frame:
 
     def axis(self, floor: float) -> Iterator[Markup]:
         """Labels of the bins under the last histogram of a group."""
-        for slot in range(0, self.bins, math.ceil(self.bins / MOST_TICKS)):
+        for slot in range(0, self.bins, math.ceil(self.bins / MAX_TICKS)):
             x = percent((slot + 0.5) * 100 / self.bins)
             yield element("text", str(slot * self.width), x=x, y=floor + 13, text_anchor="middle", class_="tick")
 

@@ -11,24 +11,24 @@ from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 
 from .charts import DIGITS, UNITS, pareto
-from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, Part, Section
+from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, PageSection, Subsection
 from .names import chart_names
 
 
-def cost_section(views: Views, arms: Sequence[ArmInfo]) -> Section | None:
+def cost_section(views: Views, arms: Sequence[ArmInfo]) -> PageSection | None:
     """Accuracy against cost: the front, equal budgets, what a solved task costs. None where no cost is known of two arms."""
     solved = {(found.arm, found.unit): found for found in views.per_solved}
     fronts = [(front, (figure, _front(front, solved))) for front, figure in _figures(views, arms)]
     return _section([*_by_group(fronts), *_budgets(views.budgets)])
 
 
-def fronts_section(views: Views, arms: Sequence[ArmInfo]) -> Section | None:
+def fronts_section(views: Views, arms: Sequence[ArmInfo]) -> PageSection | None:
     """The charts alone; their numbers are those of the arms."""
     return _section(_by_group([(front, (figure,)) for front, figure in _figures(views, arms)]))
 
 
-def _section(blocks: Sequence[Block]) -> Section | None:
-    return Section("cost", "Accuracy against cost", tuple(blocks)) if blocks else None
+def _section(blocks: Sequence[Block]) -> PageSection | None:
+    return PageSection("cost", "Accuracy against cost", tuple(blocks)) if blocks else None
 
 
 def _figures(views: Views, arms: Sequence[ArmInfo]) -> list[tuple[Front, Figure]]:
@@ -41,7 +41,7 @@ def _by_group(fronts: Sequence[tuple[Front, tuple[Block, ...]]]) -> list[Block]:
     """Under a heading each, where there are several."""
     if len(fronts) == 1:
         return list(fronts[0][1])
-    return [Part(f"{front.suite}, {front.profile}", blocks) for front, blocks in fronts]
+    return [Subsection(f"{front.suite}, {front.profile}", blocks) for front, blocks in fronts]
 
 
 def _front(front: Front, solved: Mapping[tuple[str, Unit], PerSolved]) -> Grid:
@@ -79,7 +79,7 @@ def _budgets(budgets: Sequence[AtBudget]) -> list[Block]:
         decided = _decided(members, digits)
         if decided is not None:
             grids.append(Folded(f"Pairs that are decided at a budget ({len(decided.rows)})", (decided,)))
-    return [Part("At equal budgets", tuple(grids))] if grids else []
+    return [Subsection("At equal budgets", tuple(grids))] if grids else []
 
 
 def _decided(budgets: Sequence[AtBudget], digits: int) -> Grid | None:
@@ -94,7 +94,7 @@ def _decided(budgets: Sequence[AtBudget], digits: int) -> Grid | None:
     return Grid("Adjusted over pairs and budgets (Holm)", columns, rows) if rows else None
 
 
-def reliability_section(found: Sequence[Reliability]) -> Section | None:
+def reliability_section(found: Sequence[Reliability]) -> PageSection | None:
     """How the arms fare when they try again. None without repeats."""
     if not found:
         return None
@@ -107,10 +107,10 @@ def reliability_section(found: Sequence[Reliability]) -> Section | None:
         hat = [interval(arm.pass_hat[k - 1], 3) if k <= arm.repeats else UNKNOWN for k in ks if k > 1]
         rows.append((arm.arm, str(arm.tasks), str(arm.repeats), *at, *hat, interval(arm.consistency, 3)))
     caption = "pass@k: one of k tries solves the task; pass^k: all of k do; consistency: 1 where a task is always solved or never"
-    return Section("reliability", "Trying again", (Grid(caption, columns, tuple(rows)),))
+    return PageSection("reliability", "Trying again", (Grid(caption, columns, tuple(rows)),))
 
 
-def confidence_section(found: Sequence[Calibration]) -> Section | None:
+def confidence_section(found: Sequence[Calibration]) -> PageSection | None:
     """Whether the arms know when they are right. None where none reports confidence."""
     if not found:
         return None
@@ -127,4 +127,4 @@ def confidence_section(found: Sequence[Calibration]) -> Section | None:
     )
     columns = ("arm", "trials that report it", "Brier score", "calibration error", "AUROC", "area under risk-coverage")
     caption = "Lower is better, of AUROC higher; calibration error over ten bins"
-    return Section("confidence", "Reported confidence", (Grid(caption, columns, rows),))
+    return PageSection("confidence", "Reported confidence", (Grid(caption, columns, rows),))

@@ -8,7 +8,7 @@ from loopbench.experiments.collection import short_name
 from loopbench.metrics.comparison import ArmInfo
 from loopbench.protocol.names import value_text
 
-MOST_CHARS = 24
+MAX_CHARS = 24
 """Longer names leave out the options that all arms of the same loop share."""
 
 
@@ -27,7 +27,7 @@ def chart_names(arms: Sequence[ArmInfo]) -> dict[str, str]:
 
 def _name(info: ArmInfo, arms: Sequence[ArmInfo]) -> str:
     whole, options = short_name(info), _text(info.options)
-    if len(whole) <= MOST_CHARS or not options:
+    if len(whole) <= MAX_CHARS or not options:
         return whole
     others = [other.options for other in arms if other.loop == info.loop]
     differing = {name: value for name, value in info.options.items() if any(_differs(name, value, other) for other in others)}

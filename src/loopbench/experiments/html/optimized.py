@@ -8,16 +8,16 @@ from loopbench.experiments.optimization.report import notes, tables, verdicts
 from loopbench.experiments.optimization.result import OptimizationResult
 
 from .charts import gains
-from .document import Banner, Block, Code, Figure, Grid, Items, Paragraph, Section
+from .document import Banner, Block, Code, Figure, Grid, Items, PageSection, Paragraph
 from .verdict import BROKEN, WARNING
 
 
-def optimization_sections(found: OptimizationResult) -> tuple[Section, ...]:
+def optimization_sections(found: OptimizationResult) -> tuple[PageSection, ...]:
     """The verdict first."""
     return (_verdict(found), *_numbers(found), *_programs(found))
 
 
-def _verdict(found: OptimizationResult) -> Section:
+def _verdict(found: OptimizationResult) -> PageSection:
     said = notes(found)
     warnings = tuple(note.removeprefix(WARNING) for note in said if note.startswith(WARNING))
     blocks: list[Block] = []
@@ -27,20 +27,20 @@ def _verdict(found: OptimizationResult) -> Section:
         blocks.append(Banner("Keep in mind", warnings))
     blocks += [Paragraph(f"{line}.", "strong") for line in verdicts(found)]
     blocks.append(Items(tuple(note for note in said if not note.startswith((WARNING, *BROKEN))), "quiet"))
-    return Section("verdict", "Verdict", tuple(blocks))
+    return PageSection("verdict", "Verdict", tuple(blocks))
 
 
-def _numbers(found: OptimizationResult) -> list[Section]:
+def _numbers(found: OptimizationResult) -> list[PageSection]:
     blocks: list[Block] = []
     tests = {gain.design: gain.test for gain in (found.gains.gains if found.gains else ()) if gain.test is not None}
     if tests and found.test is not None:
         read = "After minus before on the test tasks; right of the line the optimized program is more accurate."
         blocks.append(Figure(gains(tests, found.test.comparison.margin), read))
     blocks += [Grid(table.title, table.columns, table.rows) for table in tables(found)]
-    return [Section("gains", "Gains, ranking and cost", tuple(blocks))] if blocks else []
+    return [PageSection("gains", "Gains, ranking and cost", tuple(blocks))] if blocks else []
 
 
-def _programs(found: OptimizationResult) -> list[Section]:
+def _programs(found: OptimizationResult) -> list[PageSection]:
     """Where the optimized programs are, and how to read them."""
     rows = tuple(
         (
@@ -52,4 +52,4 @@ def _programs(found: OptimizationResult) -> list[Section]:
         if design.ended is not None and design.program is not None
     )
     columns = ("design", "digest", "in use, from the run directory")
-    return [Section("programs", "Optimized programs", (Grid("One file per design", columns, rows),))] if rows else []
+    return [PageSection("programs", "Optimized programs", (Grid("One file per design", columns, rows),))] if rows else []

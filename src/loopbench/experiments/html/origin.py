@@ -11,12 +11,12 @@ from loopbench.experiments.journal import MANIFEST, RunError
 from loopbench.experiments.results import Results
 from loopbench.protocol import render_value
 
-from .document import Cell, Code, Folded, Grid, Section
+from .document import Cell, Code, Folded, Grid, PageSection
 
 DIGEST_CHARS = 12
 
 
-def manifest_section(found: Results) -> Section:
+def manifest_section(found: Results) -> PageSection:
     """What ran: suite, profiles, arms, versions, digests; the whole manifest is folded away. Raises RunError for a damaged one."""
     try:
         facts = Grid("The run", ("what", "value"), tuple(_facts(found)), is_sortable=False)
@@ -24,7 +24,7 @@ def manifest_section(found: Results) -> Section:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{found.folder / MANIFEST}: {error!r}") from None
     whole = json.dumps(found.manifest, indent=2, ensure_ascii=False)
-    return Section("manifest", "Manifest", (facts, arms, Folded(MANIFEST, (Code(whole),))))
+    return PageSection("manifest", "Manifest", (facts, arms, Folded(MANIFEST, (Code(whole),))))
 
 
 def _facts(found: Results) -> Iterator[tuple[Cell, ...]]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from loopbench.experiments.collection import Collection, Standing, notes, tables, verdicts
+from loopbench.experiments.collection import SeveralRuns, Standing, notes, tables, verdicts
 
-from .document import UNKNOWN, Amount, Banner, Block, Cell, Grid, Items, Section
+from .document import UNKNOWN, Amount, Banner, Block, Cell, Grid, Items, PageSection
 from .verdict import WARNING
 
 _NOTES = {"highest": "highest", "not told apart": "not told apart", "lower": "", None: ""}
 
 
-def overview_section(found: Collection) -> Section:
+def overview_section(found: SeveralRuns) -> PageSection:
     """In how many columns each loop is the highest, and the matrix of (suite, profile) × loops."""
     blocks: list[Block] = []
     said = notes(found)
@@ -19,10 +19,10 @@ def overview_section(found: Collection) -> Section:
         title = "A run is invalid: its verdicts do not hold" if found.invalid else "Keep in mind"
         blocks.append(Banner(title, troubles, "invalid" if found.invalid else "warning"))
     blocks += [Items(tuple(f"{line}." for line in verdicts(found)), "verdicts"), _matrix(found), Items((said[-1],), "quiet")]
-    return Section("overview", "Overview", tuple(blocks))
+    return PageSection("overview", "Overview", tuple(blocks))
 
 
-def _matrix(found: Collection) -> Grid:
+def _matrix(found: SeveralRuns) -> Grid:
     """A row per suite and profile, a column per loop; bars begin at 0."""
     rows = tuple((found.title_of(column), *(_cell(column.places.get(loop)) for loop in found.loops)) for column in found.columns)
     return Grid(
@@ -37,8 +37,8 @@ def _cell(standing: Standing | None) -> Cell:
     return Amount(f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]", value.value, _NOTES[standing.place])
 
 
-def pairs_section(found: Collection) -> Section | None:
+def pairs_section(found: SeveralRuns) -> PageSection | None:
     """All pairs of all runs. None where nothing is compared."""
     listed = tables(found)[1:]
     blocks = tuple(Grid(f"{table.title}; p adjusted over all runs", table.columns, table.rows) for table in listed)
-    return Section("all-pairs", "All pairs", blocks) if blocks else None
+    return PageSection("all-pairs", "All pairs", blocks) if blocks else None

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 from loopbench.experiments.ablation import ablated
 from loopbench.experiments.ablation_report import conclusions
-from loopbench.experiments.collection import Collection
+from loopbench.experiments.collection import SeveralRuns
 from loopbench.experiments.folders import run_name
 from loopbench.experiments.journal import RunError
 from loopbench.experiments.optimization.result import OptimizationResult
@@ -26,7 +26,7 @@ from loopbench.experiments.results import Results
 
 from .ablations import effects_section
 from .arms import arms_section, pairs_section
-from .document import Banner, Chapter, Document, Section, kind_of
+from .document import Banner, Chapter, Page, PageSection, kind_of
 from .money import confidence_section, cost_section, fronts_section, reliability_section
 from .optimized import optimization_sections
 from .origin import manifest_section
@@ -37,22 +37,22 @@ from .trouble import errors_section, recovery_section, steps_section
 from .verdict import verdict_section
 
 _BREAKS = re.compile(r"([/(=_])(?=\w)")
-MOST_UNBROKEN = 12
+MAX_UNBROKEN = 12
 TEMPLATES = files("loopbench.experiments.html").joinpath("templates")
 
 
 def report_html(found: Results) -> str:
     """The page of one run."""
-    return render(Document(run_name(found.folder), found.title, sections(found)))
+    return render(Page(run_name(found.folder), found.title, sections(found)))
 
 
-def collection_html(found: Collection) -> str:
+def collection_html(found: SeveralRuns) -> str:
     """Several runs on one page: an overview, then each run, folded."""
     title = f"{len(found.runs)} runs, {len(found.loops)} loops"
     overview = (overview_section(found), all_pairs_section(found))
     chapters = tuple(_chapter(run, f"run-{place}") for place, run in enumerate(found.runs, 1))
     subtitle = "; ".join(dict.fromkeys(run.title for run in found.runs))
-    return render(Document(title, subtitle, tuple(section for section in overview if section is not None), chapters))
+    return render(Page(title, subtitle, tuple(section for section in overview if section is not None), chapters))
 
 
 def _chapter(run: Results, name: str) -> Chapter:
@@ -64,7 +64,7 @@ def _chapter(run: Results, name: str) -> Chapter:
     return Chapter(name, called, whole, tuple(_under(name, made)))
 
 
-def _under(name: str, made: Iterable[Section | None]) -> Iterator[Section]:
+def _under(name: str, made: Iterable[PageSection | None]) -> Iterator[PageSection]:
     return (replace(section, id=f"{name}-{section.id}") for section in made if section is not None)
 
 
@@ -72,10 +72,10 @@ def optimization_html(found: OptimizationResult) -> str:
     """The page of an optimization: what it gained, then the comparison on the test tasks."""
     test = () if found.test is None else sections(found.test, "test")
     tested = tuple(replace(section, title=f"Test: {section.title}") for section in test)
-    return render(Document(run_name(found.folder), found.title, (*optimization_sections(found), *tested)))
+    return render(Page(run_name(found.folder), found.title, (*optimization_sections(found), *tested)))
 
 
-def sections(found: Results, prefix: str = "") -> tuple[Section, ...]:
+def sections(found: Results, prefix: str = "") -> tuple[PageSection, ...]:
     """The verdict first; those that have nothing to say are left out. `prefix`: what all ids begin with."""
     comparison, records, seen = found.comparison, found.records, found.views
     ablation = ablated(found)
@@ -96,7 +96,7 @@ def sections(found: Results, prefix: str = "") -> tuple[Section, ...]:
     return tuple(_under(prefix, made) if prefix else (section for section in made if section is not None))
 
 
-def _reasons(found: Results, prefix: str) -> tuple[Section | None, ...]:
+def _reasons(found: Results, prefix: str) -> tuple[PageSection | None, ...]:
     """What traces say; where they cannot be read, that."""
     found = replace(found, folder=found.folder.resolve())
     try:
@@ -104,13 +104,13 @@ def _reasons(found: Results, prefix: str) -> tuple[Section | None, ...]:
         return why_section(known), tasks_section(known.why), traces_section(known)
     except RunError as error:
         said = str(error).replace(str(found.folder), run_name(found.folder))  # where the run lies is no part of the page
-        return (Section("why", "Why trials were lost", (Banner("The traces of this run cannot be read", (said,)),)),)
+        return (PageSection("why", "Why trials were lost", (Banner("The traces of this run cannot be read", (said,)),)),)
 
 
 # --- the page itself ---
 
 
-def render(document: Document) -> str:
+def render(document: Page) -> str:
     """As HTML. Nothing can load from the network: the page says so, and allows no style and no script but its own."""
     style, script = _file("page.css") + _file("chart.css"), _file("page.js")
     template = _environment().get_template("page.html.jinja")
@@ -170,4 +170,4 @@ def breakable(text: str) -> Markup:
 
 def unbroken(text: str) -> str:
     """A short heading of a column, on one line."""
-    return text.replace(" ", "\u00a0") if len(text) <= MOST_UNBROKEN else text
+    return text.replace(" ", "\u00a0") if len(text) <= MAX_UNBROKEN else text

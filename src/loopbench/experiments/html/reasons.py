@@ -17,21 +17,21 @@ from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 from loopbench.metrics.trajectory.divergence import Cause, Divergence
 
 from .charts import grouped
-from .document import UNKNOWN, Amount, Block, Cell, Code, Folded, Grid, Items, Link, Paragraph, Part, Section
+from .document import UNKNOWN, Amount, Block, Cell, Code, Folded, Grid, Items, PageLink, PageSection, Paragraph, Subsection
 from .names import group_name
 from .side_by_side import show_command, side_by_side
 
-MOST_TRACES = 8
+MAX_TRACES = 8
 """Pairs of trials side by side."""
-MOST_TASKS = 40
+MAX_TASKS = 40
 """Of a group, in the table of tasks."""
-MOST_IDS = 12
+MAX_IDS = 12
 
 Trial = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LossFindings:
     """What is known of a run's losses, and which of them are shown side by side."""
 
     found: Results
@@ -40,15 +40,15 @@ class Told:
     """Lost trial → id on the page, and where it parts from another."""
 
 
-def told(found: Results, prefix: str) -> Told:
+def told(found: Results, prefix: str) -> LossFindings:
     """`prefix`: of the ids that links lead to. Raises RunError for a trace that is missing, or none."""
     explained = why(found, arms=() if comparable(found) else None, most=1)
     if explained.is_unparted:
         explained = why(found, most=1)
-    picked = pick(explained.pairs, MOST_TRACES)
+    picked = pick(explained.pairs, MAX_TRACES)
     before = f"{prefix}-" if prefix else ""
     ids = {(one.loser, one.task, one.repeat): (f"{before}trace-{number}", one) for number, one in enumerate(picked, 1)}
-    return Told(found, explained, ids)
+    return LossFindings(found, explained, ids)
 
 
 def pick(pairs: Sequence[Parted], most: int) -> list[Divergence]:
@@ -67,7 +67,7 @@ def pick(pairs: Sequence[Parted], most: int) -> list[Divergence]:
 # --- causes ---
 
 
-def why_section(told: Told) -> Section | None:
+def why_section(told: LossFindings) -> PageSection | None:
     """Per pair, the trials that one lost to the other, by cause. None where nothing was lost, or nothing is known of it."""
     infos = {arm.info.arm: arm.info for arm in told.found.comparison.arms}
     groups = grouped(told.found.comparison.arms)
@@ -77,7 +77,7 @@ def why_section(told: Told) -> Section | None:
         names = {arm.info.arm: short_name(arm.info) for arm in groups[name]}
         grid = _causes(pairs, names)
         if grid is not None:
-            blocks.append(Part(name, (grid,)) if len(groups) > 1 else grid)
+            blocks.append(Subsection(name, (grid,)) if len(groups) > 1 else grid)
     alone = _alone(told.why.arms)
     if alone is not None:
         blocks.append(alone)
@@ -86,7 +86,7 @@ def why_section(told: Told) -> Section | None:
         blocks.append(Folded(f"An example of each ({len(examples.rows)})", (examples,)))
     if told.why.untraced:
         blocks.append(Paragraph(f"{told.why.untraced} lost trials have no trace to say why.", "quiet"))
-    return Section("why", "Why trials were lost", tuple(blocks)) if blocks else None
+    return PageSection("why", "Why trials were lost", tuple(blocks)) if blocks else None
 
 
 def _causes(pairs: Sequence[Parted], names: Mapping[str, str]) -> Grid | None:
@@ -123,7 +123,7 @@ def _alone(arms: Sequence[ArmLosses]) -> Grid | None:
     return Grid("Trials that were not solved, by cause", ("arm", "lost", *kinds), rows)
 
 
-def _examples(told: Told) -> Grid | None:
+def _examples(told: LossFindings) -> Grid | None:
     """A row for each lost trial that stands for a cause: where, why, and how to read all of it."""
     found: dict[Trial, tuple[str, Cause, str]] = {}
     for pair in told.why.pairs:
@@ -139,7 +139,7 @@ def _examples(told: Told) -> Grid | None:
             winner,
             cause,
             f"{detail}.",
-            Link("side by side", told.chosen[loser, task, repeat][0]) if (loser, task, repeat) in told.chosen else UNKNOWN,
+            PageLink("side by side", told.chosen[loser, task, repeat][0]) if (loser, task, repeat) in told.chosen else UNKNOWN,
             Code(show_command(run, f"{loser}/{task}/{repeat}")),
         )
         for (loser, task, repeat), (winner, cause, detail) in found.items()
@@ -151,7 +151,7 @@ def _examples(told: Told) -> Grid | None:
 # --- tasks ---
 
 
-def tasks_section(found: Why) -> Section | None:
+def tasks_section(found: Why) -> PageSection | None:
     """Tasks that are flaky, that no arm or only one solves, that are claimed and wrong; and steps that were wasted."""
     groups = [group for group in found.findings.groups if group.tasks]
     if not groups:
@@ -159,8 +159,8 @@ def tasks_section(found: Why) -> Section | None:
     blocks: list[Block] = []
     for group in groups:
         own = tuple(_tasks(group))
-        blocks += [Part(f"{group.suite}, {group.profile}", own)] if len(groups) > 1 else own
-    return Section("tasks", "Tasks", tuple(blocks))
+        blocks += [Subsection(f"{group.suite}, {group.profile}", own)] if len(groups) > 1 else own
+    return PageSection("tasks", "Tasks", tuple(blocks))
 
 
 def _tasks(group: GroupFindings) -> Iterator[Block]:
@@ -173,7 +173,7 @@ def _tasks(group: GroupFindings) -> Iterator[Block]:
     if group.notable:
         arms = [arm.arm for arm in group.arms]
         names = tuple(arm.removesuffix(f"/{group.profile}") for arm in arms)
-        shown = sorted(group.notable, key=lambda task: (*(kind not in task.kinds for kind in _KINDS), task.task))[:MOST_TASKS]
+        shown = sorted(group.notable, key=lambda task: (*(kind not in task.kinds for kind in _KINDS), task.task))[:MAX_TASKS]
         heads = ("task", "is", *names, "false success", "wasted steps", "repeated calls")
         caption = f"Tasks worth a look, {len(shown)} of {len(group.notable)}; solved trials of each arm"
         yield Folded(
@@ -195,8 +195,8 @@ def _flaky(group: GroupFindings) -> str:
 
 
 def _ids(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - MOST_IDS} others" if len(ids) > MOST_IDS else ""
-    return f"{len(ids)} tasks, {', '.join(ids[:MOST_IDS])}{more}"
+    more = f" and {len(ids) - MAX_IDS} others" if len(ids) > MAX_IDS else ""
+    return f"{len(ids)} tasks, {', '.join(ids[:MAX_IDS])}{more}"
 
 
 def _arm(arm: ArmFinding) -> tuple[Cell, ...]:
@@ -214,7 +214,7 @@ def _task(task: TaskFinding, arms: Sequence[str]) -> tuple[Cell, ...]:
 # --- side by side ---
 
 
-def traces_section(told: Told) -> Section | None:
+def traces_section(told: LossFindings) -> PageSection | None:
     """The chosen trials, each beside one that solved the task. None where there is none. Raises RunError for a missing trace."""
     infos = {arm.info.arm: arm.info for arm in told.found.comparison.arms}
     records = {record.key: record for record in told.found.records}
@@ -228,5 +228,5 @@ def traces_section(told: Told) -> Section | None:
         names = f"{short_name(infos[one.winner])} and {short_name(infos[one.loser])}, {infos[one.loser].profile}"
         said = f"They part at step {one.step} of {short_name(infos[one.loser])}, which lost it; {one.cause}: {one.detail}."
         folded = Folded("Both trials, step by step", (Paragraph(str(loser["query"]), "quote"), both), anchor)
-        parts.append(Part(f"{one.task}: {names}", (Paragraph(said), folded)))
-    return Section("traces", "Trials side by side", tuple(parts)) if parts else None
+        parts.append(Subsection(f"{one.task}: {names}", (Paragraph(said), folded)))
+    return PageSection("traces", "Trials side by side", tuple(parts)) if parts else None

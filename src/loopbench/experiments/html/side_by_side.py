@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loopbench.experiments.show import Block, blocks
-from loopbench.metrics.trajectory.trajectory import Step, course, unmatched
+from loopbench.metrics.trajectory.trajectory import TracedStep, course, unmatched
 
-from .document import Course, Piece, SideBySide
+from .document import Piece, SideBySide, SideView
 
-MOST_CHARS = 700
+MAX_CHARS = 700
 """Of one piece."""
-MOST_PIECES = 40
+MAX_PIECES = 40
 """Of one trial; those at either end, and around the place where the two part, are kept."""
 _ENDS, _AROUND = 8, 10
 
@@ -24,14 +24,14 @@ def side_by_side(traces: tuple[Mapping[str, Any], Mapping[str, Any]], run: str) 
     return SideBySide((_course(traces[0], first, second, run), _course(traces[1], second, first, run)))
 
 
-def _course(trace: Mapping[str, Any], own: Sequence[Step], other: Sequence[Step], run: str) -> Course:
+def _course(trace: Mapping[str, Any], own: Sequence[TracedStep], other: Sequence[TracedStep], run: str) -> SideView:
     found = list(blocks(trace))
     at = _place(trace, found, own[_parting(own, other)])
     pieces = list(_pieces(found, at))
     arm = str(trace["arm"])
     trial = f"{arm}/{trace['task']}/{trace['repeat']}"
     scores = ", ".join(f"{name} {value:g}" for name, value in trace["scores"].items())
-    return Course(arm, show_command(run, trial), f"{trace['stop']}; {scores}", tuple(_shortened(pieces)))
+    return SideView(arm, show_command(run, trial), f"{trace['stop']}; {scores}", tuple(_shortened(pieces)))
 
 
 def show_command(run: str, trial: str) -> str:
@@ -39,7 +39,7 @@ def show_command(run: str, trial: str) -> str:
     return f"loopbench show {shlex.quote(run)} {shlex.quote(trial)}"
 
 
-def _parting(own: Sequence[Step], other: Sequence[Step]) -> int:
+def _parting(own: Sequence[TracedStep], other: Sequence[TracedStep]) -> int:
     """Index of the first step that the other course does not have, else of the first that stands elsewhere there; else the end."""
     mine, theirs = ([step.signature for step in steps] for steps in (own, other))
     alone = unmatched(theirs, mine)
@@ -47,7 +47,7 @@ def _parting(own: Sequence[Step], other: Sequence[Step]) -> int:
     return min(alone) if alone else next(moved, len(own) - 1)
 
 
-def _place(trace: Mapping[str, Any], found: Sequence[Block], step: Step) -> int:
+def _place(trace: Mapping[str, Any], found: Sequence[Block], step: TracedStep) -> int:
     """Index of the block that tells of a step: behind its prompts."""
     if step.event is None:
         return len(found) - 1
@@ -81,7 +81,7 @@ def _prompt(messages: Sequence[Block]) -> Piece:
 
 def _shortened(pieces: Sequence[Piece]) -> Iterator[Piece]:
     """The pieces at the ends and around the mark; one in place of those left out says how many they are."""
-    if len(pieces) <= MOST_PIECES:
+    if len(pieces) <= MAX_PIECES:
         yield from pieces
         return
     at = next((place for place, piece in enumerate(pieces) if piece.parts_here), 0)
@@ -97,7 +97,7 @@ def _shortened(pieces: Sequence[Piece]) -> Iterator[Piece]:
             left_out += 1
 
 
-def cut(text: str, most: int = MOST_CHARS) -> str:
+def cut(text: str, most: int = MAX_CHARS) -> str:
     """Its beginning and its end, where it is long."""
     if len(text) <= most:
         return text

@@ -101,7 +101,7 @@ class Scale:
         return f"{tick:,.{self.digits}f}".replace("-", "−")
 
 
-MOST_TICKS = 7
+MAX_TICKS = 7
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _BEYOND = 1e15
 """Beyond such values, or where they are as good as equal, there is no scale to speak of."""
@@ -114,7 +114,7 @@ def scale(values: Iterable[float], *, left: float = _LEFT, right: float = _RIGHT
     if high - low <= 1e-9 * max(abs(low), abs(high), 1e-6):
         room = abs(low) / 10 or 0.5
         low, high = low - room, high + room
-    rough = (high - low) / (MOST_TICKS - 1)
+    rough = (high - low) / (MAX_TICKS - 1)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in _STEPS if factor * power >= rough * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
@@ -181,7 +181,7 @@ def legend(kinds: Sequence[tuple[Mark, str]], y: float) -> Markup:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ChartRow:
     """A name, and an estimate with its interval; None: nothing is known."""
 
     label: str
@@ -199,7 +199,7 @@ class Group:
     """Rows under a heading, which may be empty."""
 
     heading: str
-    rows: tuple[Row, ...]
+    rows: tuple[ChartRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ def interval_rows(title: str, description: str, groups: Sequence[Group], axis: A
     return chart(title, description, bottom + (64 if shown else 42), *behind, *drawn, *below)
 
 
-def _ends(rows: Sequence[Row], axis: Axis) -> Iterable[float]:
+def _ends(rows: Sequence[ChartRow], axis: Axis) -> Iterable[float]:
     for row in rows:
         if row.interval is not None:
             yield from (row.interval.low, row.interval.high)
@@ -256,7 +256,7 @@ def _band(axis: Axis, found: Scale, bottom: float) -> list[Markup]:
     ]
 
 
-def _row(row: Row, y: float, found: Scale) -> tuple[Markup, float]:
+def _row(row: ChartRow, y: float, found: Scale) -> tuple[Markup, float]:
     """The row drawn from y on, and where it ends."""
     label = middle_cut(row.short or row.label, LABEL_CHARS)
     apart = len(label) + len(row.text) > NARROW_CHARS

@@ -7,24 +7,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from loopbench.experiments.collection import short_name
 from loopbench.experiments.report import interval
-from loopbench.metrics.comparison import Arm, ArmInfo
+from loopbench.metrics.comparison import ArmInfo, ArmResult
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import event_rate
 from loopbench.metrics.summary import count_faults
 
 from .charts import grouped, steps
-from .document import UNKNOWN, Amount, Cell, Figure, Grid, Part, Section
+from .document import UNKNOWN, Amount, Cell, Figure, Grid, PageSection, Subsection
 
 
-def errors_section(arms: Sequence[Arm]) -> Section | None:
+def errors_section(arms: Sequence[ArmResult]) -> PageSection | None:
     """How trials ended, and the errors within them by kind. None where nothing ran."""
     ended = _counts("Trials by how they ended", arms, lambda arm: arm.summary.stops, of_all=True)
     met = _counts("Errors by kind, over all scored trials", arms, lambda arm: arm.summary.errors, of_all=False)
-    parts = [Part(title, (grid,)) for title, grid in (("How trials ended", ended), ("Errors by kind", met)) if grid is not None]
-    return Section("errors", "Endings and errors", tuple(parts)) if parts else None
+    parts = [
+        Subsection(title, (grid,)) for title, grid in (("How trials ended", ended), ("Errors by kind", met)) if grid is not None
+    ]
+    return PageSection("errors", "Endings and errors", tuple(parts)) if parts else None
 
 
-def _counts(caption: str, arms: Sequence[Arm], of: Callable[[Arm], Mapping[str, int]], *, of_all: bool) -> Grid | None:
+def _counts(caption: str, arms: Sequence[ArmResult], of: Callable[[ArmResult], Mapping[str, int]], *, of_all: bool) -> Grid | None:
     """A row per arm, a column per kind, the most frequent first; bars are shares of the arm's trials, or of the greatest count."""
     total = sum((Counter(of(arm)) for arm in arms), Counter[str]())
     kinds = sorted(total, key=lambda kind: (-total[kind], kind))
@@ -43,15 +45,15 @@ def _bar(count: int, whole: int) -> Cell:
     return Amount(str(count), count / whole) if count else "0"
 
 
-def recovery_section(records: Sequence[Record], arms: Sequence[Arm]) -> Section | None:
+def recovery_section(records: Sequence[Record], arms: Sequence[ArmResult]) -> PageSection | None:
     """Of the faults that reached a loop, how many it got over, kind by kind. None where no fault landed."""
     grids = []
     groups = grouped(arms)
     for name, members in groups.items():
         grid = _recovery(records, [arm.info for arm in members], name)
         if grid is not None:
-            grids.append(Part(name, (grid,)) if len(groups) > 1 else grid)
-    return Section("recovery", "Recovery by fault", tuple(grids)) if grids else None
+            grids.append(Subsection(name, (grid,)) if len(groups) > 1 else grid)
+    return PageSection("recovery", "Recovery by fault", tuple(grids)) if grids else None
 
 
 def _recovery(records: Sequence[Record], arms: Sequence[ArmInfo], name: str) -> Grid | None:
@@ -88,7 +90,7 @@ def _of(recovered: int, hurt: int, absorbed: int) -> str:
     return f"{recovered} of {hurt}" + (f", {absorbed} absorbed" if absorbed else "")
 
 
-def steps_section(records: Sequence[Record], arms: Sequence[Arm]) -> Section | None:
+def steps_section(records: Sequence[Record], arms: Sequence[ArmResult]) -> PageSection | None:
     """How many steps trials took, solved or not. None where none was scored."""
     known = [record for record in records if record.status == "scored" and "steps" not in record.unknown]
     rows = [row for arm in arms if (row := _steps(arm.info.arm, known)) is not None]
@@ -98,7 +100,7 @@ def steps_section(records: Sequence[Record], arms: Sequence[Arm]) -> Section | N
     columns = ("arm", "solved", "their median", "not solved", "their median", "90 % within", "most")
     infos = [arm.info for arm in arms]
     grid = Grid("Steps of scored trials", columns, tuple(rows))
-    return Section("steps", "Steps", (Figure(steps(known, infos), read), grid))
+    return PageSection("steps", "Steps", (Figure(steps(known, infos), read), grid))
 
 
 def _steps(arm: str, records: Sequence[Record]) -> tuple[str, ...] | None:

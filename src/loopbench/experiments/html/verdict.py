@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from loopbench.experiments.collection import short_name
 from loopbench.experiments.report import RELATIONS, Relation, dollars, interval, needed_in_words, notes, standing
 from loopbench.experiments.results import Results
-from loopbench.metrics.comparison import Arm, Comparison, Pair
+from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.power import Needed
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
 
 from .charts import grouped
-from .document import Banner, Block, Items, Paragraph, Part, Section
+from .document import Banner, Block, Items, PageSection, Paragraph, Subsection
 
 WARNING = "Warning: "
 BROKEN = ("This run is invalid", "The test is invalid")
@@ -25,13 +25,13 @@ BROKEN = ("This run is invalid", "The test is invalid")
 class Against:
     """Another arm, seen from the one of the highest accuracy."""
 
-    arm: Arm
+    arm: ArmResult
     stands: Relation
     within_margin: bool
     needed: Needed | None
 
 
-def verdict_section(found: Results, conclusions: Sequence[str] | None = None) -> Section:
+def verdict_section(found: Results, conclusions: Sequence[str] | None = None) -> PageSection:
     """Comes first: what holds, in words, and what to keep in mind. `conclusions`: in place of who has the highest accuracy."""
     comparison = found.comparison
     blocks: list[Block] = [*_banners(found)]
@@ -40,9 +40,9 @@ def verdict_section(found: Results, conclusions: Sequence[str] | None = None) ->
     groups = {} if comparison.invalid or conclusions is not None else grouped(comparison.arms)
     for name, arms in groups.items():
         said = tuple(_said(arms, comparison))
-        blocks += [Part(name, said)] if len(groups) > 1 else said
+        blocks += [Subsection(name, said)] if len(groups) > 1 else said
     blocks.append(Items(tuple(_reading(comparison)), "quiet"))
-    return Section("verdict", "Verdict", tuple(blocks))
+    return PageSection("verdict", "Verdict", tuple(blocks))
 
 
 def _banners(found: Results) -> Iterator[Banner]:
@@ -61,7 +61,7 @@ def _reading(comparison: Comparison) -> list[str]:
     return [note for note in notes(comparison) if not note.startswith((WARNING, *BROKEN))]
 
 
-def _said(arms: Sequence[Arm], comparison: Comparison) -> Iterator[Block]:
+def _said(arms: Sequence[ArmResult], comparison: Comparison) -> Iterator[Block]:
     """Of the arms of one suite and profile."""
     known = [arm for arm in arms if arm.summary.accuracy is not None]
     if not known:
@@ -70,20 +70,20 @@ def _said(arms: Sequence[Arm], comparison: Comparison) -> Iterator[Block]:
         yield from _group(members, comparison.pairs)
 
 
-def together(arms: Sequence[Arm], pairs: Sequence[Pair]) -> list[list[Arm]]:
+def together(arms: Sequence[ArmResult], pairs: Sequence[Pair]) -> list[list[ArmResult]]:
     """Arms that pairs on accuracy join, directly or through others: those without a common task are not compared."""
     group = {arm.info.arm: place for place, arm in enumerate(arms)}
     for pair in pairs:
         if pair.metric == PRIMARY and pair.a in group and pair.b in group:
             one, other = sorted((group[pair.a], group[pair.b]))
             group = {arm: one if place == other else place for arm, place in group.items()}
-    found: dict[int, list[Arm]] = {}
+    found: dict[int, list[ArmResult]] = {}
     for arm in arms:
         found.setdefault(group[arm.info.arm], []).append(arm)
     return list(found.values())
 
 
-def _group(arms: Sequence[Arm], pairs: Sequence[Pair]) -> Iterator[Block]:
+def _group(arms: Sequence[ArmResult], pairs: Sequence[Pair]) -> Iterator[Block]:
     """Of scored arms that are compared."""
     best = max(arms, key=_accuracy)
     others = against(best, arms, pairs)
@@ -95,11 +95,11 @@ def _group(arms: Sequence[Arm], pairs: Sequence[Pair]) -> Iterator[Block]:
     yield Items(tuple(_lines(best, others)), "verdicts")
 
 
-def _accuracy(arm: Arm) -> float:
+def _accuracy(arm: ArmResult) -> float:
     return -1.0 if arm.summary.accuracy is None else arm.summary.accuracy.value
 
 
-def against(best: Arm, arms: Sequence[Arm], pairs: Sequence[Pair]) -> list[Against]:
+def against(best: ArmResult, arms: Sequence[ArmResult], pairs: Sequence[Pair]) -> list[Against]:
     """How `best` stands against each other arm that it was compared with, on accuracy."""
     by_name = {arm.info.arm: arm for arm in arms}
     first = best.info.arm
@@ -110,7 +110,7 @@ def against(best: Arm, arms: Sequence[Arm], pairs: Sequence[Pair]) -> list[Again
     ]
 
 
-def _lines(best: Arm, others: Sequence[Against]) -> Iterator[str]:
+def _lines(best: ArmResult, others: Sequence[Against]) -> Iterator[str]:
     for stands, said in RELATIONS.items():
         names: dict[str, list[str]] = {}
         for other in others:
@@ -127,7 +127,7 @@ def _named(other: Against) -> str:
     return f"{name} (within the margin)" if other.within_margin and other.stands in ("better", "worse") else name
 
 
-def _cheapest(best: Arm, others: Sequence[Against]) -> Iterator[str]:
+def _cheapest(best: ArmResult, others: Sequence[Against]) -> Iterator[str]:
     """Of the arms that are not shown to be worse, the one that costs least."""
     rivals = [best, *(other.arm for other in others if other.stands != "better")]
     unit: Unit = "cost_usd" if all(_cost(arm, "cost_usd") for arm in rivals) else "tokens"
@@ -139,7 +139,7 @@ def _cheapest(best: Arm, others: Sequence[Against]) -> Iterator[str]:
         yield f"Of those not shown to be less accurate, {short_name(cheapest.info)} costs least: {least} per trial, against {most}."
 
 
-def _cost(arm: Arm, unit: Unit) -> float | None:
+def _cost(arm: ArmResult, unit: Unit) -> float | None:
     found = arm.summary.cost_usd if unit == "cost_usd" else arm.summary.tokens
     return None if found is None else found.value
 

@@ -44,13 +44,13 @@ from ..turnstile import stop
 from .law import Broken, require
 from .moves import say
 
-MOST_CALLS = 200
+MAX_CALLS = 200
 """Model calls, and tool calls, after which a run counts as one without end."""
 LIMIT_S = 10.0
 """Seconds after which a run counts as hung; none of these models and tools ever waits."""
 GRACE_S = 1.0
 """Seconds that a cancelled run gets to end."""
-MOST_DETAIL_CHARS = 300
+MAX_DETAIL_CHARS = 300
 JAMMED = "the frobnicator is jammed"
 
 Gate = Callable[[Literal["model", "tool"], int], Awaitable[None]]
@@ -226,7 +226,7 @@ class Seen:
             self.answered |= isinstance(codec.parse(reply), Answer)
 
     async def _bounded(self, count: int) -> None:
-        if count > MOST_CALLS:
+        if count > MAX_CALLS:
             self.endless.set()
             await asyncio.get_running_loop().create_future()
 
@@ -322,7 +322,7 @@ async def play(loop: Loop, scene: Scene, gate: Gate = open_gate) -> Played:
     if running.done():
         return Played(seen, running.result() if not running.cancelled() else asyncio.CancelledError())
     await stop(running, GRACE_S)
-    calls = f"made more than {MOST_CALLS} calls" if seen.endless.is_set() else f"did not end within {LIMIT_S:g} s"
+    calls = f"made more than {MAX_CALLS} calls" if seen.endless.is_set() else f"did not end within {LIMIT_S:g} s"
     return Played(seen, None, calls)
 
 
@@ -364,7 +364,7 @@ def shown_request(request: Request) -> dict[str, Any]:
 
 
 def shown_error(error: BaseException) -> str:
-    return cap(f"{type(error).__name__}: {error_text(error)}", MOST_DETAIL_CHARS)
+    return cap(f"{type(error).__name__}: {error_text(error)}", MAX_DETAIL_CHARS)
 
 
 def text_of(request: Request) -> str:

@@ -14,10 +14,10 @@ from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import HARNESS_STOPS, Loop, Message, Outcome, Query, Reply, Request, StopReason, render_value
 
-from ..answering import Answering
 from ..registry import Spec
 from ..schedule import Arm, Trial
-from ..trial import Setting, run_trial
+from ..trial import TrialContext, run_trial
+from ..trial_models import TrialModels
 from .bench import (
     APART,
     CHAIN,
@@ -287,7 +287,7 @@ async def gold(loop: Loop) -> None:
     task = Task("gold", Query("Which word is it?"), CANARY, no_plan="no scripted model is asked")
     arm = Arm("law", Spec("loop", {}), limited(loop), "law/talker", load_profile("clean"))
     suite = Suite("gold", "1", (task,), lambda _: StatelessEnvironment(TOOLS))
-    made = await run_trial(Trial(arm, task, 0, 0), Setting(suite, Answering({"law/talker": model})))
+    made = await run_trial(Trial(arm, task, 0, 0), TrialContext(suite, TrialModels({"law/talker": model})))
     told = any(CANARY in text_of(request) for request in seen.requests)
     require(not told, "a request holds the expected answer; a loop knows the query, the tools and the model's replies only")
     answered = CANARY in render_value(made.record.answer)

@@ -10,6 +10,7 @@ from typing import Any
 from loopbench.protocol import (
     Act,
     Answer,
+    Completion,
     ContextOverflow,
     Loop,
     Outcome,
@@ -21,7 +22,6 @@ from loopbench.protocol import (
     Role,
     Text,
     ToolCall,
-    Verdict,
 )
 
 from .bench import CHAIN, FAILING, JAMMED, TOOLS, Played, Said, Sayer, Scene, play, scripted, talking, tools_of
@@ -29,9 +29,9 @@ from .course import STUBBORN
 from .law import require
 from .moves import STRATEGIES, any_move, any_reply, any_word, busy, done, say
 
-LEAST_RUNS = 120
-MOST_RUNS = 400
-MOST_S = 30.0
+MIN_RUNS = 120
+MAX_RUNS = 400
+MAX_S = 30.0
 """Seconds after which no further seed is tried."""
 
 
@@ -138,7 +138,7 @@ _TALKERS: Mapping[str, Sayer] = {
     "answers and calls at once": _mixed,
     "answers without a value": lambda request, count: (Answer("All is known."), *done(request, count)),
     "is done at the second look": _then(busy, 3, done),
-    "finds all complete": _in_role(Role.REFLECT, lambda request, count: (Verdict(True),), busy),
+    "finds all complete": _in_role(Role.REFLECT, lambda request, count: (Completion(True),), busy),
     "cannot state its answer": _in_role(Role.ANSWER, _UNREADABLE, done),
     **{f"advises {strategy}": _recovery(strategy) for strategy in STRATEGIES},
     **{f"is unreadable after {n}": _then(busy, n, _UNREADABLE) for n in (1, 2, 3)},
@@ -188,7 +188,7 @@ def _odd_move(rng: random.Random, request: Request, count: int) -> Said:
     call = ToolCall(rng.choice(("jam", "odd", "dig", "shovel", any_word(rng))), arguments)
     options: dict[Role, Said] = {
         Role.RECOVER: (Recovery(rng.choice(STRATEGIES), call, "Maybe."), Recovery(rng.choice(STRATEGIES))),
-        Role.REFLECT: (Verdict(rng.random() < 0.5, "Maybe."), Verdict(True)),
+        Role.REFLECT: (Completion(rng.random() < 0.5, "Maybe."), Completion(True)),
     }
     calls = (call,) * rng.choice((1, 1, 2, 3))
     return options.get(request.role) or (Act("Perhaps this.", calls), Act("", calls), Act("", (call,)), *busy(request, count))
@@ -200,7 +200,7 @@ async def _scenes() -> list[tuple[str, Scene]]:
 
 
 def _wandering() -> Iterator[tuple[str, Scene]]:
-    for seed in range(MOST_RUNS):
+    for seed in range(MAX_RUNS):
         yield f"wandering model, seed {seed}", talking(wanderer(seed), Query(f"Wander about, {seed}."), ODD_TOOLS)
 
 
@@ -214,7 +214,7 @@ async def always_an_outcome(loop: Loop) -> None:
     """
     design = loop.with_step_limit(4)
     scenes = await _scenes()
-    for name, scene in (*scenes, *_some(LEAST_RUNS)):
+    for name, scene in (*scenes, *_some(MIN_RUNS)):
         played = await play(design, scene)
         problem = _raised(played)
         require(not problem, f"{name}: {problem}; an Outcome must come of it")
@@ -242,7 +242,7 @@ async def stops(loop: Loop) -> None:
     begun = time.monotonic()
     count = 0
     for name, scene in (*await _scenes(), *_wandering()):
-        if count >= LEAST_RUNS and (not missing or time.monotonic() - begun > MOST_S):
+        if count >= MIN_RUNS and (not missing or time.monotonic() - begun > MAX_S):
             break
         count += 1
         played = await play(loop, scene)

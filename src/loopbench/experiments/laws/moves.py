@@ -12,6 +12,7 @@ from loopbench.protocol import (
     Act,
     Answer,
     Codec,
+    Completion,
     Inexpressible,
     Move,
     NativeCall,
@@ -24,7 +25,6 @@ from loopbench.protocol import (
     Text,
     ToolCall,
     Understanding,
-    Verdict,
 )
 
 ANSWER_TEXT = "forty-two"
@@ -53,7 +53,7 @@ def busy(request: Request, serial: int, tool: str = "dig") -> tuple[Move, ...]:
 def done(request: Request, serial: int) -> tuple[Move, ...]:
     """What a model says that has the answer."""
     if request.role in (Role.REFLECT, Role.VALIDATE):
-        return (Verdict(True, "All is known."), Verdict(True))
+        return (Completion(True, "All is known."), Completion(True))
     if request.role is Role.PLAN:
         return (Tasks((), "Nothing is left to do."), Tasks(()))
     if request.role is Role.SELECT:
@@ -86,7 +86,11 @@ def _tasks(serial: int, tool: str) -> tuple[Move, ...]:
 
 
 def _verdict(serial: int, tool: str) -> tuple[Move, ...]:
-    return (Verdict(False, "There is more to dig.", ("more holes",)), Verdict(False, "There is more to dig."), Verdict(False))
+    return (
+        Completion(False, "There is more to dig.", ("more holes",)),
+        Completion(False, "There is more to dig."),
+        Completion(False),
+    )
 
 
 def _prose(serial: int, tool: str) -> tuple[Move, ...]:
@@ -185,7 +189,7 @@ _MAKERS: tuple[Callable[[random.Random], Move], ...] = (
     lambda rng: Answer(any_word(rng)),
     lambda rng: Understanding(any_word(rng), _words(rng)),
     lambda rng: Tasks(tuple(_plan_task(rng) for _ in range(rng.randrange(4))), any_word(rng)),
-    lambda rng: Verdict(rng.random() < 0.5, any_word(rng), _words(rng), _confidence(rng)),
+    lambda rng: Completion(rng.random() < 0.5, any_word(rng), _words(rng), _confidence(rng)),
     lambda rng: Recovery(rng.choice(STRATEGIES), any_call(rng) if rng.random() < 0.5 else None, any_word(rng)),
     lambda rng: Text(any_word(rng)),
 )

@@ -25,9 +25,9 @@ from .moves import any_move, any_reply, busy, done
 
 MOVES = 400
 REPLIES = 300
-MOST_OF_A_NAME = 2
+MAX_OF_A_NAME = 2
 """Codecs of one name and role that are looked at: they differ by task only."""
-MOST_SOUND = 20
+MAX_SOUND = 20
 """Sound replies of a codec that are spoiled."""
 KINDS = get_args(Move)
 
@@ -53,7 +53,7 @@ async def _codecs_of(loop: Loop) -> list[tuple[Codec, list[Reply]]]:
             for request in seen.requests:
                 codec = _codec_of(request)
                 known = found.setdefault((codec.name, request.role), [])
-                if len(known) < MOST_OF_A_NAME and not any(codec is other for other, _ in known):
+                if len(known) < MAX_OF_A_NAME and not any(codec is other for other, _ in known):
                     known.append((codec, []))
             for codec, reply in seen.replies:
                 for other, replies in (item for known in found.values() for item in known):
@@ -84,7 +84,7 @@ def _check_moves(codec: Codec, replies: Sequence[Reply]) -> None:
 
 def _read(codec: Codec, replies: Sequence[Reply]) -> list[Move]:
     made = []
-    for reply in replies[:MOST_SOUND]:
+    for reply in replies[:MAX_SOUND]:
         with contextlib.suppress(Exception):  # an unreadable reply is no move; what parse may raise is looked at below
             made.append(codec.parse(reply))
     return made
@@ -110,7 +110,7 @@ def _comes_back(codec: Codec, move: Move) -> bool:
 
 def _check_replies(codec: Codec, replies: Sequence[Reply]) -> None:
     rng = random.Random(f"replies {codec.name}")
-    sound = replies[:MOST_SOUND]
+    sound = replies[:MAX_SOUND]
     for reply in (any_reply(rng, rng.choice(sound)) for _ in range(REPLIES)):
         try:
             move: object = codec.parse(reply)

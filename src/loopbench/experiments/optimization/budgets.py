@@ -19,7 +19,7 @@ _UNITS = {
     "dollar": "dollars",
     "dollars": "dollars",
 }
-MOST = Decimal(10**15)
+MAX = Decimal(10**15)
 _FORM = "write calls, tokens or dollars, such as 2000, 2000calls, 1.5e6tokens or $2.50, several with commas between"
 
 
@@ -43,13 +43,13 @@ def _parsed(part: str, text: str) -> tuple[str, Decimal]:
     if unit is None:
         raise ValueError(f"budget {_short(text)}: {_short(part)} is none; {_FORM}")
     amount = Decimal(number)
-    if not 0 < amount <= MOST or (unit != "dollars" and amount != int(amount)):
-        raise ValueError(f"budget {_short(text)}: {_short(part)}: a {_KINDS[unit]} from {_LEAST[unit]} to 10¹⁵ is wanted")
+    if not 0 < amount <= MAX or (unit != "dollars" and amount != int(amount)):
+        raise ValueError(f"budget {_short(text)}: {_short(part)}: a {_KINDS[unit]} from {_MIN[unit]} to 10¹⁵ is wanted")
     return unit, amount
 
 
 _KINDS = {"calls": "whole number", "tokens": "whole number", "dollars": "number"}
-_LEAST = {"calls": "1", "tokens": "1", "dollars": "above 0"}
+_MIN = {"calls": "1", "tokens": "1", "dollars": "above 0"}
 
 
 def _short(text: str) -> str:

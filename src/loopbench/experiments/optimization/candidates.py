@@ -11,7 +11,7 @@ from loopbench.protocol import Program
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class SearchCost:
     """What was asked of models."""
 
     trials: int = 0
@@ -21,9 +21,9 @@ class Spent:
     dollars: float | None = None
     """US dollars; None where no price is known."""
 
-    def __add__(self, other: Spent) -> Spent:
+    def __add__(self, other: SearchCost) -> SearchCost:
         dollars = [part for part in (self.dollars, other.dollars) if part is not None]
-        return Spent(
+        return SearchCost(
             self.trials + other.trials,
             self.calls + other.calls,
             self.tokens + other.tokens,
@@ -34,7 +34,7 @@ class Spent:
         return {"trials": self.trials, "calls": self.calls, "tokens": self.tokens, "cost_usd": self.dollars}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Spent:
+    def from_json(cls, data: Mapping[str, Any]) -> SearchCost:
         """Raises KeyError for a part that is missing."""
         return cls(int(data["trials"]), int(data["calls"]), int(data["tokens"]), data["cost_usd"])
 
@@ -61,7 +61,7 @@ Status = Literal["finished", "budget", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class SearchEnd:
     """How the optimization of one design ended."""
 
     design: str
@@ -80,11 +80,11 @@ class Ended:
     """Dev task → score of the design's own program."""
     after: Mapping[str, float]
     """Dev task → score of the program that was kept."""
-    search: Spent
+    search: SearchCost
     """Rollouts that the optimizer asked for: what the budget bounds."""
-    proposals: Spent
+    proposals: SearchCost
     """The optimizer's own requests."""
-    evaluation: Spent
+    evaluation: SearchCost
     """Rollouts beyond the budget that were missing for `before` and `after`."""
     warnings: tuple[str, ...] = ()
 
@@ -105,10 +105,10 @@ class Ended:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Ended:
+    def from_json(cls, data: Mapping[str, Any]) -> SearchEnd:
         """Raises KeyError, TypeError or ValueError for what is none."""
         made: dict[str, Any] = {name: data[name] for name in _PLAIN}
-        made |= {name: Spent.from_json(data[name]) for name in ("search", "proposals", "evaluation")}
+        made |= {name: SearchCost.from_json(data[name]) for name in ("search", "proposals", "evaluation")}
         return cls(**made, warnings=tuple(data["warnings"]))
 
 
@@ -124,11 +124,11 @@ class Watcher(Protocol):
     def tried(self, design: str, candidate: Candidate) -> None:
         """A program is seen for the first time."""
 
-    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: Spent) -> None:
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
         """One rollout of a candidate is scored; `candidate` with this score, `search` as spent so far."""
 
-    def proposed(self, design: str, proposals: Spent) -> None:
+    def proposed(self, design: str, proposals: SearchCost) -> None:
         """The optimizer has asked something itself; `proposals` as spent so far."""
 
-    def ended(self, design: str, ended: Ended, kept: Candidate) -> None:
+    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
         """A design's optimization is over; `kept`: the candidate whose program stands in optimized.json."""

@@ -18,10 +18,10 @@ from loopbench.models.receipts import strip_receipts
 from loopbench.protocol import Plan, PlannedCall, Ref, StopReason, render_value, resolve
 from loopbench.protocol.redact import redact
 
-MOST_CHARS = 400
+MAX_CHARS = 400
 """Of a value, or of a text that is quoted."""
-MOST_SENTENCE_CHARS = 1000
-MOST_SENTENCES = 24
+MAX_SENTENCE_CHARS = 1000
+MAX_SENTENCES = 24
 ALL_WELL = "Everything went as planned."
 
 _LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")
@@ -30,7 +30,7 @@ _ANSWERED = frozenset({StopReason.FINISHED.value, StopReason.FORCED.value})
 
 
 def feedback(record: Record, trace: Mapping[str, Any] | None, task: Task) -> str:
-    """Sentences about one trial, without receipts and secrets; at most `MOST_SENTENCES`. Never raises.
+    """Sentences about one trial, without receipts and secrets; at most `MAX_SENTENCES`. Never raises.
 
     `trace`: as `journal.read_trace` gives it; None, or one of another shape: what the record alone tells. What a plan lays down is
     held against the calls only where the trial went wrong: other ways to a right answer are right.
@@ -52,8 +52,8 @@ def feedback(record: Record, trace: Mapping[str, Any] | None, task: Task) -> str
         ),
     ]
     listed = list(dict.fromkeys(map(_sentence, sentences)))
-    more = [f"({len(listed) - MOST_SENTENCES} more.)"] if len(listed) > MOST_SENTENCES else []
-    return "\n".join([*listed[:MOST_SENTENCES], *more]) or (ALL_WELL if is_right else _missed(record))
+    more = [f"({len(listed) - MAX_SENTENCES} more.)"] if len(listed) > MAX_SENTENCES else []
+    return "\n".join([*listed[:MAX_SENTENCES], *more]) or (ALL_WELL if is_right else _missed(record))
 
 
 def _missed(record: Record) -> str:
@@ -240,16 +240,16 @@ def _shown(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         text = json.dumps(render_value(value), ensure_ascii=False)
-    return _bounded(text, MOST_CHARS)
+    return _bounded(text, MAX_CHARS)
 
 
 def _quoted(value: Any) -> str:
     """A text within a sentence, without its own full stop."""
-    return _bounded(" ".join(render_value(value).split()), MOST_CHARS).rstrip(" .") or "no reason given"
+    return _bounded(" ".join(render_value(value).split()), MAX_CHARS).rstrip(" .") or "no reason given"
 
 
 def _sentence(text: str) -> str:
-    return _bounded(text, MOST_SENTENCE_CHARS)
+    return _bounded(text, MAX_SENTENCE_CHARS)
 
 
 def _bounded(text: str, most: int) -> str:

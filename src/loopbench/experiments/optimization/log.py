@@ -9,13 +9,13 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from loopbench.experiments.journal import LONGEST_UNSYNCED_S, MOST_UNSYNCED, RunError, append_whole, open_repaired
+from loopbench.experiments.journal import MAX_UNSYNCED, MAX_UNSYNCED_S, RunError, append_whole, open_repaired
 from loopbench.protocol.digest import sha256
 
 _ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
 
 
-class Log:
+class JsonLinesLog:
     """A file of JSON objects, one a line; a torn last line, left by a kill, is cut off when it is opened. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
@@ -29,7 +29,7 @@ class Log:
         """On the disk within 256 lines, or with the first one that comes a second later. Raises RunError where it is full."""
         with self._lock:
             self._pending.append(_ENCODER.encode(line).encode("ascii") + b"\n")
-            if len(self._pending) >= MOST_UNSYNCED or time.monotonic() - self._synced_at >= LONGEST_UNSYNCED_S:
+            if len(self._pending) >= MAX_UNSYNCED or time.monotonic() - self._synced_at >= MAX_UNSYNCED_S:
                 self._sync()
 
     def close(self) -> None:

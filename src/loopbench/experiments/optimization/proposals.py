@@ -20,8 +20,8 @@ from loopbench.protocol.redact import redact
 from loopbench.protocol.values import error_text
 
 from .background import Background
-from .candidates import Spent
-from .log import Log, read_log
+from .candidates import SearchCost
+from .log import JsonLinesLog, read_log
 from .rollouts import BudgetSpent, RunStopped
 
 
@@ -29,16 +29,16 @@ class Proposals(WrappedModel):
     """A model that answers as the log says, and asks the model behind it for the rest; the n-th asking of a request has the n-th
     reply."""
 
-    def __init__(self, model: Model, meter: Meter, background: Background, log: Path, told: Callable[[Spent], None]) -> None:
+    def __init__(self, model: Model, meter: Meter, background: Background, log: Path, told: Callable[[SearchCost], None]) -> None:
         """`told`: what is spent so far, after each reply. Raises RunError for a log that cannot be read."""
         super().__init__(model)
         self.meter = meter
         self.background = background
         self.told = told
-        self.spent = Spent()
+        self.spent = SearchCost()
         self._lock = Lock()
         self._logged = _logged(log)
-        self._log = Log(log)
+        self._log = JsonLinesLog(log)
 
     def close(self) -> None:
         self._log.close()
@@ -53,7 +53,7 @@ class Proposals(WrappedModel):
         assert reply.usage is not None
         with self._lock:
             self.meter.add(reply.usage)
-            self.spent += Spent(0, 1, reply.usage.total_tokens, reply.usage.cost_usd)
+            self.spent += SearchCost(0, 1, reply.usage.total_tokens, reply.usage.cost_usd)
             self.told(self.spent)
         return reply
 

@@ -26,9 +26,9 @@ LOGGERS = ("dspy", "gepa", "optuna")
 PACKAGES = ("dspy.teleprompt", "dspy.propose", "dspy.evaluate", "dspy.utils.parallelizer", "gepa")
 """Where optimizers print, draw bars and start threads. Elsewhere DSPy warns of the form of requests, a field's type say."""
 PREFIXES = tuple(f"{name}." for name in PACKAGES)
-MOST_TOLD = 20
+MAX_TOLD = 20
 """Distinct messages of one compile; what goes wrong once tends to go wrong again."""
-MOST_CHARS = 400
+MAX_CHARS = 400
 
 _SWALLOWED = re.compile(r"Batched reflection failed|Per-task reflection failed|Iteration \d+: Exception|Error ")
 """How messages below a warning begin that tell of an exception: GEPA's at INFO, MIPROv2's printed."""
@@ -50,7 +50,7 @@ def one_line(error: BaseException) -> str:
     """Type and message of an exception, or of what it came of where it says nothing, without secrets, in one bounded line."""
     while not error_text(error) and error.__context__ is not None:
         error = error.__context__
-    return cap(redact(" ".join(f"{type(error).__name__}: {error_text(error)}".split())), MOST_CHARS)
+    return cap(redact(" ".join(f"{type(error).__name__}: {error_text(error)}".split())), MAX_CHARS)
 
 
 class _Once:
@@ -61,9 +61,9 @@ class _Once:
         self.seen: set[str] = set()
 
     def __call__(self, text: str) -> None:
-        line = cap(redact(" ".join(text.split())), MOST_CHARS)
+        line = cap(redact(" ".join(text.split())), MAX_CHARS)
         kind = re.sub(r"\d+", "0", line)  # of iterations and batches
-        if line and kind not in self.seen and len(self.seen) < MOST_TOLD:
+        if line and kind not in self.seen and len(self.seen) < MAX_TOLD:
             self.seen.add(kind)
             self.told(line)
 

@@ -9,7 +9,7 @@ from loopbench.metrics.comparison import Pair
 from loopbench.metrics.gains import Change, Cost, Gains, Ranked, Ranking, Use
 
 from .budgets import budget_text
-from .candidates import Spent
+from .candidates import SearchCost
 from .result import DesignResult, OptimizationResult
 
 UNKNOWN = "–"
@@ -267,7 +267,7 @@ _DIGITS = {"calls": 2, "tokens": 0, "dollars": 5}
 _UNITS = {"calls": "LM calls", "tokens": "tokens", "dollars": "USD"}
 
 
-def _once(spent: Sequence[Spent], unit: str) -> str:
+def _once(spent: Sequence[SearchCost], unit: str) -> str:
     """Search + proposals + evaluation, those that are 0 left out."""
     values = [getattr(part, unit) for part in spent]
     if all(value is None for value in values):

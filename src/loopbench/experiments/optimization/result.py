@@ -14,7 +14,7 @@ from loopbench.experiments.results import Results, results
 from loopbench.metrics.gains import Amortised, Arms, Cost, DevGain, Gain, Gains, Use, amortised, dev_gain, gains, use_of
 from loopbench.protocol.digest import digest
 
-from .candidates import Ended, Spent
+from .candidates import SearchCost, SearchEnd
 from .files import ENDED, KIND, PROGRAM, ROLLOUTS, TEST, saved_digest
 from .log import log_digest, read_log
 
@@ -39,7 +39,7 @@ class DesignResult:
     folder: Path
     own: str
     """Digest of the program that it began with."""
-    ended: Ended | None
+    ended: SearchEnd | None
     """None where it has not been optimized yet."""
     dev: DevGain | None
     gain: Gain | None
@@ -211,9 +211,9 @@ class _Read:
         self.rollouts = folder / ROLLOUTS
 
 
-def _ended(path: Path) -> Ended | None:
+def _ended(path: Path) -> SearchEnd | None:
     try:
-        return Ended.from_json(json.loads(path.read_text(encoding="utf-8")))
+        return SearchEnd.from_json(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -241,7 +241,7 @@ def _design(
     return DesignResult(read.design, read.folder, read.own, ended, dev, gain, cost, () if ended is None else ended.warnings)
 
 
-def _cost(ended: Ended, arms: Arms, test: Results, tasks: int) -> DesignCost:
+def _cost(ended: SearchEnd, arms: Arms, test: Results, tasks: int) -> DesignCost:
     summaries = {arm.info.arm: arm.summary for arm in test.comparison.arms}
     before, after = use_of(summaries[arms.before]), use_of(summaries[arms.after])
     once = spent_once([ended.search, ended.proposals, ended.evaluation])
@@ -249,7 +249,7 @@ def _cost(ended: Ended, arms: Arms, test: Results, tasks: int) -> DesignCost:
     return DesignCost(before, after, spread)
 
 
-def spent_once(parts: Sequence[Spent]) -> Cost:
+def spent_once(parts: Sequence[SearchCost]) -> Cost:
     """What was asked in all; the dollars are known where each part's are that asked for anything."""
     asked = [part for part in parts if part.calls]
     dollars = None if not asked or any(part.dollars is None for part in asked) else sum(part.dollars or 0.0 for part in asked)

@@ -18,12 +18,12 @@ from threading import RLock
 from typing import Any
 
 from loopbench.datasets.task import Task
-from loopbench.dspy_seam.program import Call, Heard, Ran, Sampled, loop_with
+from loopbench.dspy_seam.program import PredictorCall, ProgramResult, ReportingModel, SampledPrediction, loop_with
 from loopbench.experiments.engine.runner import FIRST_FAILURES
 from loopbench.experiments.journal import RunError
-from loopbench.experiments.past import MOST_ATTEMPTS
+from loopbench.experiments.past import MAX_ATTEMPTS
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import Done, NotRun, Setting, run_trial
+from loopbench.experiments.trial import FinishedTrial, NotRun, TrialContext, run_trial
 from loopbench.metrics.record import Record
 from loopbench.models.metering import Meter
 from loopbench.models.receipts import strip_receipts
@@ -31,9 +31,9 @@ from loopbench.protocol import SILENT, Loop, Model, Observer, Outcome, Program, 
 from loopbench.protocol.redact import redact
 
 from .background import Background
-from .candidates import Candidate, Spent, Watcher
+from .candidates import Candidate, SearchCost, Watcher
 from .feedback import feedback
-from .log import Log, read_log
+from .log import JsonLinesLog, read_log
 
 
 class BudgetSpent(BaseException):
@@ -49,9 +49,9 @@ class Rollout:
     """What a rollout gave, without receipts."""
 
     record: Record
-    calls: tuple[Call, ...]
+    calls: tuple[PredictorCall, ...]
     feedback: str
-    spent: Spent
+    spent: SearchCost
     """In all its attempts."""
     is_beyond: bool = False
     """It was asked beyond the budget, for dev scores: the search never had it."""
@@ -74,8 +74,8 @@ class Rollout:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Rollout:
         """Raises KeyError, TypeError, ValueError, AttributeError or IndexError for what is none."""
-        calls = tuple(Call(str(name), dict(inputs), dict(outputs)) for name, inputs, outputs in data["calls"])
-        record, spent = Record.from_json(data["record"]), Spent.from_json(data["spent"])
+        calls = tuple(PredictorCall(str(name), dict(inputs), dict(outputs)) for name, inputs, outputs in data["calls"])
+        record, spent = Record.from_json(data["record"]), SearchCost.from_json(data["spent"])
         return cls(record, calls, str(data["feedback"]), spent, bool(data["beyond"]))
 
 
@@ -100,7 +100,7 @@ class Key:
 class HeardLoop:
     """A loop whose requests are noted down as demonstrations would show them."""
 
-    def __init__(self, loop: Loop, calls: list[Call], temperature: float | None) -> None:
+    def __init__(self, loop: Loop, calls: list[PredictorCall], temperature: float | None) -> None:
         self.loop = loop
         self.calls = calls
         self.temperature = temperature
@@ -117,7 +117,7 @@ class HeardLoop:
         return HeardLoop(self.loop.with_step_limit(tool_steps), self.calls, self.temperature)
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        return await self.loop.run(query, tools, Heard(model, self.calls, self.temperature), observer)
+        return await self.loop.run(query, tools, ReportingModel(model, self.calls, self.temperature), observer)
 
 
 class Rollouts:
@@ -127,7 +127,7 @@ class Rollouts:
         self,
         arm: Arm,
         tasks: Mapping[str, tuple[str, Task]],
-        setting: Setting,
+        setting: TrialContext,
         background: Background,
         log: Path,
         watcher: Watcher,
@@ -149,8 +149,8 @@ class Rollouts:
         self.is_soft = is_soft
         self.candidates: dict[str, Candidate] = {}
         """By digest, in the order in which they were tried."""
-        self.search = Spent()
-        self.evaluation = Spent()
+        self.search = SearchCost()
+        self.evaluation = SearchCost()
         self.errored = 0
         """Rollouts that infrastructure made fail, for good."""
         self._scores: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -162,12 +162,12 @@ class Rollouts:
         self._failed_in_a_row = 0
         self._last_failure = ""
         self._logged = _logged(log)
-        self._log = Log(log)
+        self._log = JsonLinesLog(log)
 
     def close(self) -> None:
         self._log.close()
 
-    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: Sampled) -> Ran:
+    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult:
         """Raises BudgetSpent and RunStopped."""
         task_id = self._task_id(inputs)
         with self._lock:
@@ -177,18 +177,18 @@ class Rollouts:
         if rollout is None:
             if not self.is_soft:
                 raise BudgetSpent(self.setting.meter.exhausted)
-            return Ran({"answer": None, "score": 0.0, "feedback": "", "stop": "budget", "status": "spent"}, ())
+            return ProgramResult({"answer": None, "score": 0.0, "feedback": "", "stop": "budget", "status": "spent"}, ())
         self.check_alive()
         record = rollout.record
         fields = {"answer": record.answer, "score": rollout.score, "feedback": rollout.feedback}
-        return Ran({**fields, "stop": record.stop, "status": record.status}, rollout.calls)
+        return ProgramResult({**fields, "stop": record.stop, "status": record.status}, rollout.calls)
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> SearchCost:
         """What the search took, with the rollouts that its budget cut short."""
         meter, found = self.setting.meter, self.search
         dollars = None if found.dollars is None and not meter.dollars else meter.dollars
-        return Spent(found.trials, meter.calls, meter.tokens, dollars)
+        return SearchCost(found.trials, meter.calls, meter.tokens, dollars)
 
     def candidate(self, program: Program) -> Candidate:
         """The candidate that a program is, as far as it is known; a new one where it has not been seen."""
@@ -229,7 +229,7 @@ class Rollouts:
                 found[key.task] = scored.score
         return found
 
-    def proposed(self, spent: Spent) -> None:
+    def proposed(self, spent: SearchCost) -> None:
         """Tells the watcher of the optimizer's own requests, one call at a time."""
         with self._lock:
             self.watcher.proposed(str(self.arm.spec), spent)
@@ -242,7 +242,7 @@ class Rollouts:
             raise RunStopped(f"the optimizer asked for task {task_id!r}, which is in neither train nor dev")
         return task_id
 
-    def _asked(self, key: Key, loop: Loop, program: Program, setting: Setting) -> Future[Rollout | None]:
+    def _asked(self, key: Key, loop: Loop, program: Program, setting: TrialContext) -> Future[Rollout | None]:
         """The rollout, under way or done; begun where nobody has asked for it."""
         with self._lock:
             future = self._known.get(key)
@@ -250,7 +250,7 @@ class Rollouts:
                 future = self._known[key] = self.background.submit(self._rollout(key, loop, program, setting))
             return future
 
-    async def _rollout(self, key: Key, loop: Loop, program: Program, setting: Setting) -> Rollout | None:
+    async def _rollout(self, key: Key, loop: Loop, program: Program, setting: TrialContext) -> Rollout | None:
         """None where the budget does not reach; then it may be asked for again."""
         is_beyond = setting is not self.setting
         logged = self._logged.get(key)
@@ -265,21 +265,21 @@ class Rollouts:
             self._log.append({"key": key.to_json(), **rollout.to_json()})
         return rollout
 
-    async def _run(self, key: Key, loop: Loop, program: Program, setting: Setting, is_beyond: bool) -> Rollout | None:
+    async def _run(self, key: Key, loop: Loop, program: Program, setting: TrialContext, is_beyond: bool) -> Rollout | None:
         """None where the budget ends in the middle of it."""
         task = self.tasks[key.task][1]
-        calls: list[Call] = []
-        spent = Spent(1)
+        calls: list[PredictorCall] = []
+        spent = SearchCost(1)
         heard = HeardLoop(loop_with(loop, program), calls, key.temperature)
         arm = replace(self.arm, name=f"{self.arm.name}@{key.program[:12]}", loop=heard)
-        for attempt in range(MOST_ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             calls.clear()
             try:
                 done = await run_trial(Trial(arm, task, key.draw, self.seed, attempt), setting)
             except NotRun:
                 return None
             record = done.record
-            spent += Spent(0, record.lm_calls, record.tokens, record.cost_usd)
+            spent += SearchCost(0, record.lm_calls, record.tokens, record.cost_usd)
             if record.status != "errored":
                 break
         return _rollout_of(done, calls, task, spent, is_beyond)
@@ -331,9 +331,9 @@ def _result(future: Future[Rollout | None]) -> Rollout | None:
         raise RunStopped(str(error) if isinstance(error, RunError) else f"{type(error).__name__}: {error}") from error
 
 
-def _rollout_of(done: Done, calls: Sequence[Call], task: Task, spent: Spent, is_beyond: bool) -> Rollout:
+def _rollout_of(done: FinishedTrial, calls: Sequence[PredictorCall], task: Task, spent: SearchCost, is_beyond: bool) -> Rollout:
     trace = json.loads(done.trace) if done.trace else None
-    plain = tuple(Call(call.predictor, _plain(call.inputs), _plain(call.outputs)) for call in calls)
+    plain = tuple(PredictorCall(call.predictor, _plain(call.inputs), _plain(call.outputs)) for call in calls)
     return Rollout(done.record, plain, feedback(done.record, trace, task), spent, is_beyond)
 
 
@@ -346,7 +346,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _charge(meter: Meter, spent: Spent) -> None:
+def _charge(meter: Meter, spent: SearchCost) -> None:
     """What a logged rollout took, once more: a resumed search stops where it would have stopped."""
     meter.calls += spent.calls
     meter.tokens += spent.tokens

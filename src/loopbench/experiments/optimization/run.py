@@ -20,16 +20,15 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.dspy_seam import lm_of
 from loopbench.dspy_seam.program import LoopProgram, loop_with
 from loopbench.experiments import compare, preparing
-from loopbench.experiments.answering import Answering, answering
 from loopbench.experiments.config import BudgetConfig, CompareConfig
 from loopbench.experiments.engine.job import budget_of
 from loopbench.experiments.engine.runner import Progress
 from loopbench.experiments.journal import MANIFEST, RunError, locked, read_manifest, write_manifest
 from loopbench.experiments.preparing import (
-    NOTHING,
+    NO_PERMISSIONS,
     PACKAGES,
-    Allowed,
     Experiment,
+    Permissions,
     allowed_config,
     check_plans,
     configuration,
@@ -43,7 +42,8 @@ from loopbench.experiments.preparing import (
 from loopbench.experiments.registry import code_digest, parse_spec
 from loopbench.experiments.run_files import write_whole
 from loopbench.experiments.schedule import Arm, make_arms
-from loopbench.experiments.trial import Setting, json_safe
+from loopbench.experiments.trial import TrialContext, json_safe
+from loopbench.experiments.trial_models import TrialModels, open_models
 from loopbench.metrics.record import RECORD_VERSION
 from loopbench.models.metering import Meter
 from loopbench.models.profiles import PROFILES_VERSION
@@ -54,7 +54,7 @@ from loopbench.protocol.program import ABOUT
 from loopbench.protocol.redact import redact
 
 from .background import Background
-from .candidates import Candidate, Ended, Status, Watcher
+from .candidates import Candidate, SearchEnd, Status, Watcher
 from .config import OptimizeConfig, optimize_config_from
 from .files import CANDIDATES, ENDED, FAILURE, KIND, PROGRAM, PROPOSALS, ROLLOUTS, TEST, saved_digest
 from .log import log_digest
@@ -66,7 +66,7 @@ from .watchers import SILENT
 
 
 @dataclass(frozen=True, slots=True)
-class Design:
+class DesignSearch:
     """One loop whose prompts are optimized."""
 
     arm: Arm
@@ -81,11 +81,11 @@ class Design:
     def is_done(self) -> bool:
         return (self.folder / ENDED).is_file()
 
-    def ended(self) -> Ended:
+    def ended(self) -> SearchEnd:
         """Raises RunError where it has not ended, or what says so cannot be read."""
         path = self.folder / ENDED
         try:
-            return Ended.from_json(json.loads(path.read_text(encoding="utf-8")))
+            return SearchEnd.from_json(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"{path}: {type(error).__name__}: {error}") from None
 
@@ -98,7 +98,7 @@ class Optimization:
     config: OptimizeConfig
     suite: Suite
     splits: Splits
-    designs: tuple[Design, ...]
+    designs: tuple[DesignSearch, ...]
     optimizer: Optimizer
     manifest: Mapping[str, Any]
 
@@ -107,7 +107,7 @@ def prepare(config: OptimizeConfig) -> Optimization:
     """Look everything up and make the run directory. Raises ValueError for bad input; then nothing was made."""
     suite, splits, arms, optimizer = _look_up(config)
     check_plans(config.compare, suite, splits.test)  # not when the search is done
-    answering(_search_config(config), arms)  # a missing key or price is told now
+    open_models(_search_config(config), arms)  # a missing key or price is told now
     _proposer(config)
     folder = new_folder(config.compare.runs, f"{suite.name}-optimized")
     made = Optimization(folder, config, suite, splits, _designs(folder, arms), optimizer, {})
@@ -116,7 +116,7 @@ def prepare(config: OptimizeConfig) -> Optimization:
     return replace(made, manifest=manifest)
 
 
-def reopen(folder: Path, allowed: Allowed = NOTHING, mlflow: bool | None = None) -> Optimization:
+def reopen(folder: Path, allowed: Permissions = NO_PERMISSIONS, mlflow: bool | None = None) -> Optimization:
     """An interrupted optimization. Raises RunError where code, suite or profiles have changed since.
 
     `mlflow`: whether it logs from now on; None: as it began.
@@ -158,8 +158,8 @@ def _look_up(config: OptimizeConfig) -> tuple[Suite, Splits, tuple[Arm, ...], Op
     return suite, split(suite, config), arms, optimizer_named(parse_spec(config.search.optimizer))
 
 
-def _designs(folder: Path, arms: Sequence[Arm]) -> tuple[Design, ...]:
-    return tuple(Design(arm, folder / "designs" / f"{place}-{_slug(str(arm.spec))}") for place, arm in enumerate(arms, 1))
+def _designs(folder: Path, arms: Sequence[Arm]) -> tuple[DesignSearch, ...]:
+    return tuple(DesignSearch(arm, folder / "designs" / f"{place}-{_slug(str(arm.spec))}") for place, arm in enumerate(arms, 1))
 
 
 def _slug(text: str) -> str:
@@ -178,7 +178,7 @@ def _proposer(config: OptimizeConfig) -> Model:
     asked = config.compare.model_copy(
         update={"models": (config.proposer,), "profiles": ("clean",), "budget": config.proposer_budget, "over_http": False}
     )
-    return answering(asked, ()).real[config.proposer]
+    return open_models(asked, ()).real[config.proposer]
 
 
 def _manifest(made: Optimization) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def _manifest(made: Optimization) -> dict[str, Any]:
     }
 
 
-def _design(folder: Path, design: Design) -> dict[str, Any]:
+def _design(folder: Path, design: DesignSearch) -> dict[str, Any]:
     arm = design.arm
     return {
         "design": design.name,
@@ -244,12 +244,12 @@ def run(made: Optimization, watcher: Watcher = SILENT, progress: Progress = SILE
         return compare.run(open_test(made), progress)
 
 
-def _optimize(made: Optimization, design: Design, watcher: Watcher) -> None:
+def _optimize(made: Optimization, design: DesignSearch, watcher: Watcher) -> None:
     config = made.config
     design.folder.mkdir(parents=True, exist_ok=True)
-    answers = answering(_search_config(config), (design.arm,))
+    answers = open_models(_search_config(config), (design.arm,))
     with Background() as background, _opened(background, answers) as ready:
-        setting = Setting(
+        setting = TrialContext(
             made.suite,
             ready,
             config.compare.trial_timeout_s,
@@ -285,7 +285,7 @@ def _optimize(made: Optimization, design: Design, watcher: Watcher) -> None:
 
 
 @contextlib.contextmanager
-def _opened(background: Background, answers: Answering) -> Iterator[Answering]:
+def _opened(background: Background, answers: TrialModels) -> Iterator[TrialModels]:
     """Ready to answer within the background's event loop."""
     context = answers.opened()
     ready = background.submit(context.__aenter__()).result()
@@ -296,11 +296,11 @@ def _opened(background: Background, answers: Answering) -> Iterator[Answering]:
         answers.close(whole=True)
 
 
-async def _left(context: contextlib.AbstractAsyncContextManager[Answering]) -> None:
+async def _left(context: contextlib.AbstractAsyncContextManager[TrialModels]) -> None:
     await context.__aexit__(None, None, None)
 
 
-def _search(made: Optimization, design: Design, rollouts: Rollouts, proposals: Proposals) -> tuple[Ended, Candidate]:
+def _search(made: Optimization, design: DesignSearch, rollouts: Rollouts, proposals: Proposals) -> tuple[SearchEnd, Candidate]:
     """One compile, and the dev scores of what it began with and what it gave."""
     loop = design.arm.loop
     student = LoopProgram(loop, runner=rollouts)
@@ -330,7 +330,7 @@ def _search(made: Optimization, design: Design, rollouts: Rollouts, proposals: P
         status, reason = "budget", used_up
     before = rollouts.dev_scores(loop, own.program)
     after = rollouts.dev_scores(loop, kept.program)
-    ended = Ended(
+    ended = SearchEnd(
         design.name,
         status,
         reason,
@@ -369,7 +369,7 @@ _OF_UNASKED = re.compile(r"No valid reflective examples found for|No valid predi
 """What GEPA says when its turn comes to a predictor that no rollout has asked."""
 
 
-def _keep(made: Optimization, design: Design, rollouts: Rollouts, ended: Ended, kept: Candidate) -> None:
+def _keep(made: Optimization, design: DesignSearch, rollouts: Rollouts, ended: SearchEnd, kept: Candidate) -> None:
     """The program, the candidates, and at last that the design is done."""
     config, arm = made.config, design.arm
     about = {
@@ -405,7 +405,7 @@ def _candidate(item: Candidate) -> dict[str, Any]:
     return {"number": item.number, "digest": item.digest, "train": dict(item.train), "dev": dict(item.dev), "program": program}
 
 
-def _kept(design: Design) -> Candidate:
+def _kept(design: DesignSearch) -> Candidate:
     """The candidate that a design ended with, from its files. Raises RunError."""
     path = design.folder / CANDIDATES
     try:
@@ -471,7 +471,7 @@ def test_config(made: Optimization) -> CompareConfig:
     )
 
 
-def _optimized(design: Design) -> str:
+def _optimized(design: DesignSearch) -> str:
     return str(replace(design.arm.spec, program=str((design.folder / PROGRAM).resolve())))
 
 
@@ -483,6 +483,6 @@ def _follow(folder: Path, config: CompareConfig) -> None:
         write_manifest(folder, {**manifest, "config": {**manifest["config"], "loops": loops}})
 
 
-def _typed(config: CompareConfig) -> Allowed:
+def _typed(config: CompareConfig) -> Permissions:
     """The user has typed it when the whole run was reopened."""
-    return Allowed(own_code(config), config.base_url, config.cassette, tracking_uri=config.tracking_uri)
+    return Permissions(own_code(config), config.base_url, config.cassette, tracking_uri=config.tracking_uri)

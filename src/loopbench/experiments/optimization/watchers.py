@@ -5,7 +5,7 @@ from __future__ import annotations
 from loopbench.experiments.engine.runner import Unwatched
 from loopbench.metrics.record import Record
 
-from .candidates import Candidate, Ended, Spent, Watcher
+from .candidates import Candidate, SearchCost, SearchEnd, Watcher
 
 
 class Watchers(Unwatched):
@@ -22,15 +22,15 @@ class Watchers(Unwatched):
         for watcher in self.watchers:
             watcher.tried(design, candidate)
 
-    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: Spent) -> None:
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
         for watcher in self.watchers:
             watcher.rolled_out(design, candidate, record, search)
 
-    def proposed(self, design: str, proposals: Spent) -> None:
+    def proposed(self, design: str, proposals: SearchCost) -> None:
         for watcher in self.watchers:
             watcher.proposed(design, proposals)
 
-    def ended(self, design: str, ended: Ended, kept: Candidate) -> None:
+    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
         for watcher in self.watchers:
             watcher.ended(design, ended, kept)
 

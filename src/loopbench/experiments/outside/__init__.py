@@ -4,8 +4,8 @@ Nothing of those tools is imported, nothing is unpacked to the disk, and no text
 """
 
 from .importing import FORMATS, Imported, import_files
-from .joining import Wanted
-from .told import Format, Reading
-from .values import Scale
+from .joining import ImportRequest
+from .told import Format, ReadingOptions
+from .values import ScoreScale
 
-__all__ = ["FORMATS", "Format", "Imported", "Reading", "Scale", "Wanted", "import_files"]
+__all__ = ["FORMATS", "Format", "ImportRequest", "Imported", "ReadingOptions", "ScoreScale", "import_files"]

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import IO, Any
 
 ZSTD = 93
-MOST_MEMBER_BYTES = 1 << 28
+MAX_MEMBER_BYTES = 1 << 28
 """Of one member, unpacked: a quarter of a gigabyte is a trial with a very long trace."""
-MOST_BYTES = 1 << 35
+MAX_BYTES = 1 << 35
 """Of all members together, unpacked."""
-MOST_RATIO = 10_000
+MAX_RATIO = 10_000
 """Unpacked to packed, over all members: logs reach some hundreds, a zip bomb reaches millions."""
 _BLOCK = 1 << 20
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
@@ -27,7 +27,7 @@ _ENCRYPTED = 0x1
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError, struct.error)
 
 
-class Archive:
+class ZipArchive:
     """The members of a zip file by name, the last one of each. Raises ValueError for what is none, or unpacks to too much."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -39,7 +39,7 @@ class Archive:
         self._members = {member.filename: member for member in self._zip.infolist()}
         unpacked = sum(member.file_size for member in self._members.values())
         packed = sum(member.compress_size for member in self._members.values())
-        if unpacked > min(MOST_BYTES, MOST_RATIO * max(packed, _BLOCK)):
+        if unpacked > min(MAX_BYTES, MAX_RATIO * max(packed, _BLOCK)):
             raise ValueError(f"its members unpack to {unpacked} bytes, more than is read")
 
     @property
@@ -54,8 +54,8 @@ class Archive:
         member = self._members[name]
         if member.flag_bits & _ENCRYPTED:
             raise ValueError(f"{name}: encrypted")
-        if max(member.file_size, member.compress_size) > MOST_MEMBER_BYTES:
-            raise ValueError(f"{name}: more than {MOST_MEMBER_BYTES} bytes")
+        if max(member.file_size, member.compress_size) > MAX_MEMBER_BYTES:
+            raise ValueError(f"{name}: more than {MAX_MEMBER_BYTES} bytes")
         try:
             with self._unpacking(member) as file:
                 data = _at_most(file, member.file_size)

@@ -17,15 +17,15 @@ from loopbench.experiments.preparing import new_folder
 
 from .archive import opened
 from .inspect_log import read_inspect_archive, read_inspect_json
-from .joining import Wanted, join, named
+from .joining import ImportRequest, join, named
 from .pydantic_evals import read_report
 from .table import read_table
-from .told import Format, Log
+from .told import ForeignLog, Format
 from .values import located
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
-MOST_FILE_BYTES = 1 << 30
+MAX_FILE_BYTES = 1 << 30
 """Of a file that is read whole: all but archives."""
 
 
@@ -38,7 +38,7 @@ class Imported:
     """For the one who imports; not in the directory."""
 
 
-def import_files(paths: Sequence[Path], wanted: Wanted, folder: Path | None = None, runs: Path = RUNS) -> Imported:
+def import_files(paths: Sequence[Path], wanted: ImportRequest, folder: Path | None = None, runs: Path = RUNS) -> Imported:
     """Write a run directory, `folder` or a new one below `runs`. Where anything is wrong, none is left behind.
 
     Raises ValueError in one line that names the file and the place in it, or a `folder` that is there already, and OSError.
@@ -64,7 +64,7 @@ def import_files(paths: Sequence[Path], wanted: Wanted, folder: Path | None = No
 # --- one file ---
 
 
-def read_file(path: Path, wanted: Wanted) -> Log:
+def read_file(path: Path, wanted: ImportRequest) -> ForeignLog:
     """Read one file, whose format it tells itself unless `wanted` does. Raises ValueError and OSError."""
     with located(str(path)):
         try:
@@ -76,16 +76,16 @@ def read_file(path: Path, wanted: Wanted) -> Log:
             raise ValueError("too large for this machine's memory") from None
 
 
-def _read(file: BufferedReader, path: Path, wanted: Wanted) -> Log:
+def _read(file: BufferedReader, path: Path, wanted: ImportRequest) -> ForeignLog:
     is_archive = file.read(4).startswith(b"PK\x03\x04") or path.suffix.lower() == ".eval"
     file.seek(0)
     sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     file.seek(0)
     if is_archive and wanted.format in (None, "inspect"):
         return read_inspect_archive(file, path, sha256, wanted.reading)
-    raw = file.read(MOST_FILE_BYTES + 1)
-    if len(raw) > MOST_FILE_BYTES:
-        raise ValueError(f"more than {MOST_FILE_BYTES} bytes")
+    raw = file.read(MAX_FILE_BYTES + 1)
+    if len(raw) > MAX_FILE_BYTES:
+        raise ValueError(f"more than {MAX_FILE_BYTES} bytes")
     told = wanted.format or ("csv" if path.suffix.lower() in TABLES else None)
     if told == "csv":
         return read_table(raw, path, sha256, wanted.reading)

@@ -10,40 +10,40 @@ from typing import IO, Any
 
 from loopbench.protocol.redact import redact
 
-from .archive import Archive
+from .archive import ZipArchive
 from .inspect_sample import Choice, asked_of, told
-from .told import Log, Reading, Told, ToldArm
+from .told import ForeignLog, ForeignTrial, ReadingOptions, ToldArm
 from .values import answer_of, count, cut, listed, located, mapping, name_of
 
 HEADER, STARTED = "header.json", "_journal/start.json"
 SAMPLES, SHELL = "samples/", "/sample.json"
-MOST_LABEL_CHARS = 80
+MAX_LABEL_CHARS = 80
 """Of a solver's arguments in an arm's name; longer ones stand among its options alone."""
 
 
 # --- the two kinds of file ---
 
 
-def read_inspect_archive(file: IO[bytes], path: Path, sha256: str, reading: Reading) -> Log:
+def read_inspect_archive(file: IO[bytes], path: Path, sha256: str, reading: ReadingOptions) -> ForeignLog:
     """A `.eval` file. Raises ValueError in one line that says where it is no log."""
-    archive = Archive(file)
+    archive = ZipArchive(file)
     if HEADER not in archive and STARTED not in archive:
         raise ValueError(f"a zip file, but no log of Inspect: it has no {HEADER}")
     header = _member(archive, HEADER if HEADER in archive else STARTED)
     return _log(header, _samples(archive), path, sha256, reading)
 
 
-def read_inspect_json(data: Mapping[str, Any], path: Path, sha256: str, reading: Reading) -> Log:
+def read_inspect_json(data: Mapping[str, Any], path: Path, sha256: str, reading: ReadingOptions) -> ForeignLog:
     """A `.json` log, parsed. Raises ValueError in one line that says where it is no log."""
     samples = listed(data.get("samples"), "samples")
     return _log(data, (mapping(sample, "a sample") for sample in samples), path, sha256, reading)
 
 
-def _member(archive: Archive, name: str) -> Mapping[str, Any]:
+def _member(archive: ZipArchive, name: str) -> Mapping[str, Any]:
     return mapping(_parsed(archive, name), name)
 
 
-def _parsed(archive: Archive, name: str) -> Any:
+def _parsed(archive: ZipArchive, name: str) -> Any:
     try:
         return json.loads(archive.read(name))
     except RecursionError:
@@ -52,7 +52,7 @@ def _parsed(archive: Archive, name: str) -> Any:
         raise ValueError(f"{name}: {error}" if name not in str(error) else str(error)) from None
 
 
-def _samples(archive: Archive) -> Iterator[Mapping[str, Any]]:
+def _samples(archive: ZipArchive) -> Iterator[Mapping[str, Any]]:
     """Samples one after the other, whole or in chunks."""
     starts: dict[tuple[str, str], list[int]] = {}
     for match in filter(None, map(_CHUNK.fullmatch, archive.names)):
@@ -68,7 +68,7 @@ _WHOLE = re.compile(rf"{SAMPLES}.+_epoch_\d+\.json", re.DOTALL)
 _CHUNK = re.compile(rf"({SAMPLES}.+)/(events|messages|attachments)/(\d{{1,15}})\.json", re.DOTALL)
 
 
-def _from_chunks(archive: Archive, folder: str, starts: Mapping[tuple[str, str], Sequence[int]]) -> Mapping[str, Any]:
+def _from_chunks(archive: ZipArchive, folder: str, starts: Mapping[tuple[str, str], Sequence[int]]) -> Mapping[str, Any]:
     """A sample whose long parts stand in members of their own, each named by the index of its first item."""
 
     def parts(kind: str) -> list[Any]:
@@ -85,10 +85,12 @@ def _from_chunks(archive: Archive, folder: str, starts: Mapping[tuple[str, str],
 # --- one log ---
 
 
-def _log(header: Mapping[str, Any], samples: Iterator[Mapping[str, Any]], path: Path, sha256: str, reading: Reading) -> Log:
+def _log(
+    header: Mapping[str, Any], samples: Iterator[Mapping[str, Any]], path: Path, sha256: str, reading: ReadingOptions
+) -> ForeignLog:
     spec = mapping(header.get("eval"), "eval")
     arm = _arm(spec, mapping(header.get("plan"), "plan"))
-    trials: list[Told] = []
+    trials: list[ForeignTrial] = []
     asked = dict.fromkeys(_due(spec), "")
     choice = Choice(reading.scorer)
     for sample in samples:
@@ -97,7 +99,7 @@ def _log(header: Mapping[str, Any], samples: Iterator[Mapping[str, Any]], path: 
         with located(f"sample {task}, epoch {epoch}"):
             trials.append(told(sample, (arm.name, task, epoch - 1), choice, reading))
             asked[task] = asked_of(sample)
-    return Log(
+    return ForeignLog(
         path=path,
         format="inspect",
         sha256=sha256,
@@ -125,16 +127,16 @@ def _arm(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> ToldArm:
     loop = _short(name_of(told, "eval.solver"))
     model = name_of(spec.get("model"), "eval.model")
     options = {
-        cut(name, MOST_LABEL_CHARS): value if isinstance(value, bool | int | float) else cut(redact(str(value)), MOST_LABEL_CHARS)
+        cut(name, MAX_LABEL_CHARS): value if isinstance(value, bool | int | float) else cut(redact(str(value)), MAX_LABEL_CHARS)
         for key in ("task_args_passed", "solver_args_passed")
         for name, value in mapping(spec.get(key), key).items()
         if isinstance(value, str | bool | int | float)
     }
     inside = ", ".join(f"{name}={value}" for name, value in options.items())
-    label = f"{loop}({inside})" if inside and len(inside) <= MOST_LABEL_CHARS else loop
+    label = f"{loop}({inside})" if inside and len(inside) <= MAX_LABEL_CHARS else loop
     return ToldArm(name_of(f"{label}/{model}", "the arm"), loop, {name: answer_of(value) for name, value in options.items()}, model)
 
 
 def _short(name: Any) -> str:
     """A solver of Inspect's own without the package."""
-    return cut(str(name), MOST_LABEL_CHARS).removeprefix("inspect_ai/")
+    return cut(str(name), MAX_LABEL_CHARS).removeprefix("inspect_ai/")

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
-from .told import Reading, Told
+from .told import ForeignTrial, ReadingOptions
 from .values import amount, answer_of, count, label_of, listed, mapping, names_in_a_line, one_line, other_scores, score, shown
 
 ATTACHMENT = "attachment://"
@@ -32,7 +32,7 @@ _STOPS: Mapping[str, StopReason] = {
 """Inspect's limit → stop; one of another kind was set by an operator or by code."""
 
 
-def told(sample: Mapping[str, Any], key: tuple[str, str, int], choice: Choice, reading: Reading) -> Told:
+def told(sample: Mapping[str, Any], key: tuple[str, str, int], choice: Choice, reading: ReadingOptions) -> ForeignTrial:
     """A sample as a trial of `key`: arm, task, repeat. Raises ValueError for one that is none."""
     scores = {name: mapping(one, f"the score {shown(name)}") for name, one in _scores(sample).items()}
     given = choice.of(scores)
@@ -40,7 +40,7 @@ def told(sample: Mapping[str, Any], key: tuple[str, str, int], choice: Choice, r
     status, reason = _status(sample, value, given)
     events = list(_own_events(listed(sample.get("events"), "events")))
     spent = _spent(sample, events)
-    return Told(
+    return ForeignTrial(
         *key,
         status=status,
         reason=reason,

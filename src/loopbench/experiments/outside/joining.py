@@ -15,24 +15,24 @@ from loopbench.metrics.statistics import ALPHA
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
-from .told import Format, Log, Reading, Told, ToldArm
+from .told import ForeignLog, ForeignTrial, Format, ReadingOptions, ToldArm
 from .values import located, name_of, names_in_a_line, shown
 
 VERSION, PROFILE = "imported", "imported"
 """Of the suite; of every arm: no faults of ours were blown at it."""
-MOST_ARMS = 64
+MAX_ARMS = 64
 """More than anybody compares: a wrong column was taken."""
-MOST_CELLS = 2_000_000
+MAX_CELLS = 2_000_000
 """Arms × tasks × repeats."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ImportRequest:
     """What is made of the files."""
 
     format: Format | None = None
     """None: told by each file."""
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
     arms: Sequence[str] = ()
     """Names of the files' arms, one per file, in place of what the files say; equal ones are repeats of one arm."""
     suite: str | None = None
@@ -55,7 +55,7 @@ class Joined:
     records: tuple[Record, ...]
 
 
-def named(logs: Sequence[Log], names: Sequence[str]) -> list[Log]:
+def named(logs: Sequence[ForeignLog], names: Sequence[str]) -> list[ForeignLog]:
     """The files' arms under the names that were typed; where equal names meet, the repeats of each task are counted on."""
     if not names:
         return list(logs)
@@ -77,13 +77,13 @@ def named(logs: Sequence[Log], names: Sequence[str]) -> list[Log]:
     return made
 
 
-def join(logs: Sequence[Log], wanted: Wanted) -> Joined:
+def join(logs: Sequence[ForeignLog], wanted: ImportRequest) -> Joined:
     """Several files as one comparison. Raises ValueError where they do not ask the same, or hold the same trial twice."""
     arms, asked, scorer = _arms(logs), _asked(logs), _scorer(logs)
     suite = _suite(logs) if wanted.suite is None else name_of(wanted.suite, "--suite")
     repeats = max(log.repeats for log in logs)
-    if len(arms) * len(asked) * repeats > MOST_CELLS:
-        raise ValueError(f"{len(arms)} arms × {len(asked)} tasks × {repeats} repeats are more than {MOST_CELLS} trials")
+    if len(arms) * len(asked) * repeats > MAX_CELLS:
+        raise ValueError(f"{len(arms)} arms × {len(asked)} tasks × {repeats} repeats are more than {MAX_CELLS} trials")
     where = ", ".join(str(log.path) for log in logs)
     trials = _complete(logs, arms, asked, repeats)
     with located(where):
@@ -119,7 +119,7 @@ def join(logs: Sequence[Log], wanted: Wanted) -> Joined:
     return Joined(manifest, tuple(trial.record(suite, suite_digest) for trial in trials))
 
 
-def _origin(logs: Sequence[Log], reading: Reading) -> dict[str, Any]:
+def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, Any]:
     return {
         "format": "+".join(sorted({log.format for log in logs})),
         "from": [
@@ -152,7 +152,7 @@ def _arm_entry(arm: ToldArm) -> dict[str, Any]:
 # --- what has to agree ---
 
 
-def _arms(logs: Sequence[Log]) -> tuple[ToldArm, ...]:
+def _arms(logs: Sequence[ForeignLog]) -> tuple[ToldArm, ...]:
     """Each once, in the order of the files."""
     found: dict[str, ToldArm] = {}
     for log in logs:
@@ -162,14 +162,14 @@ def _arms(logs: Sequence[Log]) -> tuple[ToldArm, ...]:
             known = found.setdefault(arm.name, arm)
             if known.model != arm.model:
                 found[arm.name] = replace(known, model="several")
-    if len(found) > MOST_ARMS:
-        raise ValueError(f"{logs[0].path}: {len(found)} arms, more than {MOST_ARMS}: {names_in_a_line(list(found))}")
+    if len(found) > MAX_ARMS:
+        raise ValueError(f"{logs[0].path}: {len(found)} arms, more than {MAX_ARMS}: {names_in_a_line(list(found))}")
     return tuple(found.values())
 
 
-def _asked(logs: Sequence[Log]) -> dict[str, str]:
+def _asked(logs: Sequence[ForeignLog]) -> dict[str, str]:
     """Task → digest of what it asks, the same in every file that says it."""
-    found: dict[str, tuple[str, Log]] = {}
+    found: dict[str, tuple[str, ForeignLog]] = {}
     for log in logs:
         for task, asked in log.asked.items():
             known, first = found.setdefault(task, (asked, log))
@@ -180,7 +180,7 @@ def _asked(logs: Sequence[Log]) -> dict[str, str]:
     return {task: asked for task, (asked, _) in found.items()}
 
 
-def _scorer(logs: Sequence[Log]) -> str:
+def _scorer(logs: Sequence[ForeignLog]) -> str:
     """Whose score is the accuracy, the same in every file that says it."""
     names = list(dict.fromkeys(log.scorer for log in logs if log.scorer))
     if len(names) > 1:
@@ -190,7 +190,7 @@ def _scorer(logs: Sequence[Log]) -> str:
     return names[0] if names else ""
 
 
-def _suite(logs: Sequence[Log]) -> str:
+def _suite(logs: Sequence[ForeignLog]) -> str:
     """What the files call it; files that call it differently must share tasks."""
     names = sorted({log.suite for log in logs})
     if len(names) > 1 and not set.intersection(*(set(log.asked) for log in logs)):
@@ -201,9 +201,9 @@ def _suite(logs: Sequence[Log]) -> str:
 # --- cells ---
 
 
-def _complete(logs: Sequence[Log], arms: Sequence[ToldArm], tasks: Iterable[str], repeats: int) -> list[Told]:
+def _complete(logs: Sequence[ForeignLog], arms: Sequence[ToldArm], tasks: Iterable[str], repeats: int) -> list[ForeignTrial]:
     """A trial for every cell: those that no file holds are errored where the file breaks off, else excluded, with the reason."""
-    told: dict[tuple[str, str, int], tuple[Told, Log]] = {}
+    told: dict[tuple[str, str, int], tuple[ForeignTrial, ForeignLog]] = {}
     for log in logs:
         for trial in log.trials:
             if trial.key in told:
@@ -214,14 +214,14 @@ def _complete(logs: Sequence[Log], arms: Sequence[ToldArm], tasks: Iterable[str]
     return [told[cell][0] if cell in told else replace(lacking[cell[0]], task=cell[1], repeat=cell[2]) for cell in cells]
 
 
-def _lacking(arm: str, logs: Sequence[Log]) -> Told:
+def _lacking(arm: str, logs: Sequence[ForeignLog]) -> ForeignTrial:
     broken = next((log for log in logs if log.unfinished), None)
     if broken is not None:
-        return Told(arm, "", 0, status="errored", reason=f"not run: {broken.unfinished}")
-    return Told(arm, "", 0, status="excluded", reason=f"not in {names_in_a_line([log.path.name for log in logs])}")
+        return ForeignTrial(arm, "", 0, status="errored", reason=f"not run: {broken.unfinished}")
+    return ForeignTrial(arm, "", 0, status="excluded", reason=f"not in {names_in_a_line([log.path.name for log in logs])}")
 
 
-def _twice(trial: Told, log: Log, first: Log) -> str:
+def _twice(trial: ForeignTrial, log: ForeignLog, first: ForeignLog) -> str:
     arm, task, repeat = trial.key
     said = f"{log.path}: arm {arm}, task {task}, repeat {repeat} stands there"
     if log is first:
@@ -229,7 +229,7 @@ def _twice(trial: Told, log: Log, first: Log) -> str:
     return f"{said} and in {first.path}; say whether they are two arms, --arm A --arm B, or repeats of one, --arm A --arm A"
 
 
-def _clustered(trials: Sequence[Told]) -> list[Told]:
+def _clustered(trials: Sequence[ForeignTrial]) -> list[ForeignTrial]:
     """A task's cluster is that of all its trials; some, such as those that never ran, do not say it."""
     found: dict[str, str] = {}
     for trial in trials:
@@ -238,7 +238,7 @@ def _clustered(trials: Sequence[Told]) -> list[Told]:
     return [replace(trial, cluster=found.get(trial.task, "")) for trial in trials]
 
 
-def _failure(trial: Told) -> Told:
+def _failure(trial: ForeignTrial) -> ForeignTrial:
     """One that an error ended counts as wrong; one that could not be scored, or never ran, does not."""
     if trial.status != "errored" or trial.stop != StopReason.CRASHED:
         return trial

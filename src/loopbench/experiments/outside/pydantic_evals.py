@@ -13,7 +13,7 @@ from typing import Any
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
-from .told import Log, Reading, Told, ToldArm
+from .told import ForeignLog, ForeignTrial, ReadingOptions, ToldArm
 from .values import (
     amount,
     answer_of,
@@ -37,13 +37,13 @@ _RUN = re.compile(r"(.*) \[(\d{1,6})/\d{1,6}\]", re.DOTALL)
 """A case of a report with `repeat=`: its name, which run it is, of how many."""
 
 
-def read_report(data: Mapping[str, Any], path: Path, sha256: str, reading: Reading) -> Log:
+def read_report(data: Mapping[str, Any], path: Path, sha256: str, reading: ReadingOptions) -> ForeignLog:
     """Raises ValueError in one line that says where it is no report."""
     arm = ToldArm(name_of(data.get("name"), "the report's name"), "", {}, _model(data))
     cases = [mapping(case, "a case") for case in listed(data.get("cases"), "cases")]
     failures = [mapping(case, "a failure") for case in listed(data.get("failures"), "failures")]
     scorer = _scorer(cases, reading.scorer)
-    trials: list[Told] = []
+    trials: list[ForeignTrial] = []
     asked: dict[str, str] = {}
     for case in (*cases, *failures):
         task, repeat = _task(case)
@@ -54,7 +54,7 @@ def read_report(data: Mapping[str, Any], path: Path, sha256: str, reading: Readi
             if asked.setdefault(task, digested) != digested:
                 raise ValueError(f"two cases of the name {shown(task)} ask different things")
     suite = data.get("dataset_name") or "dataset"  # reports of earlier versions do not say it
-    return Log(
+    return ForeignLog(
         path=path,
         format="pydantic-evals",
         sha256=sha256,
@@ -104,13 +104,13 @@ def _evaluator_failures(case: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [mapping(one, "an evaluator's failure") for one in listed(case.get("evaluator_failures"), "evaluator_failures")]
 
 
-def _told(case: Mapping[str, Any], key: tuple[str, str, int], scorer: str, reading: Reading) -> Told:
+def _told(case: Mapping[str, Any], key: tuple[str, str, int], scorer: str, reading: ReadingOptions) -> ForeignTrial:
     values = _values(case)
     value = score(_all_hold(case) if scorer == ALL_ASSERTIONS and scorer not in values else values.get(scorer), reading.scale)
     metrics = mapping(case.get("metrics"), "metrics")
     requests = count(metrics.get("requests"), "requests")
     steps = count(metrics.get("steps"), "steps")
-    return Told(
+    return ForeignTrial(
         *key,
         status="errored" if value is None else "scored",
         reason=_why_not(case, scorer) if value is None else "",
@@ -131,9 +131,9 @@ def _told(case: Mapping[str, Any], key: tuple[str, str, int], scorer: str, readi
     )
 
 
-def _failed(case: Mapping[str, Any], key: tuple[str, str, int], reading: Reading) -> Told:
+def _failed(case: Mapping[str, Any], key: tuple[str, str, int], reading: ReadingOptions) -> ForeignTrial:
     reason = one_line(case.get("error_message") or "an error without a message")
-    return Told(*key, status="errored", reason=reason, stop=StopReason.CRASHED, cluster=_cluster(case, reading.cluster))
+    return ForeignTrial(*key, status="errored", reason=reason, stop=StopReason.CRASHED, cluster=_cluster(case, reading.cluster))
 
 
 def _values(case: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
-from .told import Log, Reading, Told, ToldArm
+from .told import ForeignLog, ForeignTrial, ReadingOptions, ToldArm
 from .values import (
     amount,
     answer_of,
@@ -97,7 +97,7 @@ class _Table:
     rows: tuple[_Row, ...]
 
 
-def read_table(raw: bytes, path: Path, sha256: str, reading: Reading) -> Log:
+def read_table(raw: bytes, path: Path, sha256: str, reading: ReadingOptions) -> ForeignLog:
     """Raises ValueError in one line that says where, line included, it is no table of trials."""
     text = _decoded(raw)
     table = _json_lines(text) if path.suffix.lower() in (".jsonl", ".ndjson") else _csv(text)
@@ -115,7 +115,7 @@ def read_table(raw: bytes, path: Path, sha256: str, reading: Reading) -> Log:
                 raise ValueError(f"task {shown(trials[-1].task)} asks something else than in an earlier line")
             asked[trials[-1].task] = known
     left = [name for name in table.names if name not in columns.values()]
-    return Log(
+    return ForeignLog(
         path=path,
         format="csv",
         sha256=sha256,
@@ -196,7 +196,7 @@ def _json(text: str) -> Any:
 # --- columns ---
 
 
-def _columns(names: Sequence[str], reading: Reading) -> dict[str, str]:
+def _columns(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     """What a column means → its name in the table."""
     if not names:
         raise ValueError("the table is empty")
@@ -275,14 +275,14 @@ def _order(name: str) -> tuple[int, int, str]:
     return (0, int(name), "") if re.fullmatch(r"\d{1,15}", name, re.ASCII) else (1, 0, name)
 
 
-def _told(cells: Mapping[str, Any], key: tuple[str, str, int], columns: Mapping[str, str], reading: Reading) -> Told:
+def _told(cells: Mapping[str, Any], key: tuple[str, str, int], columns: Mapping[str, str], reading: ReadingOptions) -> ForeignTrial:
     def of(meaning: str, read: Callable[[Any, str], T]) -> T:
         return read(cells.get(meaning), columns.get(meaning, meaning))
 
     value = score(cells["score"], reading.scale)
     status = _status(cells.get("status"), value)
     reason = "" if is_nothing(cells.get("reason")) else one_line(cells["reason"])
-    return Told(
+    return ForeignTrial(
         *key,
         status=status,
         reason=reason or (BLANK if status == "errored" and value is None else ""),

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
 
-from .values import Scale
+from .values import ScoreScale
 
 Format = Literal["inspect", "pydantic-evals", "csv"]
 
@@ -19,12 +19,12 @@ NEVER_TOLD = ("false_success", "repeated_calls")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadingOptions:
     """How files are read, where they leave a choice."""
 
     scorer: str | None = None
     """Which score is the accuracy, where there are several: a scorer, an evaluator, a column."""
-    scale: Scale | None = None
+    scale: ScoreScale | None = None
     """Of numeric scores; None: 0 to 1."""
     cluster: str | None = None
     """Key of the metadata, or column, that names what tasks share."""
@@ -33,7 +33,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ForeignTrial:
     """One trial. None: the tool does not say."""
 
     arm: str
@@ -137,7 +137,7 @@ class ToldArm:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class ForeignLog:
     """What one file holds."""
 
     path: Path
@@ -147,7 +147,7 @@ class Log:
     """Tool and version that wrote it; empty where it does not say."""
     suite: str
     arms: tuple[ToldArm, ...]
-    trials: tuple[Told, ...]
+    trials: tuple[ForeignTrial, ...]
     asked: Mapping[str, str]
     """Task → digest of what was asked and what is right; empty where that is not told. Also tasks that were due and did not run."""
     scorer: str = ""

@@ -12,15 +12,15 @@ from typing import Any
 
 from loopbench.protocol.redact import redact
 
-MOST_COUNT = 10**15
+MAX_COUNT = 10**15
 """Of steps, calls or tokens in one trial: more is no count."""
-MOST_AMOUNT = 1e15
+MAX_AMOUNT = 1e15
 """Of dollars or seconds."""
-MOST_NAME_CHARS = 300
+MAX_NAME_CHARS = 300
 """Of a task, arm or cluster."""
-MOST_REASON_CHARS = 300
-MOST_ANSWER_CHARS = 4000
-MOST_SHOWN = 60
+MAX_REASON_CHARS = 300
+MAX_ANSWER_CHARS = 4000
+MAX_SHOWN = 60
 """Characters of a bad value that an error shows."""
 ROUNDING = 1e-9
 """What a score may lie outside of its scale."""
@@ -50,9 +50,9 @@ def located(where: str) -> Iterator[None]:
 
 def shown(value: Any) -> str:
     """A bad value, short."""
-    if isinstance(value, int) and abs(value) > MOST_COUNT:
+    if isinstance(value, int) and abs(value) > MAX_COUNT:
         return "a number beyond all measure"  # Python refuses to spell out one of more than 4,300 digits
-    return cut(repr(value), MOST_SHOWN)
+    return cut(repr(value), MAX_SHOWN)
 
 
 def cut(text: str, most: int) -> str:
@@ -82,13 +82,13 @@ def name_of(value: Any, what: str) -> str:
     """A name on one line, made of text or a whole number."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError(f"{what} is no name: {shown(value)}")
-    text = shown(value) if isinstance(value, int) and abs(value) > MOST_COUNT else " ".join(str(value).split())
+    text = shown(value) if isinstance(value, int) and abs(value) > MAX_COUNT else " ".join(str(value).split())
     if not text:
         raise ValueError(f"{what} is empty")
     if _HALF.search(text):
         raise ValueError(f"{what} holds half a character: {shown(text)}")
-    if len(text) > MOST_NAME_CHARS:
-        raise ValueError(f"{what} has {len(text)} characters, more than {MOST_NAME_CHARS}: {shown(text)}")
+    if len(text) > MAX_NAME_CHARS:
+        raise ValueError(f"{what} has {len(text)} characters, more than {MAX_NAME_CHARS}: {shown(text)}")
     return text
 
 
@@ -119,7 +119,7 @@ def number(value: Any, what: str) -> float | None:
         value = float(text) if _NUMBER.fullmatch(text) else text
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{what} is no number: {shown(value)}")
-    if abs(value) > MOST_AMOUNT:  # infinite ones too
+    if abs(value) > MAX_AMOUNT:  # infinite ones too
         raise ValueError(f"{what} is no number that can be meant: {shown(value)}")
     return float(value)
 
@@ -149,14 +149,14 @@ def share(value: Any, what: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class ScoreScale:
     """Of a score: `worst` becomes 0, `best` 1. `best` may be the smaller one."""
 
     worst: float = 0.0
     best: float = 1.0
 
     @classmethod
-    def parse(cls, text: str) -> Scale:
+    def parse(cls, text: str) -> ScoreScale:
         """`0,100`. Raises ValueError."""
         parts = text.split(",")
         with located(f"scale {shown(text)}"):
@@ -171,10 +171,10 @@ class Scale:
         return f"{self.worst:g},{self.best:g}"
 
 
-UNIT = Scale()
+UNIT = ScoreScale()
 
 
-def score(value: Any, scale: Scale | None) -> float | None:
+def score(value: Any, scale: ScoreScale | None) -> float | None:
     """A score in [0, 1]: a number on the scale, a truth value, a letter (C, P, I, N) or a word; None where there is none.
 
     Raises ValueError for what is none of these, and for a number outside of the scale.
@@ -209,24 +209,24 @@ def other_scores(found: Mapping[str, Any]) -> dict[str, float]:
         except ValueError:
             continue
         if one is not None:
-            made[cut(name, MOST_NAME_CHARS)] = one
+            made[cut(name, MAX_NAME_CHARS)] = one
     return made
 
 
 def one_line(value: Any) -> str:
     """A reason or an error: on one line, short, without secrets."""
-    return cut(redact(" ".join(str(value).split())), MOST_REASON_CHARS)
+    return cut(redact(" ".join(str(value).split())), MAX_REASON_CHARS)
 
 
 def answer_of(value: Any) -> Any:
     """An answer as a record keeps it: JSON, without secrets; a long one is cut, and so is text."""
     if value is None or isinstance(value, bool | int | float):
-        return value if value is None or abs(value) <= MOST_AMOUNT else shown(value)
+        return value if value is None or abs(value) <= MAX_AMOUNT else shown(value)
     text = redact(value if isinstance(value, str) else json.dumps(value))
-    return cut(text, MOST_ANSWER_CHARS)
+    return cut(text, MAX_ANSWER_CHARS)
 
 
 def names_in_a_line(names: Sequence[str], most: int = 8) -> str:
     """The first of them."""
-    told = [cut(name, MOST_SHOWN) for name in names[:most]]
+    told = [cut(name, MAX_SHOWN) for name in names[:most]]
     return ", ".join(told) + (f" and {len(names) - most} others" if len(names) > most else "")

@@ -10,6 +10,6 @@ from __future__ import annotations
 
 from .pilot import PURPOSES as PURPOSES
 from .pilot import Purpose as Purpose
-from .pilot import Wanted as Wanted
+from .pilot import SizeRequest as SizeRequest
 from .size import Sizing as Sizing
 from .size import size as size

@@ -9,7 +9,7 @@ from scipy import stats
 from ..results import Results
 from .pilot import Pilot
 
-FEW_UNITS = 50
+MIN_UNITS = 50
 """Fewer leave much doubt about the variance itself."""
 
 
@@ -69,7 +69,7 @@ def _of_variances(pilot: Pilot, scripted: bool) -> Iterator[str]:
         if equal := [names for names, varies in pairs.items() if varies.variance(pilot.repeats) == varies.floor]:
             of = f"3 of {pairs[equal[0]].units} tasks"
             yield f"{equal[0][0]} and {equal[0][1]} hardly ever differed: planned as if on {of} they did, as they may (95 % sure)."
-    if (few := min(varies.units for varies in loops)) < FEW_UNITS:
+    if (few := min(varies.units for varies in loops)) < MIN_UNITS:
         factor = (few - 1) / float(stats.chi2.ppf(0.05, few - 1))
         yield f"{few} independent tasks are a small pilot: the true variance may be {factor:.1f} times as large (95 % sure)."
     clustered = [varies for varies in pairs.values() if varies.units < varies.tasks]

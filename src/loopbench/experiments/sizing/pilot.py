@@ -22,13 +22,13 @@ from ..results import Results
 
 Purpose = Literal["compare", "gate"]
 PURPOSES: tuple[Purpose, ...] = ("compare", "gate")
-MOST_RATIO = 100.0
+MAX_RATIO = 100.0
 """Larger ones of two amounts are not looked for."""
 ANOTHER = "another design"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SizeRequest:
     """What the run to come is to be able to say."""
 
     metric: str = PRIMARY
@@ -43,7 +43,7 @@ class Wanted:
         """Raises ValueError that names the flag."""
         if self.metric not in METRICS:
             raise ValueError(f"--metric: unknown metric {self.metric!r}; there are {', '.join(METRICS)}")
-        most = 1 if self.metric == PRIMARY else MOST_RATIO
+        most = 1 if self.metric == PRIMARY else MAX_RATIO
         if self.margin is not None and not 0 < self.margin < most:
             raise ValueError(f"--margin: more than 0 and less than {most:g} is wanted, got {self.margin!r}")
         if self.alpha is not None and not 0 < self.alpha < 0.5:
@@ -74,7 +74,7 @@ class There:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class TrialCost:
     """Of one trial of each arm."""
 
     lm_calls: float | None
@@ -87,7 +87,7 @@ class Price:
 class Pilot:
     """A run as a source of variances and prices."""
 
-    wanted: Wanted
+    wanted: SizeRequest
     alpha: float
     compare_margin: float
     repeats: int
@@ -99,7 +99,7 @@ class Pilot:
     """Of arms that are compared with one another; where there are none, of each arm and another design."""
     second: Mapping[str, tuple[float, float]]
     """Arm → by what the second run differs, and its p."""
-    price: Price
+    price: TrialCost
     in_flight: int
     there: There
 
@@ -113,7 +113,7 @@ class Pilot:
         return all(b == ANOTHER for _, b in self.pairs)
 
 
-def read_pilot(found: Results, wanted: Wanted, again: Results | None) -> Pilot:
+def read_pilot(found: Results, wanted: SizeRequest, again: Results | None) -> Pilot:
     """Raises ValueError for a bad argument, runs that do not belong together, or a pilot that says nothing of the metric."""
     wanted.check()
     if again is not None:
@@ -208,10 +208,10 @@ def _difference(metric: str, first: Sequence[Record], second: Sequence[Record]) 
     return math.fsum(d) / len(d), sign_flip(d, [one.clusters[task] for task in both])
 
 
-def _price(arms: Sequence[Sequence[Record]]) -> Price:
+def _price(arms: Sequence[Sequence[Record]]) -> TrialCost:
     costs = [[known for record in arm if (known := dollars(record)) is not None] for arm in arms]
     wall_s = math.fsum(_mean([record.wall_s for record in arm]) for arm in arms)
-    return Price(
+    return TrialCost(
         _per_round("lm_calls", arms),
         _per_round("tokens", arms),
         math.fsum(map(_mean, costs)) if all(costs) else None,

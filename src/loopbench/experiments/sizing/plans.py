@@ -22,10 +22,10 @@ from loopbench.metrics.power import (
     units_to_pass,
 )
 
-from .pilot import MOST_RATIO, Pilot, Purpose
+from .pilot import MAX_RATIO, Pilot, Purpose
 
 REPEATS = (1, 2, 3, 5, 10)
-MOST_SHARE = 2.0
+MAX_SHARE = 2.0
 """A difference is never more, as a share of the mean of both arms."""
 
 
@@ -79,7 +79,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SizeOption:
     """What a comparison of the pilot's arms, or a gate over them, takes."""
 
     purpose: Purpose
@@ -114,13 +114,13 @@ def noise(pilot: Pilot, arm: str) -> Noise:
     return Noise(arm, sd, float(stats.norm.isf(pilot.alpha / 2)) * sd, not varies.within_known, again, p)
 
 
-def compare_plan(pilot: Pilot) -> Plan:
+def compare_plan(pilot: Pilot) -> SizeOption:
     """Each pair is decided with the power wanted: a difference of the margin is shown, and equal designs are equivalent."""
     power, level = pilot.wanted.power, pilot.alpha / len(pilot.pairs)
     margin = pilot.compare_margin if pilot.wanted.margin is None else pilot.wanted.margin
 
     def reach(names: tuple[str, str], varies: Spread) -> Reach:
-        n, k, most = varies.units, pilot.repeats, 1.0 if pilot.scores else MOST_SHARE
+        n, k, most = varies.units, pilot.repeats, 1.0 if pilot.scores else MAX_SHARE
         step, equal = varies.step(k), varies.variance(k)
         shown = smallest(lambda d: difference_power(n, d, varies.variance(k, d), level, step=step), most, power)
         within = smallest(lambda m: equivalence_power(n, 0.0, equal, m, level, scores=varies.scores), most, power)
@@ -133,14 +133,14 @@ def compare_plan(pilot: Pilot) -> Plan:
         REPEATS if all(varies.within_known for varies in pilot.pairs.values()) else (1,),
         arms=len(pilot.values) * (2 if pilot.alone else 1),
     )
-    return Plan("compare", margin, level, tuple(reach(names, varies) for names, varies in pilot.pairs.items()), sizes)
+    return SizeOption("compare", margin, level, tuple(reach(names, varies) for names, varies in pilot.pairs.items()), sizes)
 
 
-def gate_plan(pilot: Pilot) -> Plan:
+def gate_plan(pilot: Pilot) -> SizeOption:
     """A gate over all arms passes with the power wanted where no harm is done; baseline and run are of one size."""
     arms, default = len(pilot.loops), gate.MARGIN if pilot.scores else gate.MORE
     margin = default if pilot.wanted.margin is None else pilot.wanted.margin
-    bound, most = (margin, 1.0) if pilot.scores else (math.log1p(margin), math.log(MOST_RATIO))
+    bound, most = (margin, 1.0) if pilot.scores else (math.log1p(margin), math.log(MAX_RATIO))
     alpha, level, wanted = pilot.alpha, pilot.alpha / arms, pilot.wanted.power
     power = 1 - (1 - wanted) / arms  # all arms have to pass
 
@@ -161,10 +161,10 @@ def gate_plan(pilot: Pilot) -> Plan:
         REPEATS,
         arms=len(pilot.values),
     )
-    return Plan("gate", margin, level, tuple(reach(arm, varies) for arm, varies in pilot.loops.items()), sizes)
+    return SizeOption("gate", margin, level, tuple(reach(arm, varies) for arm, varies in pilot.loops.items()), sizes)
 
 
-PLANS: Mapping[Purpose, Callable[[Pilot], Plan]] = {"compare": compare_plan, "gate": gate_plan}
+PLANS: Mapping[Purpose, Callable[[Pilot], SizeOption]] = {"compare": compare_plan, "gate": gate_plan}
 
 
 def _as_typed(amount: float | None, pilot: Pilot) -> float | None:

@@ -7,7 +7,7 @@ import shlex
 
 from ..report import Table
 from .pilot import Purpose
-from .plans import Plan, Reach, Size
+from .plans import Reach, Size, SizeOption
 from .size import Sizing
 
 _REACHES: dict[Purpose, tuple[str, str, str]] = {
@@ -33,7 +33,7 @@ def amount(sizing: Sizing, value: float) -> str:
     return f"{100 * value:.1f} %" if sizing.is_ratio else f"{value:.3f}"
 
 
-def _answer(sizing: Sizing, plan: Plan) -> str:
+def _answer(sizing: Sizing, plan: SizeOption) -> str:
     arms, margin = len(sizing.noise), amount(sizing, plan.margin)
     over = "a gate" if arms == 1 else f"a gate over {arms} arms"
     what = f"each pair within {margin}" if plan.purpose == "compare" else f"{over} with a margin of {margin}"
@@ -65,7 +65,7 @@ def _spent(size: Size) -> str:
     return ", ".join(parts)
 
 
-def _sizes(sizing: Sizing, plan: Plan) -> Table:
+def _sizes(sizing: Sizing, plan: SizeOption) -> Table:
     columns = ("repeats", "tasks", "trials", "model calls", "tokens", "USD", "time", "note")
     rows = [_size_row(size) for size in plan.sizes]
     known = [place for place in range(len(columns)) if any(row[place] for row in rows)]
@@ -87,7 +87,7 @@ def _size_row(size: Size) -> tuple[str, ...]:
     )
 
 
-def _reach(sizing: Sizing, plan: Plan) -> Table:
+def _reach(sizing: Sizing, plan: SizeOption) -> Table:
     tested = f", each pair at level {plan.level:.2g}" if plan.purpose == "compare" else ""
     title = f"What {_pilot(sizing)} can do in {plan.purpose}{tested}, {percent(sizing.power)} sure"
     return Table(title, _REACHES[plan.purpose], tuple(_reach_row(sizing, reach) for reach in plan.reaches))

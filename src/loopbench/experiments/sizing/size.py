@@ -9,8 +9,8 @@ from loopbench.metrics.summary import PRIMARY
 
 from ..results import Results
 from .doubts import doubts
-from .pilot import Wanted, read_pilot
-from .plans import PLANS, Noise, Plan, noise
+from .pilot import SizeRequest, read_pilot
+from .plans import PLANS, Noise, SizeOption, noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Sizing:
     suite_tasks: int | None
     """That the suite has, and that would be scored; None where it is not known."""
     noise: tuple[Noise, ...]
-    plans: tuple[Plan, ...]
+    plans: tuple[SizeOption, ...]
     doubts: tuple[str, ...]
     """What to keep in mind, a sentence each."""
 
@@ -52,7 +52,7 @@ class Sizing:
         }
 
 
-def size(found: Results, wanted: Wanted, again: Results | None = None) -> Sizing:
+def size(found: Results, wanted: SizeRequest, again: Results | None = None) -> Sizing:
     """Work out from a pilot what a run takes. `again`: a second run of the same configuration with another seed.
 
     Raises ValueError for bad arguments, for a pilot that knows nothing of the metric or has one task, and for runs that do not

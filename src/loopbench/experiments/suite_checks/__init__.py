@@ -6,6 +6,16 @@ environments or call tools look at a sample of them.
 
 from .check import CHECKS, Checked, check_suite, task_problems
 from .quick import quick_problems
-from .subject import Check, Finding, Progress, sampled
+from .subject import Progress, SuiteCheck, SuiteFinding, sampled
 
-__all__ = ["CHECKS", "Check", "Checked", "Finding", "Progress", "check_suite", "quick_problems", "sampled", "task_problems"]
+__all__ = [
+    "CHECKS",
+    "Checked",
+    "Progress",
+    "SuiteCheck",
+    "SuiteFinding",
+    "check_suite",
+    "quick_problems",
+    "sampled",
+    "task_problems",
+]

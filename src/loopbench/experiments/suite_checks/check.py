@@ -14,14 +14,14 @@ from loopbench.protocol.values import cap, error_text
 from ..baselines import Passed
 from .files import FILES, JSON, OPENED, SET_ASIDE
 from .running import CALLED, GOLD, GUESSING
-from .subject import MOST_CHARS, MOST_RUN, Check, Finding, LeftOut, Progress, Status, Subject, sampled, sound, unwatched
+from .subject import MAX_CHARS, MAX_RUN, LeftOut, Progress, Status, Subject, SuiteCheck, SuiteFinding, sampled, sound, unwatched
 
-MOST_READ = 100_000
+MAX_READ = 100_000
 """Tasks that are read."""
-MOST_KEPT = 20
+MAX_KEPT = 20
 """Problems of one check that are kept; the others are counted."""
 
-CHECKS: tuple[Check, ...] = (JSON, *FILES, *OPENED, *CALLED, GOLD, GUESSING, SET_ASIDE)
+CHECKS: tuple[SuiteCheck, ...] = (JSON, *FILES, *OPENED, *CALLED, GOLD, GUESSING, SET_ASIDE)
 
 _OF_TASKS = frozenset({"json", "plans", "goals", "schemas", "answers", "unanswerable", "arguments", "replay", "receipts"})
 """Names of those that look at the tasks one by one, and replay their plans."""
@@ -29,7 +29,7 @@ _OF_TASKS = frozenset({"json", "plans", "goals", "schemas", "answers", "unanswer
 NEEDS_PERMISSION = "calls tools that may act on the real world; --run-tools lets it"
 
 
-def _unheard(finding: Finding) -> None:
+def _unheard(finding: SuiteFinding) -> None:
     return None
 
 
@@ -41,7 +41,7 @@ class Checked:
     sample: int
     """Tasks whose tools were looked at, and called where `ran_tools`."""
     ran_tools: bool
-    findings: tuple[Finding, ...]
+    findings: tuple[SuiteFinding, ...]
     baselines: tuple[Passed, ...]
 
     @property
@@ -55,7 +55,7 @@ def check_suite(
     tasks: int | None = None,
     seed: int = 0,
     run_tools: bool = True,
-    heard: Callable[[Finding], None] = _unheard,
+    heard: Callable[[SuiteFinding], None] = _unheard,
     progress: Progress = unwatched,
 ) -> Checked:
     """Every check, in the order of CHECKS.
@@ -66,8 +66,8 @@ def check_suite(
     if tasks is not None and tasks < 1:
         raise ValueError(f"tasks is {tasks}, and must be at least 1")
     good = sound(suite.tasks)
-    read = sampled(good, MOST_READ, seed)
-    sample = sampled(read, MOST_RUN if tasks is None else tasks, seed)
+    read = sampled(good, MAX_READ, seed)
+    sample = sampled(read, MAX_RUN if tasks is None else tasks, seed)
     subject = Subject(suite, read, sample, len(read) < len(good), run_tools, seed, progress)
     found = run_sync(find_all(CHECKS, subject, heard))
     return Checked(suite, len(sample), run_tools, tuple(found), tuple(subject.baselines))
@@ -84,8 +84,10 @@ def task_problems(suite: Suite) -> list[str]:
     return [problem for finding in found if finding.status == "failed" for problem in finding.problems]
 
 
-async def find_all(checks: Iterable[Check], subject: Subject, heard: Callable[[Finding], None] = _unheard) -> list[Finding]:
-    made: list[Finding] = []
+async def find_all(
+    checks: Iterable[SuiteCheck], subject: Subject, heard: Callable[[SuiteFinding], None] = _unheard
+) -> list[SuiteFinding]:
+    made: list[SuiteFinding] = []
     for check in checks:
         subject.progress(check.name, 0, len(subject.tasks))
         made.append(await _finding(check, subject, blocked=bool(made) and made[0].status == "failed"))
@@ -93,25 +95,25 @@ async def find_all(checks: Iterable[Check], subject: Subject, heard: Callable[[F
     return made
 
 
-async def _finding(check: Check, subject: Subject, *, blocked: bool = False) -> Finding:
+async def _finding(check: SuiteCheck, subject: Subject, *, blocked: bool = False) -> SuiteFinding:
     if blocked:
-        return Finding(check.name, check.says, "left out", ("tasks are no JSON; mend that first",))
+        return SuiteFinding(check.name, check.says, "left out", ("tasks are no JSON; mend that first",))
     if not len(subject.tasks) and check.name != "set aside":
-        return Finding(check.name, check.says, "left out", ("every task is quarantined",))
+        return SuiteFinding(check.name, check.says, "left out", ("every task is quarantined",))
     if check.calls_tools and not subject.run_tools:
-        return Finding(check.name, check.says, "left out", (NEEDS_PERMISSION,))
+        return SuiteFinding(check.name, check.says, "left out", (NEEDS_PERMISSION,))
     try:
         found = check.find(subject)
         return _summed_up(check, await found if inspect.isawaitable(found) else list(found))
     except LeftOut as reason:
-        return Finding(check.name, check.says, "left out", (str(reason),))
+        return SuiteFinding(check.name, check.says, "left out", (str(reason),))
     except Exception as error:  # the suite's own code: its tasks, environments and scorers may raise anything
         return _summed_up(check, [Problem(f"the suite raised {type(error).__name__}: {error_text(error)}")])
 
 
-def _summed_up(check: Check, problems: Sequence[Problem]) -> Finding:
+def _summed_up(check: SuiteCheck, problems: Sequence[Problem]) -> SuiteFinding:
     """Failures first."""
     ordered = sorted(problems, key=lambda problem: not problem.fails)
     status: Status = "ok" if not ordered else "failed" if ordered[0].fails else "warning"
-    texts = tuple(cap(" ".join(problem.text.split()), MOST_CHARS) for problem in ordered[:MOST_KEPT])
-    return Finding(check.name, check.says, status, texts, len(ordered))
+    texts = tuple(cap(" ".join(problem.text.split()), MAX_CHARS) for problem in ordered[:MAX_KEPT])
+    return SuiteFinding(check.name, check.says, status, texts, len(ordered))

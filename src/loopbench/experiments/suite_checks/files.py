@@ -26,7 +26,7 @@ from loopbench.models.faults import NOT_DETERMINED
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.values import error_text
 
-from .subject import Check, LeftOut, Subject
+from .subject import LeftOut, Subject, SuiteCheck
 
 
 def _plain_json(subject: Subject) -> Iterator[Problem]:
@@ -95,24 +95,26 @@ def _tools(subject: Subject) -> Iterator[Problem]:
     yield from tool_problems(every, seen, distractors)
 
 
-JSON = Check("json", "tasks are plain JSON", _plain_json)
-SCHEMAS = Check("schemas", "answer schemas are valid and take the expected answer", lambda s: schema_problems(s.tasks))
-FILES: tuple[Check, ...] = (
-    Check("plans", "a task has a plan that makes calls, or says why it has none", _plans),
-    Check("goals", "the goal of a call stands neither in the question nor in another goal", _goals),
+JSON = SuiteCheck("json", "tasks are plain JSON", _plain_json)
+SCHEMAS = SuiteCheck("schemas", "answer schemas are valid and take the expected answer", lambda s: schema_problems(s.tasks))
+FILES: tuple[SuiteCheck, ...] = (
+    SuiteCheck("plans", "a task has a plan that makes calls, or says why it has none", _plans),
+    SuiteCheck("goals", "the goal of a call stands neither in the question nor in another goal", _goals),
     SCHEMAS,
-    Check("answers", "the expected answer is right by the task's scorer, an empty one is not", _answers),
-    Check("unanswerable", "at most one task in ten has no answer", lambda s: unanswerable_problems(s.tasks)),
-    Check("splits", "no instance and no question stands in two splits", _splits),
-    Check("copies", "no two tasks ask the same of the same world", lambda s: copy_problems(s.tasks)),
-    Check(
+    SuiteCheck("answers", "the expected answer is right by the task's scorer, an empty one is not", _answers),
+    SuiteCheck("unanswerable", "at most one task in ten has no answer", lambda s: unanswerable_problems(s.tasks)),
+    SuiteCheck("splits", "no instance and no question stands in two splits", _splits),
+    SuiteCheck("copies", "no two tasks ask the same of the same world", lambda s: copy_problems(s.tasks)),
+    SuiteCheck(
         "near copies",
         "no near copy's answer passes, numbers masked, least of all from another split",
         lambda s: likeness_problems(s.tasks),
     ),
 )
-OPENED: tuple[Check, ...] = (
-    Check("arguments", "planned arguments fit the tools' schemas", _arguments),
-    Check("tools", "each tool is used by a plan, or is named a distractor", _tools),
+OPENED: tuple[SuiteCheck, ...] = (
+    SuiteCheck("arguments", "planned arguments fit the tools' schemas", _arguments),
+    SuiteCheck("tools", "each tool is used by a plan, or is named a distractor", _tools),
 )
-SET_ASIDE = Check("set aside", "every task has a plan, and none is quarantined", lambda subject: set_aside(subject.suite.tasks))
+SET_ASIDE = SuiteCheck(
+    "set aside", "every task has a plan, and none is quarantined", lambda subject: set_aside(subject.suite.tasks)
+)

@@ -14,13 +14,13 @@ from loopbench.metrics.scorers import scores_of
 from loopbench.metrics.statistics import accuracy_interval
 from loopbench.protocol import Toolbox, run_sync
 
-from ..baselines import NOBODY, Baseline, Passed, without_calls
+from ..baselines import NOBODY, Passed, ReferenceAgent, without_calls
 from .check import find_all
 from .files import FILES, JSON, OPENED, SCHEMAS, answer_score
 from .running import GUESSING, passes_too_many
-from .subject import MOST_RUN, Check, Find, Finding, Subject, sampled, sound
+from .subject import MAX_RUN, Find, Subject, SuiteCheck, SuiteFinding, sampled, sound
 
-MOST_QUICK, MOST_QUICKLY_OPENED, MOST_QUICK_SCHEMAS = 200, 40, 5
+MAX_QUICK, MAX_QUICKLY_OPENED, MAX_QUICK_SCHEMAS = 200, 40, 5
 """Tasks that a comparison looks at before it begins, those of them whose tools it looks at, and answer schemas."""
 
 
@@ -30,11 +30,11 @@ def quick_problems(suite: Suite, tasks: Sequence[Task]) -> tuple[str, ...]:
     No tool is called and no model asked: on at most 200 of the tasks the checks of files, the planned arguments, the tools, and
     agents that do nothing or give one answer to all, scored on environments that nothing has touched. 120 tasks take about 0.1 s.
     """
-    chosen = sound(sampled(tasks, MOST_QUICK, 0))
-    drawn = min(len(tasks), MOST_QUICK) < len(suite.tasks)  # of one split, say
-    subject = Subject(suite, chosen, sampled(chosen, MOST_QUICKLY_OPENED, 0), drawn)
+    chosen = sound(sampled(tasks, MAX_QUICK, 0))
+    drawn = min(len(tasks), MAX_QUICK) < len(suite.tasks)  # of one split, say
+    subject = Subject(suite, chosen, sampled(chosen, MAX_QUICKLY_OPENED, 0), drawn)
     checks = [replace(check, find=_QUICKER.get(check, check.find)) for check in (JSON, *FILES, *OPENED, GUESSING)]
-    if len(suite.tasks) > MOST_RUN:
+    if len(suite.tasks) > MAX_RUN:
         checks = [check for check in checks if check.name != "tools"]  # it reads the plans of all
     if subject.drawn:  # a share is not known from a sample; the agent that says so of every task tells what is sure
         checks = [check for check in checks if check.name != "unanswerable"]
@@ -42,7 +42,7 @@ def quick_problems(suite: Suite, tasks: Sequence[Task]) -> tuple[str, ...]:
     return tuple(_line(finding) for finding in findings if finding.status == "failed")
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: SuiteFinding) -> str:
     more = f" (and {finding.count - 1} more)" if finding.count > 1 else ""
     return f"{finding.check}: {finding.problems[0]}{more}"
 
@@ -59,8 +59,8 @@ async def _guesses_untouched(subject: Subject) -> list[Problem]:
     return problems
 
 
-_QUICKER: Mapping[Check, Find] = {
-    SCHEMAS: lambda subject: schema_problems(subject.tasks, MOST_QUICK_SCHEMAS),
+_QUICKER: Mapping[SuiteCheck, Find] = {
+    SCHEMAS: lambda subject: schema_problems(subject.tasks, MAX_QUICK_SCHEMAS),
     GUESSING: _guesses_untouched,
 }
 """Other ways for checks that take longer than a comparison should wait."""
@@ -75,7 +75,7 @@ def _untouched(task: Task, suite: Suite, answer: Any) -> float:
         return scores_of(Judgement(task, answer, "finished", environment.state()))["accuracy"]
 
 
-def _as_passed(baseline: Baseline, tasks: Sequence[Task], scores: Sequence[float], drawn: bool) -> Passed:
+def _as_passed(baseline: ReferenceAgent, tasks: Sequence[Task], scores: Sequence[float], drawn: bool) -> Passed:
     share = accuracy_interval([[score] for score in scores], [str(task.labels.get("cluster", "")) for task in tasks])
     return Passed(
         baseline, share, solved=tuple(task.id for task, score in zip(tasks, scores, strict=True) if score >= 1), drawn=drawn

@@ -17,8 +17,8 @@ from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.values import cap, error_text
 
 from ..baselines import ORACLE, Passed, baselines, bench, passed, trial
-from ..trial import Done
-from .subject import MOST_CHARS, MOST_RUN, Check, Subject, sampled
+from ..trial import FinishedTrial
+from .subject import MAX_CHARS, MAX_RUN, Subject, SuiteCheck, sampled
 
 
 async def _replays(subject: Subject) -> list[Problem]:
@@ -35,7 +35,7 @@ async def _replays(subject: Subject) -> list[Problem]:
     return problems
 
 
-def _why(task: Task, done: Done) -> str:
+def _why(task: Task, done: FinishedTrial) -> str:
     """Why the oracle's trial did not score 1."""
     record = done.record
     if record.status != "scored":
@@ -50,7 +50,7 @@ def _why(task: Task, done: Done) -> str:
 
 
 def _json(value: Any) -> str:
-    return cap(canonical_json(value), MOST_CHARS // 2)
+    return cap(canonical_json(value), MAX_CHARS // 2)
 
 
 def _receipts(subject: Subject) -> Iterator[Problem]:
@@ -139,7 +139,7 @@ def _shown(task: Task, subject: Subject) -> str:
 
 async def _guessing(subject: Subject) -> list[Problem]:
     """Agents that call no tool see many tasks, whatever the sample: they cost nothing."""
-    wide = sampled(subject.tasks, MOST_RUN, subject.seed)
+    wide = sampled(subject.tasks, MAX_RUN, subject.seed)
     problems = []
     for baseline in baselines(subject.tasks, subject.seed):
         if baseline.calls_tools and not subject.run_tools:
@@ -167,15 +167,15 @@ def passes_too_many(found: Passed) -> Iterator[str]:
         yield f"{found.baseline.name} ({found.baseline.says}) passes {share}: {which}"
 
 
-CALLED: tuple[Check, ...] = (
-    Check("replay", "each plan scores 1.00, by answer and end state", _replays, calls_tools=True),
-    Check("receipts", "calls are JSON, and no two of a task have the same receipt", _receipts, calls_tools=True),
-    Check(
+CALLED: tuple[SuiteCheck, ...] = (
+    SuiteCheck("replay", "each plan scores 1.00, by answer and end state", _replays, calls_tools=True),
+    SuiteCheck("receipts", "calls are JSON, and no two of a task have the same receipt", _receipts, calls_tools=True),
+    SuiteCheck(
         "order", "a plan's calls give the same in another order that it allows", _of_each("order", order_problems), calls_tools=True
     ),
-    Check(
+    SuiteCheck(
         "state", "each trial starts afresh, sees no other and gives the same", _of_each("state", state_problems), calls_tools=True
     ),
 )
-GOLD = Check("gold", "no tool shows what a loop must not see", _gold)
-GUESSING = Check("guessing", "agents that do no work pass next to no task", _guessing)
+GOLD = SuiteCheck("gold", "no tool shows what a loop must not see", _gold)
+GUESSING = SuiteCheck("guessing", "agents that do no work pass next to no task", _guessing)

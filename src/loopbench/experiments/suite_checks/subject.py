@@ -16,10 +16,10 @@ from loopbench.protocol import ToolSpec
 
 from ..baselines import Passed
 
-MOST_RUN = 1_000
+MAX_RUN = 1_000
 """Tasks whose tools are called, where nothing else is said."""
 
-MOST_CHARS = 400
+MAX_CHARS = 400
 """Of one problem."""
 
 Status = Literal["ok", "warning", "failed", "left out"]
@@ -32,7 +32,7 @@ def unwatched(check: str, done: int, total: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SuiteFinding:
     """What one check found."""
 
     check: str
@@ -104,7 +104,7 @@ Find = Callable[[Subject], Iterable[Problem] | Awaitable[list[Problem]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class SuiteCheck:
     """One check."""
 
     name: str
@@ -127,7 +127,7 @@ def sampled(tasks: Sequence[Task], most: int, seed: int) -> Sequence[Task]:
     while len(places) < most:
         places.add(draw.integer(0, len(tasks) - 1))
     chosen = _Chosen(tasks, sorted(places))
-    return tuple(chosen) if most <= MOST_RUN else chosen
+    return tuple(chosen) if most <= MAX_RUN else chosen
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from .comparison import arm_metrics, log_run, track
 from .notes import note
 from .optimization import OptimizationTracker
 from .store import Tracked, metric_key
-from .traces import MOST_TRACES, USUAL_TRACES, sample, shows, trace_spans
+from .traces import MAX_TRACES, USUAL_TRACES, sample, shows, trace_spans
 from .trials import trials_table
 from .versions import configuration
 
 __all__ = [
     "DATABASES",
-    "MOST_TRACES",
+    "MAX_TRACES",
     "SERVERS",
     "USUAL_TRACES",
     "OptimizationTracker",

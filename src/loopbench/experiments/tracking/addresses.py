@@ -23,7 +23,7 @@ for _name, _value in {
 
 SERVERS = ("http", "https")
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
-MOST_REASON = 300
+MAX_REASON = 300
 
 
 def default_uri(runs: Path) -> str:
@@ -63,5 +63,5 @@ def reason(error: Exception, uri: str) -> str:
     password = userinfo.group()[:-1].partition(":")[2] if userinfo else ""
     for spelling in filter(None, (password, unquote(password))):
         text = text.replace(spelling, MARK)
-    text = redact(public_address(text))[:MOST_REASON]
+    text = redact(public_address(text))[:MAX_REASON]
     return text if isinstance(error, ValueError | ConnectionError) and text else f"{type(error).__name__}: {text}"

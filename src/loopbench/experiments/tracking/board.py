@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.optimization.candidates import Candidate, Ended, Spent
+from loopbench.experiments.optimization.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimization.files import CANDIDATES
 from loopbench.metrics.record import Record
 from loopbench.protocol import Program
 
-MOST_CHILDREN = 200
+MAX_CHILDREN = 200
 """Candidates of a design that get a run of their own as they are tried; later ones get it only when they become best."""
 
 
 @dataclass(slots=True)
-class Row:
+class CandidateRow:
     """A candidate."""
 
     candidate: Candidate
@@ -50,26 +50,26 @@ class DesignRow:
     design: str
     about: Mapping[str, Any]
     """Its part of the manifest."""
-    rows: dict[int, Row] = field(default_factory=dict)
+    rows: dict[int, CandidateRow] = field(default_factory=dict)
     """By the candidate's number."""
     best: int | None = None
     """Of the candidates that were scored on all dev tasks; at the end, the one that was kept."""
     bests: dict[int, float] = field(default_factory=dict)
     """Calls spent → the best dev mean from then on."""
-    search: Spent = field(default_factory=Spent)
-    proposals: Spent = field(default_factory=Spent)
-    ended: Ended | None = None
+    search: SearchCost = field(default_factory=SearchCost)
+    proposals: SearchCost = field(default_factory=SearchCost)
+    ended: SearchEnd | None = None
     changed: bool = True
     settled: bool = False
     """Its end is written."""
     _whole: dict[int, float] = field(default_factory=dict)
     """Dev means over all dev tasks."""
 
-    def put(self, candidate: Candidate) -> Row:
+    def put(self, candidate: Candidate) -> CandidateRow:
         """The candidate's row, as it is now."""
         row = self.rows.get(candidate.number)
         if row is None:
-            row = self.rows[candidate.number] = Row(candidate, len(self.rows) < MOST_CHILDREN)
+            row = self.rows[candidate.number] = CandidateRow(candidate, len(self.rows) < MAX_CHILDREN)
         row.candidate = candidate
         row.changed = self.changed = True
         return row
@@ -95,7 +95,7 @@ class DesignRow:
     def who_is_shown(self) -> str:
         """How many candidates have a run of their own, and which."""
         shown = sum(row.shown for row in self.rows.values())
-        which = "" if shown == len(self.rows) else f": the first {MOST_CHILDREN}, and those that became best"
+        which = "" if shown == len(self.rows) else f": the first {MAX_CHILDREN}, and those that became best"
         return f"{shown} of {len(self.rows)} have a run of their own{which}"
 
     @property
@@ -118,7 +118,7 @@ class DesignRow:
         return [*made, (search.calls, spent)]
 
 
-class Board:
+class SearchBoard:
     """All designs; a Watcher, called by one thread only."""
 
     def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -134,7 +134,7 @@ class Board:
     def tried(self, design: str, candidate: Candidate) -> None:
         self.designs[design].put(candidate)
 
-    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: Spent) -> None:
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
         found = self.designs[design]
         row = found.put(candidate)
         row.rollouts += 1
@@ -143,11 +143,11 @@ class Board:
         found.search = search
         found.judge(candidate, int(self.manifest["splits"]["dev"]["tasks"]))
 
-    def proposed(self, design: str, proposals: Spent) -> None:
+    def proposed(self, design: str, proposals: SearchCost) -> None:
         self.designs[design].proposals = proposals
         self.designs[design].changed = True
 
-    def ended(self, design: str, ended: Ended, kept: Candidate) -> None:
+    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
         found = self.designs[design]
         if not found.rows:
             for candidate in _tried(self.folder / found.about["folder"] / CANDIDATES, kept.program):

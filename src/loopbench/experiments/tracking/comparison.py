@@ -18,7 +18,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag
 
 from loopbench.experiments.journal import MANIFEST
 from loopbench.experiments.results import Results
-from loopbench.metrics.comparison import Arm
+from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, ArmSummary
 from loopbench.protocol.digest import digest
@@ -26,10 +26,10 @@ from loopbench.protocol.digest import digest
 from .addresses import reason
 from .notes import arm_note, files, note
 from .store import (
-    MOST_DATASET_DIGEST,
-    MOST_NAME,
+    MAX_DATASET_DIGEST,
+    MAX_NAME,
     About,
-    Entry,
+    RunEntry,
     Store,
     Tracked,
     clean,
@@ -153,14 +153,14 @@ def _setting(found: Results) -> dict[str, Any]:
     return made | {f"version.{name}": version for name, version in manifest["packages"].items()}
 
 
-def _parent_entry(found: Results, tags: Mapping[str, str]) -> Entry:
+def _parent_entry(found: Results, tags: Mapping[str, str]) -> RunEntry:
     """Numbers about pairs are left to the note and the files: MLflow draws a chart of every one, before those of the arms."""
     arms, config = found.comparison.arms, found.manifest["config"]
     counts = {status: sum(getattr(arm.summary, status) for arm in arms) for status in ("scored", "errored", "excluded")}
     metrics = {"trials": len(found.records), "scheduled": found.scheduled, **counts, "wall_s": found.wall_s}
     design = {name: ", ".join(config[name]) for name in ("loops", "models", "profiles") if name in config}
-    return Entry(
-        clean(run_name(found.folder), MOST_NAME),
+    return RunEntry(
+        clean(run_name(found.folder), MAX_NAME),
         {**tags, "loopbench.kind": "run", NOTE: note(found)},
         params(design | _setting(found)),
         numbers(metrics),
@@ -168,15 +168,15 @@ def _parent_entry(found: Results, tags: Mapping[str, str]) -> Entry:
     )
 
 
-def _arm_entry(found: Results, arm: Arm, tags: Mapping[str, str], started_ms: int) -> Entry:
+def _arm_entry(found: Results, arm: ArmResult, tags: Mapping[str, str], started_ms: int) -> RunEntry:
     """All metrics at step 0: MLflow then draws bars, side by side, and no lines of one point."""
     info = arm.info
     made = next(made for made in found.manifest["arms"] if made["arm"] == info.arm)
     factors = {"loop": info.loop, "model": info.model, "profile": info.profile, "loop_code": made.get("code", "")}
     factors |= {"program": made["program"]} if "program" in made else {}
     factors |= {f"option.{name}": value for name, value in info.options.items()}
-    return Entry(
-        clean(info.arm, MOST_NAME),
+    return RunEntry(
+        clean(info.arm, MAX_NAME),
         {**tags, "loopbench.kind": "arm", ARM: info.arm, NOTE: arm_note(arm, found.comparison.pairs)},
         params(factors | configuration(made.get("configuration", "")) | _setting(found)),
         numbers(arm_metrics(arm.summary)),
@@ -219,8 +219,8 @@ def _dataset(found: Results, profile: str) -> DatasetInput:
         name, whole = f"{name}, {profile}", digest([whole, faults])
     columns = [{"name": name, "type": "string"} for name in ("task", "query", "expected")]
     dataset = Dataset(
-        name=clean(name, MOST_NAME),
-        digest=whole[:MOST_DATASET_DIGEST],
+        name=clean(name, MAX_NAME),
+        digest=whole[:MAX_DATASET_DIGEST],
         source_type="loopbench",
         source=json.dumps(source),
         schema=json.dumps({"mlflow_colspec": columns}),

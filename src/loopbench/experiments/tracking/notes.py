@@ -22,14 +22,14 @@ from loopbench.experiments.report import (
     verdicts,
 )
 from loopbench.experiments.results import Results
-from loopbench.metrics.comparison import Arm, Pair
+from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.power import Needed
 from loopbench.metrics.summary import PRIMARY
 
-from .store import MOST_TAG, clean
+from .store import MAX_TAG, clean
 
 REPORT = "report.html"
-MOST_WARNINGS = 5
+MAX_WARNINGS = 5
 """In a note; the report has all."""
 _GAP = "&emsp;"
 """Behind a cell's text: MLflow's tables have no room between columns."""
@@ -42,7 +42,7 @@ def note(found: Results) -> str:
     """
     head, rows = _head(found), [_row(pair) for pair in found.comparison.pairs if pair.metric == PRIMARY]
     shown = [_COLUMNS]
-    left = MOST_TAG - len(head) - len(_COLUMNS) - 40
+    left = MAX_TAG - len(head) - len(_COLUMNS) - 40
     for row in rows:
         left -= len(row) + 1
         if left < 0:
@@ -50,12 +50,12 @@ def note(found: Results) -> str:
         shown.append(row)
     hidden = len(rows) - len(shown) + 1
     table = "\n".join(shown) if len(shown) > 1 else ""
-    return clean("\n\n".join(filter(None, [head, table, f"{hidden} more pairs: {REPORT}" if hidden else ""])), MOST_TAG)
+    return clean("\n\n".join(filter(None, [head, table, f"{hidden} more pairs: {REPORT}" if hidden else ""])), MAX_TAG)
 
 
 def _head(found: Results) -> str:
     comparison, effects = found.comparison, ablated(found)
-    warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MOST_WARNINGS]]
+    warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
     if hidden := len(comparison.warnings) - len(warnings):
         warnings.append(f"{hidden} more warnings: {REPORT}")
     said = [*(conclusions(effects) if effects is not None else ()), *verdicts(comparison), *warnings]
@@ -86,7 +86,7 @@ def _plan(needed: Needed) -> str:
     return f"{needed.tasks:,} tasks × {needed.repeats}{cost}"
 
 
-def arm_note(arm: Arm, pairs: Sequence[Pair]) -> str:
+def arm_note(arm: ArmResult, pairs: Sequence[Pair]) -> str:
     """How an arm did, and how it stands to the others, in Markdown."""
     summary, name = arm.summary, arm.info.arm
     own = [pair for pair in pairs if pair.metric == PRIMARY and name in (pair.a, pair.b)]
@@ -99,7 +99,7 @@ def arm_note(arm: Arm, pairs: Sequence[Pair]) -> str:
         f"Stops: {counts(summary.stops)}",
         *([f"Errors: {counts(summary.errors)}"] if summary.errors else ()),
     ]
-    return clean(_items(said), MOST_TAG)
+    return clean(_items(said), MAX_TAG)
 
 
 def files(found: Results, page: str = "") -> Iterator[tuple[str, str]]:

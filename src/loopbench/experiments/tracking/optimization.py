@@ -16,11 +16,11 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Self
 
-from loopbench.experiments.optimization.candidates import Candidate, Ended, Spent
+from loopbench.experiments.optimization.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.metrics.record import Record
 
 from .addresses import default_uri, reason
-from .board import Board
+from .board import SearchBoard
 from .session import Session
 from .store import Tracked, open_store
 
@@ -52,7 +52,7 @@ class OptimizationTracker:
         self._uri = tracking_uri or default_uri(folder.parent)
         self._experiment = experiment
         self._tell = tell
-        self._board = Board(folder, manifest)
+        self._board = SearchBoard(folder, manifest)
         self._session: Session | None = None
         self._told = False
         self._written = False
@@ -80,13 +80,13 @@ class OptimizationTracker:
     def tried(self, design: str, candidate: Candidate) -> None:
         self._put(partial(self._board.tried, design, candidate))
 
-    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: Spent) -> None:
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
         self._put(partial(self._board.rolled_out, design, candidate, record, search))
 
-    def proposed(self, design: str, proposals: Spent) -> None:
+    def proposed(self, design: str, proposals: SearchCost) -> None:
         self._put(partial(self._board.proposed, design, proposals))
 
-    def ended(self, design: str, ended: Ended, kept: Candidate) -> None:
+    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
         self._put(partial(self._board.ended, design, ended, kept))
 
     def finish(self, result: Mapping[str, Any]) -> Tracked | None:

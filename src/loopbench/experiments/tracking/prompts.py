@@ -16,9 +16,9 @@ from loopbench.protocol import Prompt, render_value
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.redact import redact
 
-from .store import MOST_NAME, Store, clean
+from .store import MAX_NAME, Store, clean
 
-MOST_TEMPLATE = 100_000
+MAX_TEMPLATE = 100_000
 """Characters that MLflow takes (mlflow/utils/validation.py)."""
 _MARKS = re.compile(r"\{(?=[{%#\r]|\Z)|\r")
 """What begins a mark of Jinja's, now or together with what is put behind it, and the one character that Jinja changes."""
@@ -56,8 +56,8 @@ def plain_name(text: str) -> str:
 
 def register(store: Store, name: str, prompt: Prompt, tags: Mapping[str, str]) -> PromptVersion | None:
     """The version of this text for `loopbench.digest`, made where there is none; None for a prompt too long for MLflow."""
-    template = as_template(clean(prompt_text(prompt), MOST_TEMPLATE + 1))
-    if len(template) > MOST_TEMPLATE:
+    template = as_template(clean(prompt_text(prompt), MAX_TEMPLATE + 1))
+    if len(template) > MAX_TEMPLATE:
         return None
     tags = {**tags, "loopbench.template": sha256(template)}
     _offer(store, name)
@@ -65,7 +65,7 @@ def register(store: Store, name: str, prompt: Prompt, tags: Mapping[str, str]) -
     found = store.client.search_model_versions(f"name = '{name}' and {_IS_PROMPT} and {wanted}", max_results=1)
     if found:
         return store.client.get_prompt_version(name, found[0].version)
-    return store.client.create_prompt_version(name, template, tags={key: clean(value, MOST_NAME) for key, value in tags.items()})
+    return store.client.create_prompt_version(name, template, tags={key: clean(value, MAX_NAME) for key, value in tags.items()})
 
 
 _IS_PROMPT = "tag.`mlflow.prompt.is_prompt` = 'true'"  # without it, MLflow leaves prompts out

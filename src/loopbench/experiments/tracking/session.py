@@ -23,11 +23,11 @@ from loopbench.protocol import render_value
 from loopbench.protocol.names import parse_spec
 from loopbench.protocol.redact import redact
 
-from .board import Board, DesignRow, Row
+from .board import CandidateRow, DesignRow, SearchBoard
 from .comparison import log_comparison
 from .prompts import plain_name, prompt_name, register
 from .shown import as_json, interval, note, program_file, ranking_table
-from .store import MOST_NAME, MOST_TAG, Entry, Store, clean, interval_metrics, metric_key, numbers, params, run_name
+from .store import MAX_NAME, MAX_TAG, RunEntry, Store, clean, interval_metrics, metric_key, numbers, params, run_name
 from .versions import VERSION, Version, configuration, find_versions, finish_model, new_model
 
 RANKING = "ranking.json"
@@ -58,7 +58,7 @@ class Logged:
 class Session:
     """Brings one store up to what the board says; made anew when the store has failed."""
 
-    def __init__(self, store: Store, board: Board) -> None:
+    def __init__(self, store: Store, board: SearchBoard) -> None:
         self.store = store
         self.client = store.client
         self.board = board
@@ -122,7 +122,7 @@ class Session:
             self.designs[design.design] = made
         return made
 
-    def _write_candidate(self, design: DesignRow, row: Row) -> None:
+    def _write_candidate(self, design: DesignRow, row: CandidateRow) -> None:
         candidate, best = row.candidate, {BEST: str(design.best == row.candidate.number).lower()}
         made = self.candidates.get((design.design, candidate.number))
         if made is None:
@@ -274,16 +274,16 @@ class Session:
 
     # --- runs ---
 
-    def _entry(self, name: str, kind: str, values: Mapping[str, Any], tags: Mapping[str, str] | None = None) -> Entry:
+    def _entry(self, name: str, kind: str, values: Mapping[str, Any], tags: Mapping[str, str] | None = None) -> RunEntry:
         shared = {
             "loopbench.kind": kind,
             "loopbench.suite_digest": self.board.manifest["suite"]["digest"],
             "mlflow.source.name": "loopbench",
             "mlflow.source.type": "LOCAL",
         }
-        name = clean(redact(name), MOST_NAME)
+        name = clean(redact(name), MAX_NAME)
         found_by = {"loopbench.run": self.name}
-        return Entry(name, found_by | _cleaned({**shared, **(tags or {})}), _params(values), {}, int(time.time() * 1000))
+        return RunEntry(name, found_by | _cleaned({**shared, **(tags or {})}), _params(values), {}, int(time.time() * 1000))
 
     def _setting(self) -> dict[str, Any]:
         """What the whole optimization shares."""
@@ -307,7 +307,7 @@ class Session:
         made |= {f"splits.{name}_digest": split["digest"] for name, split in manifest["splits"].items()}
         return made | {f"version.{name}": version for name, version in manifest["packages"].items()}
 
-    def _put(self, known: Run | None, entry: Entry, step: str = "") -> Logged:
+    def _put(self, known: Run | None, entry: RunEntry, step: str = "") -> Logged:
         """`step`: the metric whose value is the step of the others."""
         run_id = self.store.put(known, entry)
         if known is None:
@@ -356,7 +356,7 @@ def _params(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _cleaned(tags: Mapping[str, str]) -> dict[str, str]:
-    return {key: clean(redact(value), MOST_TAG) for key, value in tags.items()}
+    return {key: clean(redact(value), MAX_TAG) for key, value in tags.items()}
 
 
 def _mean(scores: Mapping[str, float]) -> float | None:

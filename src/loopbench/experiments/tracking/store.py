@@ -35,8 +35,8 @@ KNOCK_S = 5.0
 """How long a server may take to answer at all."""
 
 # MLflow's own limits (mlflow/utils/validation.py).
-MOST_PARAM, MOST_TAG, MOST_KEY, MOST_NAME, MOST_DATASET_DIGEST = 6000, 4000, 250, 250, 36
-MOST_PREVIEW = 1000
+MAX_PARAM, MAX_TAG, MAX_KEY, MAX_NAME, MAX_DATASET_DIGEST = 6000, 4000, 250, 250, 36
+MAX_PREVIEW = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RunEntry:
     """What one MLflow run holds."""
 
     name: str
@@ -118,7 +118,7 @@ class Store:
             token = page.token or ""
         return runs
 
-    def put(self, run: Run | None, entry: Entry) -> str:
+    def put(self, run: Run | None, entry: RunEntry) -> str:
         """Make the run, or write only what differs from what it holds: parameters cannot change, metrics keep a history."""
         if run is None:
             run = self.client.create_run(self.experiment_id, entry.started_ms, dict(entry.tags), entry.name)
@@ -206,13 +206,13 @@ def metric_key(text: str) -> str:
     """
     if re.fullmatch(r"[/\w.\- :]{1,250}", text) and not text.startswith("..") and not {"", ".", ".."} & set(text.split("/")):
         return text
-    kept = re.sub(r"[^\w.\-]+", "_", text).lstrip(".")[: MOST_KEY - 9]
+    kept = re.sub(r"[^\w.\-]+", "_", text).lstrip(".")[: MAX_KEY - 9]
     return f"{kept}-{sha256(text)[:8]}"
 
 
 def params(values: Mapping[str, Any]) -> dict[str, str]:
     """Any values as parameters."""
-    return {metric_key(name): clean(value, MOST_PARAM) or '""' for name, value in values.items()}
+    return {metric_key(name): clean(value, MAX_PARAM) or '""' for name, value in values.items()}
 
 
 def numbers(values: Mapping[str, float | None]) -> dict[str, float]:

@@ -27,9 +27,9 @@ from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol import StopReason, render_value
 from loopbench.protocol.digest import digest
 
-from .store import MOST_NAME, MOST_PREVIEW, Store, clean, run_name
+from .store import MAX_NAME, MAX_PREVIEW, Store, clean, run_name
 
-USUAL_TRACES, MOST_TRACES = 10, 20
+USUAL_TRACES, MAX_TRACES = 10, 20
 """Per arm: successes fill up to the usual number, kinds of failure may go beyond it."""
 
 _ENDS_WELL = frozenset({StopReason.FINISHED, StopReason.FORCED})
@@ -38,7 +38,7 @@ _ENDS_WELL = frozenset({StopReason.FINISHED, StopReason.FORCED})
 def sample(records: Sequence[Record]) -> list[Record]:
     """Trials of one arm whose traces are worth a place: each kind of failure at least once, most telling first, then successes.
 
-    At most MOST_TRACES, whatever the order of the records; trials without a trace are left out.
+    At most MAX_TRACES, whatever the order of the records; trials without a trace are left out.
     """
     shown: dict[frozenset[str], Record] = {}
     traced = sorted((record for record in records if record.trace_at is not None), key=lambda record: record.key)
@@ -46,7 +46,7 @@ def sample(records: Sequence[Record]) -> list[Record]:
         shown.setdefault(shows(record), record)
     missing = frozenset().union(*shown)
     chosen: list[Record] = []
-    while missing and len(chosen) < MOST_TRACES:
+    while missing and len(chosen) < MAX_TRACES:
         kinds = max(shown, key=lambda kinds: len(kinds & missing))
         chosen.append(shown.pop(kinds))
         missing -= kinds
@@ -105,7 +105,7 @@ def _trace_info(trace_id: str, trace: Mapping[str, Any], record: Record) -> Trac
     if record.status == "scored":
         assessments.append(Feedback(name=PRIMARY, value=record.accuracy, source=source, trace_id=trace_id))
     if trace.get("expected") is not None:
-        expected = clean(trace["expected"], MOST_PREVIEW)
+        expected = clean(trace["expected"], MAX_PREVIEW)
         assessments.append(Expectation(name="expected", value=expected, source=source, trace_id=trace_id))
     return TraceInfo(
         trace_id=trace_id,
@@ -113,9 +113,9 @@ def _trace_info(trace_id: str, trace: Mapping[str, Any], record: Record) -> Trac
         request_time=int(record.started_at * 1000),
         execution_duration=int(record.seconds * 1000),
         state=TraceState.ERROR if _failure(record) else TraceState.OK,
-        request_preview=clean(trace.get("query", ""), MOST_PREVIEW),
-        response_preview="" if record.answer is None else clean(record.answer, MOST_PREVIEW),
-        tags={key: clean(value, MOST_NAME) for key, value in (tags | {TraceTagKey.TRACE_NAME: record.task}).items()},
+        request_preview=clean(trace.get("query", ""), MAX_PREVIEW),
+        response_preview="" if record.answer is None else clean(record.answer, MAX_PREVIEW),
+        tags={key: clean(value, MAX_NAME) for key, value in (tags | {TraceTagKey.TRACE_NAME: record.task}).items()},
         assessments=assessments,
     )
 
@@ -213,10 +213,10 @@ def _span(trace_id: str, number: int, step: _Step, when: tuple[int, int]) -> Spa
             "trace_id": base64.b64encode(bytes.fromhex(trace_id.removeprefix("tr-"))).decode(),
             "span_id": _span_id(number),
             "parent_span_id": None if number == _ROOT else _span_id(_ROOT),
-            "name": clean(step.name, MOST_NAME) or "(no name)",
+            "name": clean(step.name, MAX_NAME) or "(no name)",
             "start_time_unix_nano": when[0],
             "end_time_unix_nano": when[1],
-            "status": {"code": f"STATUS_CODE_{'ERROR' if step.error else 'OK'}", "message": clean(step.error, MOST_PREVIEW)},
+            "status": {"code": f"STATUS_CODE_{'ERROR' if step.error else 'OK'}", "message": clean(step.error, MAX_PREVIEW)},
             "attributes": {key: _json(value) for key, value in attributes.items()},
             "events": list(step.events),
         }

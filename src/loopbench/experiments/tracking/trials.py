@@ -13,7 +13,7 @@ from loopbench.metrics.record import Record
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
 
-from .store import MOST_PARAM, clean
+from .store import MAX_PARAM, clean
 
 _ROWS = 10_000
 """Written at a time."""
@@ -72,7 +72,7 @@ def _answer(record: Record) -> str | None:
 
 
 _MADE: Mapping[str, Callable[[Record], Any]] = {
-    "reason": lambda record: clean(record.reason, MOST_PARAM) if record.reason else "",
+    "reason": lambda record: clean(record.reason, MAX_PARAM) if record.reason else "",
     "accuracy": lambda record: record.accuracy if record.status == "scored" else None,
     "retries": _json_of("retries"),
     "errors": _json_of("errors"),

@@ -24,7 +24,7 @@ from loopbench.protocol.redact import redact
 
 from .prompts import plain_name
 from .shown import as_json
-from .store import MOST_TAG, Store, clean, params
+from .store import MAX_TAG, Store, clean, params
 
 VERSION = "loopbench.version"
 
@@ -112,7 +112,7 @@ def log_version(store: Store, version: Version, known: LoggedModel | None, run_i
 
 def new_model(store: Store, name: str, run_id: str, tags: Mapping[str, str], values: Mapping[str, Any]) -> LoggedModel:
     """As create_external_model makes it, which asks MLflow's global address."""
-    told = {key: clean(redact(value), MOST_TAG) for key, value in tags.items() if value}
+    told = {key: clean(redact(value), MAX_TAG) for key, value in tags.items() if value}
     told[MLFLOW_MODEL_IS_EXTERNAL] = "true"
     given = params({name: redact(render_value(value)) for name, value in values.items()})
     return store.client.create_logged_model(store.experiment_id, name, run_id, told, given, "agent")

@@ -13,7 +13,7 @@ from .executor import ToolExecutor, ToolExecutorOptions
 from .loop import Phased
 from .phases import Executor
 from .prompts import NO_DATA, PROMPTS
-from .state import Phase, Reflection, Task, TaskStatus, TaskType, ToolCall, ToolCallStatus, Understanding
+from .state import Phase, PhaseTask, Reflection, TaskStatus, TaskType, ToolCall, ToolCallStatus, Understanding
 from .tools import get_tools
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "AgentTools",
     "Executor",
     "Phase",
+    "PhaseTask",
     "Phased",
     "Reflection",
     "RequestedCall",
@@ -47,3 +48,6 @@ __all__ = [
 ]
 
 LOOP = Phased
+
+Task = PhaseTask
+"""The name that the design's document gives it."""

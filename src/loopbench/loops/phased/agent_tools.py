@@ -17,7 +17,7 @@ from .context import Scratchpad, ScratchpadEntry
 from .ending import checkpoint, finish_together
 from .executor import ToolExecutorOptions, ToolSelector, announced
 from .prompts import SUMMARIZE_PROMPT, call_text, sections
-from .state import Task, TaskStatus, ToolCallStatus
+from .state import PhaseTask, TaskStatus, ToolCallStatus
 
 _SCOPE: ContextVar[str] = ContextVar("phased_scope", default="")
 """Scope of the task whose calls run: summaries of different tasks are asked for at the same time."""
@@ -110,7 +110,7 @@ class AgentTools(ToolSelector):
 
     async def execute_tools(
         self,
-        task: Task,
+        task: PhaseTask,
         query_id: str,
         callbacks: ToolExecutorCallbacks | None = None,
         cancellation_token: asyncio.Event | None = None,
@@ -139,7 +139,7 @@ class AgentTools(ToolSelector):
             raise
         return all(call.status is TaskStatus.COMPLETED for call in calls)
 
-    async def _one(self, task: Task, call: ToolCallStatus, scratchpad: Scratchpad, query_id: str, report: announced) -> None:
+    async def _one(self, task: PhaseTask, call: ToolCallStatus, scratchpad: Scratchpad, query_id: str, report: announced) -> None:
         before = len(scratchpad.entries)
         message = AIMessage((RequestedCall("", call.tool, call.args),))
         try:
@@ -150,7 +150,7 @@ class AgentTools(ToolSelector):
             for entry in scratchpad.entries[before:]:
                 self._settle(task, call, entry, query_id, report)
 
-    def _settle(self, task: Task, call: ToolCallStatus, entry: ScratchpadEntry, query_id: str, report: announced) -> None:
+    def _settle(self, task: PhaseTask, call: ToolCallStatus, entry: ScratchpadEntry, query_id: str, report: announced) -> None:
         if entry.error is not None:
             call.error = entry.error
             report(TaskStatus.FAILED)

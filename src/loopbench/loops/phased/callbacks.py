@@ -8,7 +8,7 @@ from typing import Any
 
 from loopbench.protocol import BudgetExceeded, Understanding
 
-from .state import Phase, Reflection, Task, TaskStatus, ToolCallStatus
+from .state import Phase, PhaseTask, Reflection, TaskStatus, ToolCallStatus
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class AgentCallbacks(ToolExecutorCallbacks):
 
     def on_understanding_complete(self, understanding: Understanding) -> None: ...
 
-    def on_plan_created(self, tasks: Sequence[Task], iteration: int) -> None: ...
+    def on_plan_created(self, tasks: Sequence[PhaseTask], iteration: int) -> None: ...
 
     def on_reflection_complete(self, reflection: Reflection, iteration: int) -> None: ...
 

@@ -11,6 +11,7 @@ from loopbench.protocol import (
     Act,
     Answer,
     Codec,
+    Completion,
     Inexpressible,
     Move,
     PlanTask,
@@ -19,7 +20,6 @@ from loopbench.protocol import (
     Tasks,
     Text,
     Understanding,
-    Verdict,
     WireError,
 )
 from loopbench.protocol.digest import canonical_json
@@ -27,7 +27,7 @@ from loopbench.protocol.wire import from_json, native_call, read_call, read_once
 
 from .state import Reflection
 
-MOST_CALLS = 64
+MAX_CALLS = 64
 """Most calls that one choice of tools may hold."""
 NO_CALL = "none"
 """What a model says that needs no tool: an empty reply might as well be a lost one."""
@@ -157,15 +157,15 @@ class ReflectCodec:
     )
 
     def render(self, move: Move) -> Reply:
-        if not isinstance(move, Verdict):
+        if not isinstance(move, Completion):
             raise _other(move)
         made = {"isComplete": move.done, "reasoning": move.reason, "missingInfo": list(move.missing), "suggestedNextSteps": []}
         return _said(self, move, made)
 
     @read_once
-    def parse(self, reply: Reply) -> Verdict:
+    def parse(self, reply: Reply) -> Completion:
         read = self.reflection(reply)
-        return Verdict(read.isComplete, read.reasoning, read.missingInfo)
+        return Completion(read.isComplete, read.reasoning, read.missingInfo)
 
     def reflection(self, reply: Reply) -> Reflection:
         """All that the reply says; the move has no place for the next steps. Raises WireError."""
@@ -307,7 +307,7 @@ class SelectCodec:
 
     name: str = "phased.select"
     role: Role = Role.SELECT
-    max_calls: int = MOST_CALLS
+    max_calls: int = MAX_CALLS
 
     def render(self, move: Move) -> Reply:
         if isinstance(move, Text):

@@ -75,7 +75,7 @@ async def _wait_at_most(seconds: float, tasks: list[asyncio.Task[None]]) -> None
 
 
 @dataclass(slots=True)
-class Ending:
+class RunEnd:
     """Whether a run is over: its token is set, or something has failed in concurrent work."""
 
     token: asyncio.Event | None = None
@@ -94,10 +94,10 @@ class Ending:
             raise self.cause
 
 
-class GuardedModel(WrappedModel):
+class StoppableModel(WrappedModel):
     """A model that takes no further request once the run is over: no task makes one more call while its neighbours end."""
 
-    def __init__(self, model: Model, ending: Ending) -> None:
+    def __init__(self, model: Model, ending: RunEnd) -> None:
         super().__init__(model)
         self._ending = ending
 

@@ -18,7 +18,7 @@ from .context import ToolContextManager
 from .ending import checkpoint, finish_together
 from .predictors import SELECT_TOOLS, predictors_of
 from .prompts import format_tool, paragraphs, sections, understanding_text
-from .state import Task, TaskStatus, ToolCall, ToolCallStatus
+from .state import PhaseTask, TaskStatus, ToolCall, ToolCallStatus
 from .tools import as_toolbox
 
 CANCELLED = "cancelled"
@@ -55,7 +55,7 @@ class ToolSelector:
         self.toolbox = as_toolbox(options.tools)
         self.predictors = predictors_of(options.prompts, options.program)
 
-    async def select_tools(self, task: Task, understanding: Understanding | None) -> list[ToolCallStatus]:
+    async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]:
         """The calls that the model picks for a task, from `task.context`; none where it needs no tool.
 
         Raises ValueError without a model, WireError for an unreadable reply, ModelError where there is none.
@@ -87,11 +87,11 @@ class ToolSelector:
         tool = self.toolbox.get(tool_name)
         return tool is not None and tool.blocking and not tool.is_async
 
-    def _keep(self, task: Task, call: ToolCallStatus, output: str, query_id: str) -> None:
+    def _keep(self, task: PhaseTask, call: ToolCallStatus, output: str, query_id: str) -> None:
         call.output = output
         keep(self.options.context_manager, task, call, query_id, self.options.observer)
 
-    def _abandoned(self, task: Task, calls: Iterable[ToolCallStatus]) -> None:
+    def _abandoned(self, task: PhaseTask, calls: Iterable[ToolCallStatus]) -> None:
         """Trace the threads that outlive a cancelled task."""
         for call in calls:
             if call.error == CANCELLED and self._in_thread(call.tool):
@@ -107,7 +107,7 @@ class ToolExecutor(ToolSelector):
 
     async def execute_tools(
         self,
-        task: Task,
+        task: PhaseTask,
         query_id: str,
         callbacks: ToolExecutorCallbacks | None = None,
         cancellation_token: asyncio.Event | None = None,
@@ -145,7 +145,7 @@ class ToolExecutor(ToolSelector):
         return all(call.status is TaskStatus.COMPLETED for call in calls)
 
 
-def keep(contexts: ToolContextManager, task: Task, call: ToolCallStatus, query_id: str, observer: Observer) -> None:
+def keep(contexts: ToolContextManager, task: PhaseTask, call: ToolCallStatus, query_id: str, observer: Observer) -> None:
     """Save a call's output and note its pointer."""
     try:
         call.pointer = contexts.save(call.tool, call.args, call.output, task.id, query_id)
@@ -157,7 +157,7 @@ def keep(contexts: ToolContextManager, task: Task, call: ToolCallStatus, query_i
 class announced:  # noqa: N801  (reads as a verb: `with announced(...)`)
     """A call that is IN_PROGRESS while the block runs, and gets exactly one last update, whatever ends the block (row B1-12)."""
 
-    def __init__(self, task: Task, index: int, call: ToolCallStatus, callbacks: ToolExecutorCallbacks) -> None:
+    def __init__(self, task: PhaseTask, index: int, call: ToolCallStatus, callbacks: ToolExecutorCallbacks) -> None:
         self._task = task
         self._index = index
         self._call = call

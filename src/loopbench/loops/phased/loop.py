@@ -13,7 +13,7 @@ from loopbench.protocol.program import merged
 from .agent_tools import AgentTools
 from .callbacks import AgentCallbacks
 from .context import ToolContextManager
-from .ending import Ending, GuardedModel
+from .ending import RunEnd, StoppableModel
 from .executor import ToolExecutor, ToolExecutorOptions
 from .phases import Executor, PhasedRun, Surroundings
 from .predictors import SELECT_TOOLS, program_of
@@ -111,12 +111,12 @@ class Phased:
         return run_sync(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        ending = Ending(self.cancellation_token)
-        guarded = GuardedModel(model, ending)
+        ending = RunEnd(self.cancellation_token)
+        guarded = StoppableModel(model, ending)
         contexts = self.context_manager or ToolContextManager()
         executor = self.executor
         if executor is None:
-            select_model = guarded if self.select_model is None else GuardedModel(self.select_model, ending)
+            select_model = guarded if self.select_model is None else StoppableModel(self.select_model, ending)
             options = ToolExecutorOptions(
                 tools, contexts, guarded, self.prompts, self.cancel_grace_s, observer, select_model, self.program
             )

@@ -38,7 +38,7 @@ from .codecs import (
     TextCodec,
 )
 from .context import ToolContextManager
-from .ending import Ending, GuardedModel, stop, unless_set
+from .ending import RunEnd, StoppableModel, stop, unless_set
 from .executor import CANCELLED, keep
 from .predictors import predictors_of
 from .prompts import (
@@ -58,7 +58,7 @@ from .prompts import (
     thoughts_text,
     understanding_text,
 )
-from .state import Phase, Reflection, Task, TaskStatus, TaskType, ToolCallStatus
+from .state import Phase, PhaseTask, Reflection, TaskStatus, TaskType, ToolCallStatus
 
 if TYPE_CHECKING:
     from .loop import Phased
@@ -71,11 +71,11 @@ DEPENDENCY_FAILED = "dependency failed"
 class Executor(Protocol):
     """What the phases need of an executor (row S1-34). The token is passed only where the run has one."""
 
-    async def select_tools(self, task: Task, understanding: Understanding | None) -> list[ToolCallStatus]: ...
+    async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]: ...
 
     async def execute_tools(
         self,
-        task: Task,
+        task: PhaseTask,
         query_id: str,
         callbacks: ToolExecutorCallbacks | None = None,
         cancellation_token: asyncio.Event | None = None,
@@ -88,22 +88,22 @@ class Surroundings:
 
     query: Query
     tools: Toolbox
-    model: GuardedModel
+    model: StoppableModel
     executor: Executor
     contexts: ToolContextManager
     observer: Observer
-    ending: Ending
+    ending: RunEnd
 
 
 @dataclass(slots=True)
-class Progress:
+class PhaseProgress:
     """What a run has come to."""
 
     phase: Phase | None = None
     phases: list[Phase] = field(default_factory=list)
     understanding: Understanding | None = None
     round: int = 0
-    tasks: list[Task] = field(default_factory=list)
+    tasks: list[PhaseTask] = field(default_factory=list)
     """Of all rounds."""
     tool_tasks: int = 0
     """How many use_tools tasks have been started."""
@@ -122,7 +122,7 @@ class PhasedRun:
     def __init__(self, config: Phased, given: Surroundings) -> None:
         self.config = config
         self.given = given
-        self.progress = Progress()
+        self.progress = PhaseProgress()
         self.query_id = uuid.uuid4().hex
         self.predictors = predictors_of(config.prompts, config.program)
         self.callbacks = config.callbacks or AgentCallbacks()
@@ -175,7 +175,7 @@ class PhasedRun:
             self.progress.understanding = Understanding(self._question)
         notify(self.callbacks.on_understanding_complete, self.progress.understanding)
 
-    async def _plan(self) -> list[Task]:
+    async def _plan(self) -> list[PhaseTask]:
         """The round's tasks; one task that is the whole question where there is no plan."""
         progress = self.progress
         move = Tasks((PlanTask("task", self._question),))
@@ -197,7 +197,7 @@ class PhasedRun:
             notify(self.callbacks.on_progress_message, move.summary)
         return tasks
 
-    async def _execute(self, tasks: Sequence[Task]) -> None:
+    async def _execute(self, tasks: Sequence[PhaseTask]) -> None:
         """Run a round's tasks, each once what it depends on has ended; those that are ready run together."""
         self._enter(Phase.EXECUTE)
         allowed = self._allowed(tasks)
@@ -271,7 +271,7 @@ class PhasedRun:
 
     # --- one task ---
 
-    async def _task(self, task: Task) -> None:
+    async def _task(self, task: PhaseTask) -> None:
         try:
             await (self._use_tools(task) if task.taskType is TaskType.USE_TOOLS else self._reason(task))
         except BaseException as error:  # what ends this task ends the run: no neighbour asks the model again meanwhile
@@ -280,7 +280,7 @@ class PhasedRun:
                 self._fail(task, CANCELLED if isinstance(error, asyncio.CancelledError) else f"{type(error).__name__}: {error}")
             raise
 
-    async def _use_tools(self, task: Task) -> None:
+    async def _use_tools(self, task: PhaseTask) -> None:
         given, token = self.given, self.given.ending.token
         try:
             # an executor of the user's own asks a model that knows of no token
@@ -297,12 +297,12 @@ class PhasedRun:
                 keep(given.contexts, task, call, self.query_id, given.observer)
         self._set(task, TaskStatus.COMPLETED if good else TaskStatus.FAILED)
 
-    async def _reason(self, task: Task) -> None:
+    async def _reason(self, task: PhaseTask) -> None:
         text = paragraphs(task.context, sections(("Task", task.description)))
         task.output = REASON.parse(await self._ask(REASON, REASON_PROMPT, text, task.request_scope)).text
         self._set(task, TaskStatus.COMPLETED)
 
-    def _startable(self, tasks: Sequence[Task], allowed: set[str]) -> list[Task]:
+    def _startable(self, tasks: Sequence[PhaseTask], allowed: set[str]) -> list[PhaseTask]:
         """Pending tasks that can start now. Those that never will, by limit or rule, end here, which may let others start."""
         by_id = {task.id: task for task in tasks}
         while True:
@@ -313,7 +313,7 @@ class PhasedRun:
         self.progress.tool_tasks += sum(task.taskType is TaskType.USE_TOOLS for task in started)
         return started
 
-    def _settled(self, task: Task, by_id: Mapping[str, Task], allowed: set[str]) -> bool:
+    def _settled(self, task: PhaseTask, by_id: Mapping[str, PhaseTask], allowed: set[str]) -> bool:
         """Whether a ready task ends without being started."""
         failed = any(by_id[name].status is TaskStatus.FAILED for name in task.dependsOn)
         if failed and self.config.failed_dependency == "skip":
@@ -327,7 +327,7 @@ class PhasedRun:
             return False
         return True
 
-    def _allowed(self, tasks: Sequence[Task]) -> set[str]:
+    def _allowed(self, tasks: Sequence[PhaseTask]) -> set[str]:
         """The use_tools tasks that the limit leaves room for, in an order that does not depend on which task ends first."""
         wanted = [task.id for task in in_order(tasks) if task.taskType is TaskType.USE_TOOLS]
         limit = self.config.max_tool_tasks
@@ -357,10 +357,10 @@ class PhasedRun:
     def _guidance(self) -> list[tuple[str, str]]:
         return [("Guidance", guidance_text(self.progress.reflection))]
 
-    def _failures(self, tasks: Sequence[Task]) -> str:
+    def _failures(self, tasks: Sequence[PhaseTask]) -> str:
         return "\n".join(filter(None, [self.progress.remark, failures_text(tasks)]))
 
-    def _context(self, task: Task, tasks: Sequence[Task]) -> str:
+    def _context(self, task: PhaseTask, tasks: Sequence[PhaseTask]) -> str:
         """What one task may see: earlier rounds and what it depends on, never a neighbour that happens to have ended.
 
         What reflect found missing has become the plan's tasks; only a task that is the whole question is told all of it.
@@ -428,11 +428,11 @@ class PhasedRun:
         self.given.observer.note("phase", phase=phase.value, round=self.progress.round)
         notify(self.callbacks.on_phase_start, phase)
 
-    def _set(self, task: Task, status: TaskStatus) -> None:
+    def _set(self, task: PhaseTask, status: TaskStatus) -> None:
         task.status = status
         notify(self.callbacks.on_task_update, task.id, status)
 
-    def _fail(self, task: Task, error: str) -> None:
+    def _fail(self, task: PhaseTask, error: str) -> None:
         task.error = error
         self._set(task, TaskStatus.FAILED)
         self.given.observer.note("task_failed", task=task.id, error=error)
@@ -462,7 +462,7 @@ class PhasedRun:
 # --- plans ---
 
 
-def numbered(planned: Sequence[PlanTask], number: int, observer: Observer) -> list[Task]:
+def numbered(planned: Sequence[PlanTask], number: int, observer: Observer) -> list[PhaseTask]:
     """A round's tasks with ids of their own, `r<round>.<id>`; what they depend on follows (row S1-20).
 
     An id that stands twice gets a number, and depending on it means the first; an unknown one is left out and noted.
@@ -480,7 +480,9 @@ def numbered(planned: Sequence[PlanTask], number: int, observer: Observer) -> li
             if name not in taken:
                 observer.note("unknown_dependency", task=task.id, depends_on=name)
         depends_on = [f"r{number}.{name}" for name in known]
-        made.append(Task(f"r{number}.{scope}", task.description, taskType=TaskType(task.kind), dependsOn=depends_on, scope=scope))
+        made.append(
+            PhaseTask(f"r{number}.{scope}", task.description, taskType=TaskType(task.kind), dependsOn=depends_on, scope=scope)
+        )
     return made
 
 
@@ -493,9 +495,9 @@ def unused(name: str, taken: set[str]) -> str:
     return made
 
 
-def in_order(tasks: Sequence[Task]) -> list[Task]:
+def in_order(tasks: Sequence[PhaseTask]) -> list[PhaseTask]:
     """Each task after what it depends on, otherwise in the plan's order; tasks in or behind a cycle are left out."""
-    ordered: dict[str, Task] = {}
+    ordered: dict[str, PhaseTask] = {}
     waiting = list(tasks)
     while True:
         later = []
@@ -509,7 +511,7 @@ def in_order(tasks: Sequence[Task]) -> list[Task]:
         waiting = later
 
 
-def needed_by(task: Task, tasks: Sequence[Task]) -> set[str]:
+def needed_by(task: PhaseTask, tasks: Sequence[PhaseTask]) -> set[str]:
     """Ids of all that a task depends on, directly or not."""
     by_id = {other.id: other for other in tasks}
     found: set[str] = set()

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from loopbench.protocol import Tool, Understanding, render_value
 
-from .state import Phase, Reflection, Task, TaskStatus, ToolCallStatus
+from .state import Phase, PhaseTask, Reflection, TaskStatus, ToolCallStatus
 
 REASON_PROMPT = "reason"
 SUMMARIZE_PROMPT = "summarize"
@@ -69,7 +69,7 @@ def call_text(tool: str, args: Mapping[str, object]) -> str:
     return f"{tool}({render_value(args)})"
 
 
-def results_text(tasks: Iterable[Task]) -> str:
+def results_text(tasks: Iterable[PhaseTask]) -> str:
     """What the tasks gave, in their order: summaries where there are any, else the results whole."""
     lines = []
     for task in tasks:
@@ -78,12 +78,12 @@ def results_text(tasks: Iterable[Task]) -> str:
     return "\n".join(filter(None, lines))
 
 
-def thoughts_text(tasks: Iterable[Task]) -> str:
+def thoughts_text(tasks: Iterable[PhaseTask]) -> str:
     """What reason tasks came to."""
     return "\n".join(f"[{task.id}] {task.output}" for task in tasks if task.output)
 
 
-def completed(task: Task) -> list[ToolCallStatus]:
+def completed(task: PhaseTask) -> list[ToolCallStatus]:
     return [call for call in task.toolCalls or () if call.status is TaskStatus.COMPLETED]
 
 
@@ -92,7 +92,7 @@ def shown(call: ToolCallStatus) -> str:
     return call.summary if call.summary and call.summary.strip() else call.output or ""
 
 
-def failures_text(tasks: Iterable[Task]) -> str:
+def failures_text(tasks: Iterable[PhaseTask]) -> str:
     """What failed, in the tasks' order. By id and call: a description would invite a model to do that task here."""
     lines = []
     for task in tasks:
@@ -103,7 +103,7 @@ def failures_text(tasks: Iterable[Task]) -> str:
     return "\n".join(lines)
 
 
-def tasks_text(tasks: Iterable[Task]) -> str:
+def tasks_text(tasks: Iterable[PhaseTask]) -> str:
     return "\n".join(f"[{task.id}] {task.status}: {task.description}" for task in tasks)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from loopbench.protocol import Understanding
 
-__all__ = ["Phase", "Reflection", "Task", "TaskStatus", "TaskType", "ToolCall", "ToolCallStatus", "Understanding"]
+__all__ = ["Phase", "PhaseTask", "Reflection", "TaskStatus", "TaskType", "ToolCall", "ToolCallStatus", "Understanding"]
 
 
 class Phase(StrEnum):
@@ -64,7 +64,7 @@ class ToolCallStatus:
 
 
 @dataclass(slots=True)
-class Task:
+class PhaseTask:
     """One step of a plan. Field names are the document's."""
 
     id: str

@@ -41,7 +41,7 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "finish_with_tools": get_args(FinishWithTools),
     "history_as": get_args(HistoryAs),
 }
-_LEAST = {
+_MIN = {
     "max_iterations": 1,
     "told_max_iterations": 1,
     "max_empty_decisions": 1,
@@ -90,7 +90,7 @@ class Stateless:
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
             check_choice(name, getattr(self, name), choices)
-        for name, least in _LEAST.items():
+        for name, least in _MIN.items():
             check_least(name, getattr(self, name), least)
         check_seconds("tool_timeout_s", self.tool_timeout_s)
         if self.program is not None:

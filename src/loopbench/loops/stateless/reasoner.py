@@ -28,7 +28,7 @@ from .state import ConversationEntry, HistorySummary, ReasoningOutput
 
 logger = logging.getLogger(__name__)
 
-MOST_CHARS = 3000
+MAX_CHARS = 3000
 """Characters of history beyond which it is summarised (row S0-20)."""
 RECENT_CHARS = 1500
 """Characters of it that stay as they are."""
@@ -157,7 +157,7 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         self, user_query: str, history: str, stored: HistorySummary | None, caller: Caller
     ) -> tuple[str, HistorySummary | None]:
         """A history of up to 3000 characters as it is, under what is known of the time before; a longer one summarised."""
-        if len(history) <= MOST_CHARS:
+        if len(history) <= MAX_CHARS:
             if stored is None:
                 return history, None
             return _under(stored, history), None
@@ -169,7 +169,7 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
             )
         except WireError as error:
             logger.warning("the history's end stands for it, its summary cannot be read: %s", error)
-            tail = history[-MOST_CHARS:]
+            tail = history[-MAX_CHARS:]
             return (tail if stored is None else _under(stored, tail)), None
         summary = HistorySummary(summary=said["summary"], key_points=said["key_points"], last_iteration=0)
         return _under(summary, history[-RECENT_CHARS:]), summary

@@ -12,7 +12,7 @@ import dspy
 from pydantic import Field, ValidationError, create_model
 
 from loopbench.dspy_seam import Fields, SignatureCodec, ThroughPredictor, ask_fields, with_instructions
-from loopbench.protocol import Act, Answer, Inexpressible, Model, Move, Recovery, Reply, Role, Text, Usage, Verdict, WireError
+from loopbench.protocol import Act, Answer, Completion, Inexpressible, Model, Move, Recovery, Reply, Role, Text, Usage, WireError
 from loopbench.protocol import ToolCall as Call
 from loopbench.protocol.json_text import Encoder
 
@@ -20,7 +20,7 @@ from .state import ErrorRecoveryStrategy, ReasoningOutput, ToolCall, is_plain_js
 
 ACT_CONFIDENCE = 0.8
 """Said with calls: the format demands a confidence, and that of an Act is no part of the move."""
-MOST_CALLS = 100
+MAX_CALLS = 100
 """Calls that one decision may hold."""
 
 
@@ -128,7 +128,7 @@ class DecideCodec(CheckedCodec):
     name = "stateless.decide"
     role = Role.DECIDE
     predictor = "reasoner"
-    max_calls = MOST_CALLS
+    max_calls = MAX_CALLS
 
     def __init__(self, signature: Any, *, calls_win: bool = False) -> None:
         """`calls_win`: a reply that stops and calls tools at once is an Act; otherwise it is an Answer."""
@@ -238,12 +238,12 @@ class ValidateCodec(SignatureCodec):
     max_calls = 0
 
     def fields(self, move: Move) -> Fields:
-        if not isinstance(move, Verdict) or move.reason or move.confidence is not None:
+        if not isinstance(move, Completion) or move.reason or move.confidence is not None:
             raise Inexpressible("validation is a verdict without reason and confidence")
         return {"is_valid": bool(move.done), "validation_issues": list(move.missing)}
 
     def move(self, fields: Fields) -> Move:
-        return Verdict(fields["is_valid"], "", tuple(fields["validation_issues"]))
+        return Completion(fields["is_valid"], "", tuple(fields["validation_issues"]))
 
 
 class ProseCodec(SignatureCodec):

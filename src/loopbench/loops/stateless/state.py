@@ -15,10 +15,10 @@ success: tool_name, status, result, execution_time (seconds), parameters · erro
 skipped: tool_name, status, reason. `seen: True` marks an error that has been decided upon.
 """
 
-MOST_LEVELS = 60
+MAX_LEVELS = 60
 """Lists and objects within one another that a value may have; beyond a few hundred, no JSON library reads it back."""
 
-MOST_BITS = 10_000
+MAX_BITS = 10_000
 """Size of a whole number: Python writes none of more than 4300 digits."""
 
 
@@ -173,12 +173,12 @@ class ConversationState(BaseModel):
     """Distinct names in order of first use: the history forgets them when it is compressed."""
 
 
-def is_plain_json(value: Any, levels: int = MOST_LEVELS) -> bool:
+def is_plain_json(value: Any, levels: int = MAX_LEVELS) -> bool:
     """Whether a value comes back from JSON, in any process and library, as it was."""
     if value is None:
         return True
     if isinstance(value, int):
-        return value.bit_length() <= MOST_BITS
+        return value.bit_length() <= MAX_BITS
     if type(value) is str:
         return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
     if type(value) is float:

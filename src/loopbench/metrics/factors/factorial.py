@@ -186,7 +186,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Effects:
+class FactorEffects:
     """All effects of an experiment, and what to keep in mind when reading them."""
 
     effects: tuple[Effect, ...]
@@ -327,7 +327,7 @@ def effects(
     metrics: Sequence[str] = EFFECT_METRICS,
     alpha: float = ALPHA,
     margin: float = MARGIN,
-) -> Effects:
+) -> FactorEffects:
     """The effects of a design on each metric; `groups`: profile → cell → records.
 
     Only tasks with a known value in every cell count. For each metric all effects, under all profiles, are one family (Holm).
@@ -348,7 +348,7 @@ def effects(
                     _test(metric, profile, found, *pair, alpha, margin) for pair in zip(design.contrasts, ratios, strict=True)
                 ]
         made += _family(tested, design.factors, alpha)
-    return Effects(tuple(made), tuple(notes))
+    return FactorEffects(tuple(made), tuple(notes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..statistics import Floats
 from .factorial import Cell, coded, crossed
 
-MOST_CANDIDATES = 2_000
+MAX_CANDIDATES = 2_000
 """Combinations of levels that a fraction is looked for in."""
 STARTS = 8
 """How often the exchange begins anew."""
@@ -105,7 +105,7 @@ def _optimal(sizes: Sequence[int], most: int | None) -> Fraction:
         raise ValueError(f"no fraction of the {total} cells tells main effects from two-factor interactions")
     if most is not None and most < needed:
         raise _too_small(needed, most)
-    if total > MOST_CANDIDATES:
+    if total > MAX_CANDIDATES:
         raise ValueError(f"{total} combinations of levels are too many to choose from; leave out factors or levels")
     cells = full_factorial(sizes)
     matrix = _model(cells, sizes)

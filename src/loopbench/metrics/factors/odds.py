@@ -23,7 +23,7 @@ _NO_DIRECTION = 1e-7
 
 _NO_SPREAD = 1e-6
 """A standard error of log odds that is no more than a rounding error of the fit."""
-_LARGEST = 700.0
+_MAX = 700.0
 """Log odds of which there is still a number."""
 
 
@@ -58,7 +58,7 @@ def odds_ratios(
 
 
 def _ratio(value: float, half: float, n: int) -> Interval:
-    return Interval(math.exp(value), math.exp(value - half), math.exp(min(value + half, _LARGEST)), n)
+    return Interval(math.exp(value), math.exp(value - half), math.exp(min(value + half, _MAX)), n)
 
 
 def is_separated(solved: Floats, trials: Floats, matrix: Floats) -> bool:

@@ -34,9 +34,9 @@ from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
 
 from .failure_text import counted, in_words, quoted, reply, times
-from .failures import NEVER_FINISH, WRONG_CALLS, Setback, Trial, setbacks, wasted
+from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, setbacks, wasted
 from .prompts_sent import shows
-from .trajectory import CHOOSING, Ask, Ran, Step, end, events, shortened, steps, unmatched
+from .trajectory import CHOOSING, ModelRequest, TracedRun, TracedStep, end, events, shortened, steps, unmatched
 
 Cause = Literal["parse", "termination", "lost observation", "budget", "tool argument", "fault not recovered", "other"]
 
@@ -107,7 +107,7 @@ def first_difference(a: Sequence[str], b: Sequence[str]) -> int | None:
     return next((place for place, (one, other) in enumerate(zip(a, b, strict=False), 1) if one != other), min(len(a), len(b)) + 1)
 
 
-def divergence(winner: str, winner_course: Sequence[Step], loser: Trial) -> Divergence | None:
+def divergence(winner: str, winner_course: Sequence[TracedStep], loser: TracedTrial) -> Divergence | None:
     """Where a lost trial parts from the course of `winner`, an arm, and why; None where their courses are equal."""
     trial = loser.against(winner_course)
     if list(trial.other) == [step.signature for step in trial.course]:
@@ -124,14 +124,14 @@ def cause_of(trace: Mapping[str, Any], record: Record, other: Sequence[str] = ()
     return explain(read_trial(trace, record, other))
 
 
-def read_trial(trace: Mapping[str, Any], record: Record, other: Sequence[str] = ()) -> Trial:
+def read_trial(trace: Mapping[str, Any], record: Record, other: Sequence[str] = ()) -> TracedTrial:
     """Raises ValueError for what is no trace."""
     happened, ended = events(trace), end(trace)
     query = trace.get("query")
-    return Trial(happened, ended, steps(happened, ended), record, query if isinstance(query, str) else "", other)
+    return TracedTrial(happened, ended, steps(happened, ended), record, query if isinstance(query, str) else "", other)
 
 
-def explain(trial: Trial) -> Loss:
+def explain(trial: TracedTrial) -> Loss:
     """Why a trial was lost."""
     found = next(found for rule in _RULES if (found := rule(trial)) is not None)  # the last rule always has something to say
     return Loss(found.cause, found.detail, _step(trial, found))
@@ -147,7 +147,7 @@ class _Found:
     """What it is about; empty: the end."""
 
 
-def _step(trial: Trial, found: _Found) -> int:
+def _step(trial: TracedTrial, found: _Found) -> int:
     """Of what the cause is about, the first step that the other course does not have; else where the courses part."""
     about = set(found.events)
     places = [place for place, step in enumerate(trial.course) if step.event in about]
@@ -163,7 +163,7 @@ def _step(trial: Trial, found: _Found) -> int:
 # --- what the end tells ---
 
 
-def _budget(trial: Trial) -> _Found | None:
+def _budget(trial: TracedTrial) -> _Found | None:
     place, last = trial.last_ask
     stop = trial.ended.stop
     if last is not None and last.error is not None and last.error[0] == StopReason.CONTEXT_OVERFLOW.value:
@@ -173,16 +173,16 @@ def _budget(trial: Trial) -> _Found | None:
     return _Found("budget", f"{SPENT[stop]} at {reply(trial.replies)}{_reason(trial)}", [] if place is None else [place])
 
 
-def _broken(trial: Trial) -> _Found | None:
+def _broken(trial: TracedTrial) -> _Found | None:
     stop = trial.ended.stop
     return _Found("termination", f"{BROKEN[stop]} after {reply(trial.replies)}{_reason(trial)}") if stop in BROKEN else None
 
 
-def _reason(trial: Trial) -> str:
+def _reason(trial: TracedTrial) -> str:
     return f" ({shortened(trial.record.reason)})" if trial.record.reason else ""
 
 
-def _early(trial: Trial) -> _Found | None:
+def _early(trial: TracedTrial) -> _Found | None:
     chosen = [(place, ask) for place, ask in trial.asks() if ask.role in CHOOSING]
     if not chosen:
         return None
@@ -192,7 +192,7 @@ def _early(trial: Trial) -> _Found | None:
     return _Found("termination", f"answered at {reply(last.number)}, before its work was done", [place])
 
 
-def _misread(trial: Trial) -> _Found | None:
+def _misread(trial: TracedTrial) -> _Found | None:
     """The last reply was spoiled, and nothing but the answer was missing."""
     for place, ask in reversed(list(trial.asks())):
         if ask.error is None and ask.wire_error is None:
@@ -207,22 +207,22 @@ def _misread(trial: Trial) -> _Found | None:
 # --- what blocked it ---
 
 
-def _blocked(trial: Trial) -> _Found | None:
+def _blocked(trial: TracedTrial) -> _Found | None:
     found = (setback for setback in setbacks(trial, trial.last_new) if setback.kind != "unfit")
     return None if trial.is_finished else _worst(trial, list(found))
 
 
-def _gave_up(trial: Trial) -> _Found | None:
+def _gave_up(trial: TracedTrial) -> _Found | None:
     return _worst(trial, _lasting(trial, setbacks(trial, trial.last_new))) if trial.is_finished else None
 
 
-def _again(trial: Trial) -> _Found | None:
+def _again(trial: TracedTrial) -> _Found | None:
     """What was done once more: a seat that was booked twice, or, of a trial that did not finish, what its steps went into most."""
     again = [setback for setback in setbacks(trial, -1) if setback.kind == "repeated"]
     return _worst(trial, again) if trial.is_finished or len(again) >= max(1, *wasted(trial)) else None
 
 
-def _never_put_right(trial: Trial) -> _Found | None:
+def _never_put_right(trial: TracedTrial) -> _Found | None:
     found = setbacks(trial, -1)
     found = _lasting(trial, found) if trial.is_finished else [setback for setback in found if setback.kind not in _LATER]
     return _worst(trial, [setback for setback in found if setback.kind != "not run" or setback.fault])
@@ -232,12 +232,12 @@ _LATER = frozenset({"unfit", "repeated", "no call"})
 """Setbacks that are no cause as long as there is another."""
 
 
-def _unfit(trial: Trial) -> _Found | None:
+def _unfit(trial: TracedTrial) -> _Found | None:
     """What a scripted model said when it had nothing that fits the form."""
     return _worst(trial, [setback for setback in setbacks(trial, trial.last_new) if setback.kind == "unfit"])
 
 
-def _lasting(trial: Trial, found: Sequence[Setback]) -> list[Setback]:
+def _lasting(trial: TracedTrial, found: Sequence[Setback]) -> list[Setback]:
     """Without those that a loop got past by going on."""
     last, _ = trial.last_ask
     return [setback for setback in found if setback.kind in ("request", "failed run", "not run") or _is_at(setback, last)]
@@ -247,7 +247,7 @@ def _is_at(setback: Setback, last: int | None) -> bool:
     return setback.kind in ("unreadable", "misread") and setback.event == last
 
 
-def _worst(trial: Trial, found: Sequence[Setback]) -> _Found | None:
+def _worst(trial: TracedTrial, found: Sequence[Setback]) -> _Found | None:
     """Of setbacks the cause that most of them have, of equals the latest."""
     if not found:
         return None
@@ -274,22 +274,22 @@ def _cause(setback: Setback) -> Cause:
 # --- what a scripted model's faults tell ---
 
 
-def _faults(trial: Trial) -> _Found | None:
+def _faults(trial: TracedTrial) -> _Found | None:
     for place, event in enumerate(trial.happened):
         if event is None or not event.fault or event.fault in HARMLESS or event.fault.startswith("wire."):
             continue
-        if trial.is_open(event.fault, event.role if isinstance(event, Ask) else ""):
+        if trial.is_open(event.fault, event.role if isinstance(event, ModelRequest) else ""):
             return _of_fault(trial, place, event)
     return None
 
 
-def _of_fault(trial: Trial, place: int, event: Ask | Ran) -> _Found:
-    if isinstance(event, Ran):
+def _of_fault(trial: TracedTrial, place: int, event: ModelRequest | TracedRun) -> _Found:
+    if isinstance(event, TracedRun):
         if event.fault == "tool.lies":
             said = f"{event.call.text} gave a false result, {shortened(event.result)}, and nothing set it right"
             return _Found("fault not recovered", said, [place])
         key = event.call.key
-        runs = [at for at, run in enumerate(trial.happened) if isinstance(run, Ran) and run.call.key == key and run.fault]
+        runs = [at for at, run in enumerate(trial.happened) if isinstance(run, TracedRun) and run.call.key == key and run.fault]
         said = f"{event.call.text} failed {times(len(runs))} ({event.fault}) and never got through"
         return _Found("fault not recovered", said, runs)
     if event.fault in WRONG_CALLS:
@@ -303,16 +303,18 @@ def _of_fault(trial: Trial, place: int, event: Ask | Ran) -> _Found:
     return _Found("fault not recovered", f"the provider failed at {reply(event.number)} ({event.fault}{why})", [place])
 
 
-def _made_by(trial: Trial, place: int) -> list[int]:
+def _made_by(trial: TracedTrial, place: int) -> list[int]:
     """A reply's own event, and those of the runs that it decided on."""
-    runs = (at for at, event in enumerate(trial.happened) if isinstance(event, Ran) and trial.decider(at) is trial.happened[place])
+    runs = (
+        at for at, event in enumerate(trial.happened) if isinstance(event, TracedRun) and trial.decider(at) is trial.happened[place]
+    )
     return [place, *runs]
 
 
 # --- what the other course tells ---
 
 
-def _argument(trial: Trial) -> _Found | None:
+def _argument(trial: TracedTrial) -> _Found | None:
     if not trial.is_finished:
         return None
     alone = unmatched([step.signature for step in trial.course], [step.signature for step in trial.other_course])
@@ -328,7 +330,7 @@ def _argument(trial: Trial) -> _Found | None:
     return None
 
 
-def _lost(trial: Trial) -> _Found | None:
+def _lost(trial: TracedTrial) -> _Found | None:
     """What the prompts lacked that the answer came from: the question, or results that the other course came from, too."""
     latest = {ask.role: place for place, ask in trial.asks() if ask.role in _ANSWERING}
     if not latest or trial.ended.stop not in _ANSWERED:
@@ -339,7 +341,7 @@ def _lost(trial: Trial) -> _Found | None:
         return _Found("lost observation", f"the prompt of {reply(number)} no longer showed the question")
     for at, step in enumerate(trial.course):
         run = trial.happened[step.event] if step.event is not None and step.event < place else None
-        if at in trial.unmatched or not isinstance(run, Ran) or not run.gave or shows(shown, run.data):
+        if at in trial.unmatched or not isinstance(run, TracedRun) or not run.gave or shows(shown, run.data):
             continue
         said = f"answered at {reply(number)}, when the prompt no longer showed the result of {step.text}"
         return _Found("lost observation", said)
@@ -350,7 +352,7 @@ _ANSWERED = frozenset({StopReason.FINISHED.value, StopReason.FORCED.value})
 _ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role.FORMAT.value})
 
 
-def _ended(trial: Trial) -> _Found | None:
+def _ended(trial: TracedTrial) -> _Found | None:
     last = reply(trial.replies)
     if not trial.is_finished:
         stop = trial.ended.stop or ""
@@ -365,7 +367,7 @@ def _ended(trial: Trial) -> _Found | None:
     return None
 
 
-def _left(trial: Trial) -> list[Step]:
+def _left(trial: TracedTrial) -> list[TracedStep]:
     """Calls of the other course, where it is known, that this one never made."""
     own = {step.call.key for step in trial.course if step.call is not None}
     return [step for step in trial.other_course if step.call is not None and step.gave and step.call.key not in own]
@@ -387,7 +389,7 @@ _STOP_CAUSES: Mapping[str, Cause] = {
 """Of stops that say it themselves."""
 
 
-def _used_up(trial: Trial) -> str:
+def _used_up(trial: TracedTrial) -> str:
     """What the steps went into, beside new results."""
     unreadable, failed = wasted(trial)
     parts = [
@@ -402,11 +404,11 @@ def _used_up(trial: Trial) -> str:
     return f"; met on the way: {', '.join(kinds)}" if kinds else ""
 
 
-def _other(trial: Trial) -> _Found | None:
+def _other(trial: TracedTrial) -> _Found | None:
     return _Found("other", f"answered {quoted(trial.ended.answer)}")
 
 
-_RULES: Sequence[Callable[[Trial], _Found | None]] = (
+_RULES: Sequence[Callable[[TracedTrial], _Found | None]] = (
     _budget,
     _broken,
     _early,

@@ -7,14 +7,14 @@ from typing import Any
 
 from loopbench.protocol import StopReason, render_value
 
-from .failures import NEVER_FINISH, WRONG_CALLS, Setback, Trial, was_asked_again, was_cut_out, was_told
+from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, was_asked_again, was_cut_out, was_told
 from .trajectory import NOT_RUN, shortened
 
-FEW_NUMBERS = 4
+MIN_NUMBERS = 4
 """Replies that are named one by one."""
 
 
-def in_words(trial: Trial, same: Sequence[Setback]) -> str:
+def in_words(trial: TracedTrial, same: Sequence[Setback]) -> str:
     """Of one or more setbacks of one kind and matter, in time."""
     tell = _never_finished if same[-1].fault == NEVER_FINISH else _TELLS[same[-1].kind]
     return tell(trial, same)
@@ -37,29 +37,29 @@ def quoted(answer: Any) -> str:
     return repr(shortened(render_value(answer)))
 
 
-def _unreadable(trial: Trial, same: Sequence[Setback]) -> str:
+def _unreadable(trial: TracedTrial, same: Sequence[Setback]) -> str:
     return f"{_replies(trial, same)} could not be read{_what_the_loop_did(trial, same)}"
 
 
-def _misread(trial: Trial, same: Sequence[Setback]) -> str:
+def _misread(trial: TracedTrial, same: Sequence[Setback]) -> str:
     were = "was" if len(same) == 1 else "were"
     return f"{_replies(trial, same)} {were} spoiled ({same[-1].fault}) and read as something else"
 
 
-def _request(trial: Trial, same: Sequence[Setback]) -> str:
+def _request(trial: TracedTrial, same: Sequence[Setback]) -> str:
     return f"the provider failed at {_replies(trial, same)} ({shortened(same[-1].why)}){_what_the_loop_did(trial, same)}"
 
 
-def _failed_run(trial: Trial, same: Sequence[Setback]) -> str:
+def _failed_run(trial: TracedTrial, same: Sequence[Setback]) -> str:
     return f"{same[-1].what} failed {times(len(same))} ({same[-1].why}){_what_the_loop_did(trial, same)}"
 
 
-def _not_run(trial: Trial, same: Sequence[Setback]) -> str:
+def _not_run(trial: TracedTrial, same: Sequence[Setback]) -> str:
     why = "" if same[-1].why == NOT_RUN else f" ({same[-1].why})"
     return f"the call {same[-1].what} could not be run {times(len(same))}{why}{_what_the_loop_did(trial, same)}"
 
 
-def _repeated(trial: Trial, same: Sequence[Setback]) -> str:
+def _repeated(trial: TracedTrial, same: Sequence[Setback]) -> str:
     what, fault = same[-1].what, same[-1].fault
     if fault in WRONG_CALLS:
         return f"called {what} with {WRONG_CALLS[fault]}, {times(len(same) + 1)}"
@@ -71,15 +71,15 @@ def _repeated(trial: Trial, same: Sequence[Setback]) -> str:
     return f"called {what} again {when}, although the prompt showed its result"
 
 
-def _never_finished(trial: Trial, same: Sequence[Setback]) -> str:
+def _never_finished(trial: TracedTrial, same: Sequence[Setback]) -> str:
     return f"called {same[0].what} at {reply(_number(trial, same[0]))}, instead of answering"
 
 
-def _no_call(trial: Trial, same: Sequence[Setback]) -> str:
+def _no_call(trial: TracedTrial, same: Sequence[Setback]) -> str:
     return f"{_replies(trial, same)} made no call and gave no answer"
 
 
-_TELLS: Mapping[str, Callable[[Trial, Sequence[Setback]], str]] = {
+_TELLS: Mapping[str, Callable[[TracedTrial, Sequence[Setback]], str]] = {
     "unreadable": _unreadable,
     "unfit": _unreadable,
     "misread": _misread,
@@ -98,7 +98,7 @@ _ENDINGS = {
 """How a run ends that the loop did not end itself; else it did not ask again."""
 
 
-def _what_the_loop_did(trial: Trial, same: Sequence[Setback]) -> str:
+def _what_the_loop_did(trial: TracedTrial, same: Sequence[Setback]) -> str:
     """Whether the model was told, and asked again; and how much more often in the other course."""
     told = "" if all(was_told(trial, setback) for setback in same) else "; the next prompt did not show the error"
     ending = _ENDINGS.get(trial.ended.stop or "", "the loop did not ask again")
@@ -106,7 +106,7 @@ def _what_the_loop_did(trial: Trial, same: Sequence[Setback]) -> str:
     return f"{told}{ended}{_other_tries(trial, same)}"
 
 
-def _other_tries(trial: Trial, same: Sequence[Setback]) -> str:
+def _other_tries(trial: TracedTrial, same: Sequence[Setback]) -> str:
     about = {setback.event for setback in same}
     signatures = {step.signature for step in trial.course if step.event in about}
     own = sum(step.signature in signatures for step in trial.course)
@@ -114,15 +114,15 @@ def _other_tries(trial: Trial, same: Sequence[Setback]) -> str:
     return f"; the other course tried {times(more)} more" if more > 0 else ""
 
 
-def _replies(trial: Trial, same: Sequence[Setback]) -> str:
+def _replies(trial: TracedTrial, same: Sequence[Setback]) -> str:
     numbers = [_number(trial, setback) for setback in same]
-    if len(numbers) > FEW_NUMBERS:
+    if len(numbers) > MIN_NUMBERS:
         return f"{len(numbers)} replies, from {numbers[0]} to {numbers[-1]},"
     listed = ", ".join(map(str, numbers[:-1]))
     return f"replies {listed} and {numbers[-1]}" if listed else reply(numbers[0])
 
 
-def _number(trial: Trial, setback: Setback) -> int:
+def _number(trial: TracedTrial, setback: Setback) -> int:
     """Of the reply that it came from, as `loopbench show` counts them; 0: of none."""
     ask = trial.decider(setback.event)
     return ask.number if ask is not None else 0

@@ -11,7 +11,7 @@ from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
 
 from .prompts_sent import Prompt, prompts, says_more, shows
-from .trajectory import CHOOSING, Ask, End, Event, Ran, Step, unmatched, without_receipts
+from .trajectory import CHOOSING, Event, ModelRequest, TracedRun, TracedStep, TraceEnd, unmatched, without_receipts
 
 Kind = Literal["unreadable", "unfit", "misread", "request", "failed run", "not run", "repeated", "no call"]
 
@@ -35,20 +35,20 @@ PLANNING = frozenset({*CHOOSING, Role.PLAN.value, Role.REFLECT.value, Role.REASO
 
 
 @dataclass(frozen=True)
-class Trial:
+class TracedTrial:
     """One trial as its trace tells it, and the other course that it is held against."""
 
     happened: Sequence[Event]
-    ended: End
-    course: Sequence[Step]
+    ended: TraceEnd
+    course: Sequence[TracedStep]
     record: Record
     query: str = ""
     other: Sequence[str] = ()
     """Signatures of the other course; empty: there is none."""
-    other_course: Sequence[Step] = ()
+    other_course: Sequence[TracedStep] = ()
     """The other course itself, where more than its signatures is known."""
 
-    def against(self, other: Sequence[Step]) -> Trial:
+    def against(self, other: Sequence[TracedStep]) -> TracedTrial:
         """The same trial held against a course."""
         return replace(self, other=[step.signature for step in other], other_course=other)
 
@@ -59,7 +59,7 @@ class Trial:
     @cached_property
     def is_scripted(self) -> bool:
         """A scripted model's trial: its faults are marked, its results carry receipts."""
-        runs = (event for event in self.happened if isinstance(event, Ran))
+        runs = (event for event in self.happened if isinstance(event, TracedRun))
         return bool(self.record.faults) or any(without_receipts(run.data) != run.data for run in runs)
 
     @cached_property
@@ -74,26 +74,26 @@ class Trial:
     @cached_property
     def repeated(self) -> frozenset[int]:
         """Events of runs of a call that had given a result before, whatever they gave: a second booking may be refused."""
-        runs = [(place, event) for place, event in enumerate(self.happened) if isinstance(event, Ran)]
+        runs = [(place, event) for place, event in enumerate(self.happened) if isinstance(event, TracedRun)]
         first = {event.call.key: place for place, event in reversed(runs) if event.gave}
         return frozenset(place for place, event in runs if first.get(event.call.key, place) < place)
 
     @cached_property
     def last_new(self) -> int:
         """Event of the last run that gave something new; -1 where none did."""
-        runs = [(place, event) for place, event in enumerate(self.happened) if isinstance(event, Ran) and event.gave]
+        runs = [(place, event) for place, event in enumerate(self.happened) if isinstance(event, TracedRun) and event.gave]
         first = {(event.call.key, event.result): place for place, event in reversed(runs)}
         return max(first.values(), default=-1)
 
-    def asks(self, since: int = -1) -> Iterator[tuple[int, Ask]]:
+    def asks(self, since: int = -1) -> Iterator[tuple[int, ModelRequest]]:
         """Requests after an event."""
         for place in range(since + 1, len(self.happened)):
             event = self.happened[place]
-            if isinstance(event, Ask):
+            if isinstance(event, ModelRequest):
                 yield place, event
 
     @cached_property
-    def last_ask(self) -> tuple[int, Ask] | tuple[None, None]:
+    def last_ask(self) -> tuple[int, ModelRequest] | tuple[None, None]:
         """The last request, with its event."""
         asked = list(self.asks())
         return asked[-1] if asked else (None, None)
@@ -104,23 +104,23 @@ class Trial:
         _, last = self.last_ask
         return 0 if last is None else last.number
 
-    def decider(self, place: int) -> Ask | None:
+    def decider(self, place: int) -> ModelRequest | None:
         """The reply that decided on what happened at an event: itself, or the last that made the call, or that could have."""
         return self._deciders[place]
 
     @cached_property
-    def _deciders(self) -> list[Ask | None]:
-        found: list[Ask | None] = []
-        made: dict[str, Ask] = {}
-        last: Ask | None = None
+    def _deciders(self) -> list[ModelRequest | None]:
+        found: list[ModelRequest | None] = []
+        made: dict[str, ModelRequest] = {}
+        last: ModelRequest | None = None
         for event in self.happened:
-            if isinstance(event, Ask):
+            if isinstance(event, ModelRequest):
                 found.append(event)
                 if event.role in CHOOSING:
                     last = event
                     made.update((call.key, event) for call in event.calls)
             else:
-                found.append(made.get(event.call.key, last) if isinstance(event, Ran) else last)
+                found.append(made.get(event.call.key, last) if isinstance(event, TracedRun) else last)
         return found
 
     def is_open(self, kind: str, role: str = "", *, calls_only: bool = False) -> bool:
@@ -148,21 +148,21 @@ class Setback:
     """Kind of the fault that the reply or the run suffered; empty: none is known."""
 
 
-def setbacks(trial: Trial, since: int) -> list[Setback]:
+def setbacks(trial: TracedTrial, since: int) -> list[Setback]:
     """What went wrong after an event and was not put right afterwards, in time."""
     found = [*_of_replies(trial, since), *_of_calls(trial, since)]
     return sorted((setback for setback in found if _stands(trial, setback)), key=lambda setback: setback.event)
 
 
-def _stands(trial: Trial, setback: Setback) -> bool:
+def _stands(trial: TracedTrial, setback: Setback) -> bool:
     """Whether the record, where it knows the fault, says that it was never put right; what was done twice is done."""
     event = trial.happened[setback.event]
     if setback.kind == "repeated" or all(fault.kind != setback.fault for fault in trial.record.faults):
         return True
-    return trial.is_open(setback.fault, event.role if isinstance(event, Ask) else "")
+    return trial.is_open(setback.fault, event.role if isinstance(event, ModelRequest) else "")
 
 
-def _of_replies(trial: Trial, since: int) -> Iterator[Setback]:
+def _of_replies(trial: TracedTrial, since: int) -> Iterator[Setback]:
     for place, ask in trial.asks(since):
         if ask.wire_error is not None and not _was_read(trial, place, ask):
             kind: Kind = "unfit" if trial.is_scripted and not ask.fault else "unreadable"
@@ -175,7 +175,7 @@ def _of_replies(trial: Trial, since: int) -> Iterator[Setback]:
             yield Setback("no call", place, ask.group, ask.reply, ask.fault)
 
 
-def _was_read(trial: Trial, place: int, ask: Ask) -> bool:
+def _was_read(trial: TracedTrial, place: int, ask: ModelRequest) -> bool:
     """Whether the loop got past a reply that it could not read.
 
     By a later one to the same request; of requests that are sent for one task each, by one that makes a call, unless a fault is
@@ -189,11 +189,11 @@ def _was_read(trial: Trial, place: int, ask: Ask) -> bool:
     return False
 
 
-def _same_request(one: Ask, other: Ask) -> bool:
+def _same_request(one: ModelRequest, other: ModelRequest) -> bool:
     return (one.role, one.scope) == (other.role, other.scope)
 
 
-def _of_calls(trial: Trial, since: int) -> Iterator[Setback]:
+def _of_calls(trial: TracedTrial, since: int) -> Iterator[Setback]:
     put_right = {step.call.key for step in trial.course if step.call is not None and step.gave}
     made: set[str] = set()
     for number, step in enumerate(trial.course):
@@ -206,15 +206,15 @@ def _of_calls(trial: Trial, since: int) -> Iterator[Setback]:
         decider = trial.decider(step.event)
         mark = decider.fault if decider is not None else ""
         run = trial.happened[step.event]
-        if step.event in trial.repeated or (was_made and mark in OVERLOOKED and isinstance(run, Ran)):
+        if step.event in trial.repeated or (was_made and mark in OVERLOOKED and isinstance(run, TracedRun)):
             if mark in OVERLOOKED or number in trial.unmatched:
                 yield Setback("repeated", step.event, step.text, step.observed, mark)
         elif not step.gave and step.call.key not in put_right and not _is_as_it_should_be(trial, number):
-            kind: Kind = "failed run" if isinstance(run, Ran) and not run.never_ran else "not run"
-            yield Setback(kind, step.event, step.text, step.observed, run.fault or mark if isinstance(run, Ran) else mark)
+            kind: Kind = "failed run" if isinstance(run, TracedRun) and not run.never_ran else "not run"
+            yield Setback(kind, step.event, step.text, step.observed, run.fault or mark if isinstance(run, TracedRun) else mark)
 
 
-def _is_as_it_should_be(trial: Trial, number: int) -> bool:
+def _is_as_it_should_be(trial: TracedTrial, number: int) -> bool:
     """Whether a failure is no obstacle: it belongs to the task, as a search that finds nothing does.
 
     In a scripted trial what nobody injected belongs to it, as long as the model takes it as it is. Elsewhere what the other course
@@ -222,7 +222,7 @@ def _is_as_it_should_be(trial: Trial, number: int) -> bool:
     """
     step = trial.course[number]
     run = trial.happened[step.event] if step.event is not None else None
-    if not isinstance(run, Ran):
+    if not isinstance(run, TracedRun):
         return trial.is_finished  # a call that the loop passed over when it ended
     decider = trial.decider(step.event) if step.event is not None else None
     if run.fault or run.never_ran or (decider is not None and decider.fault in WRONG_CALLS):
@@ -234,7 +234,7 @@ def _is_as_it_should_be(trial: Trial, number: int) -> bool:
     return number not in trial.unmatched and all(other.signature == step.signature for other in others)
 
 
-def wasted(trial: Trial) -> tuple[int, int]:
+def wasted(trial: TracedTrial) -> tuple[int, int]:
     """Replies that could not be read, and calls that failed or could not be run and should not have, put right or not."""
     unreadable = sum(ask.wire_error is not None for _, ask in trial.asks())
     calls = ((number, step) for number, step in enumerate(trial.course) if step.call is not None and not step.gave)
@@ -244,31 +244,31 @@ def wasted(trial: Trial) -> tuple[int, int]:
 # --- what the loop did about it ---
 
 
-def was_asked_again(trial: Trial, setback: Setback) -> bool:
+def was_asked_again(trial: TracedTrial, setback: Setback) -> bool:
     """Whether the model was asked for anything more after it."""
     return any(ask.role in CHOOSING or ask.group == setback.what for _, ask in trial.asks(setback.event))
 
 
-def was_told(trial: Trial, setback: Setback) -> bool:
+def was_told(trial: TracedTrial, setback: Setback) -> bool:
     """Whether the model was told of it when it was next asked for the same; true where it never was."""
     event, asked = trial.happened[setback.event], trial.decider(setback.event)
     if asked is None:
         return True
     before = next(place for place, ask in trial.asks() if ask is asked)
     for place, later in trial.asks(setback.event):
-        if isinstance(event, Ran) and shows(trial.prompts[place], event.data):
+        if isinstance(event, TracedRun) and shows(trial.prompts[place], event.data):
             return True
         if _same_request(asked, later):  # it may be said in the loop's own words
             return says_more(trial.prompts[before], trial.prompts[place], asked.reply)
     return True
 
 
-def was_cut_out(trial: Trial, place: int) -> bool:
+def was_cut_out(trial: TracedTrial, place: int) -> bool:
     """Whether a run repeats one whose result no prompt showed any more that decided on it."""
     run = trial.happened[place]
-    assert isinstance(run, Ran)
+    assert isinstance(run, TracedRun)
     before = enumerate(trial.happened[:place])
-    given = [(at, event) for at, event in before if isinstance(event, Ran) and event.call.key == run.call.key and event.gave]
+    given = [(at, event) for at, event in before if isinstance(event, TracedRun) and event.call.key == run.call.key and event.gave]
     if not given:
         return False
     at, last = given[-1]

@@ -7,14 +7,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from .trajectory import RECEIPT, Ask, Event
+from .trajectory import RECEIPT, Event, ModelRequest
 
 Prompt = Sequence[str]
 """The texts of a request's messages, in order."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _TOKEN = re.compile(r"\w+")
-FEW_WORDS = 4
+MIN_WORDS = 4
 """A text of fewer words is looked for as it is only: words of their own say little."""
 
 
@@ -26,7 +26,7 @@ def prompts(happened: Iterable[Event]) -> list[Prompt]:
     shown: dict[tuple[str, str], tuple[str, ...]] = {}
     found: list[Prompt] = []
     for event in happened:
-        if not isinstance(event, Ask):
+        if not isinstance(event, ModelRequest):
             found.append(())
             continue
         key = (event.role, event.scope)
@@ -47,7 +47,7 @@ def shows(prompt: Prompt, text: str) -> bool:
     if any(form in message for message in prompt for form in forms):
         return True
     words = set(_TOKEN.findall(plain))
-    if len(words) < FEW_WORDS:
+    if len(words) < MIN_WORDS:
         return False
     seen = {word for message in prompt for word in _TOKEN.findall(message.replace("\\n", " "))}
     return 10 * len(words & seen) >= 9 * len(words)

@@ -27,7 +27,7 @@ CHOOSING = frozenset({Role.DECIDE.value, Role.SELECT.value})
 DECIDING = "decide"
 """What a step says of all choosing roles."""
 SIGNATURE_CHARS = 6
-MOST_TEXT = 120
+MAX_TEXT = 120
 """Characters of a call, or of what came of it, in a step's text."""
 
 RECEIPT = re.compile(r" ?(\[r:[0-9a-f]{6}\.[0-9a-f]{4}\])")
@@ -39,7 +39,7 @@ _NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
 
 
 @dataclass(frozen=True)
-class Call:
+class TracedCall:
     """A tool and its arguments."""
 
     tool: str
@@ -60,7 +60,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TracedStep:
     """One thing that was decided, and what came of it."""
 
     kind: Kind
@@ -72,14 +72,14 @@ class Step:
     """Six hex digits of both in full."""
     event: int | None = field(default=None, compare=False)
     """Index in the trace's events, in the order in which they happened; None for the end."""
-    call: Call | None = field(default=None, compare=False)
+    call: TracedCall | None = field(default=None, compare=False)
     """What was called."""
     gave: bool = field(default=False, compare=False)
     """The call gave a result."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ModelRequest:
     """A request to the model and what came of it."""
 
     number: int
@@ -98,7 +98,7 @@ class Ask:
     """Kind and message of a failure that came in the reply's place."""
     move: str
     """`act`, `answer`, `text`, …; empty where no move was read."""
-    calls: tuple[Call, ...]
+    calls: tuple[TracedCall, ...]
     """Of an act."""
     value: Any
     """Of an answer."""
@@ -112,10 +112,10 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class TracedRun:
     """A tool's run."""
 
-    call: Call
+    call: TracedCall
     ok: bool
     error_type: str
     data: str
@@ -137,12 +137,12 @@ class Ran:
         return without_receipts(self.data)
 
 
-Event = Ask | Ran | None
+Event = ModelRequest | TracedRun | None
 """None: a note of the loop's own."""
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class TraceEnd:
     """How a trial ended."""
 
     answer: Any
@@ -158,15 +158,15 @@ def events(trace: Mapping[str, Any]) -> tuple[Event, ...]:
     return tuple(_event(place, event, number) for place, event in enumerate(listed))
 
 
-def end(trace: Mapping[str, Any]) -> End:
+def end(trace: Mapping[str, Any]) -> TraceEnd:
     """Raises ValueError where the stop is no text."""
     stop = trace.get("stop")
     if stop is not None and not isinstance(stop, str):
         raise ValueError("the trace's stop is no text")
-    return End(trace.get("answer"), stop)
+    return TraceEnd(trace.get("answer"), stop)
 
 
-def course(trace: Mapping[str, Any]) -> tuple[Step, ...]:
+def course(trace: Mapping[str, Any]) -> tuple[TracedStep, ...]:
     """The steps of one trial, its end the last.
 
     What may happen at once, tools' runs and requests with a scope, stands in the order of scopes and of the calls in their replies:
@@ -175,7 +175,7 @@ def course(trace: Mapping[str, Any]) -> tuple[Step, ...]:
     return steps(events(trace), end(trace))
 
 
-def steps(happened: Sequence[Event], ended: End) -> tuple[Step, ...]:
+def steps(happened: Sequence[Event], ended: TraceEnd) -> tuple[TracedStep, ...]:
     """As `course`, of events that are read already."""
     found: list[_Found] = []
     turn: list[_Found] = []
@@ -210,7 +210,7 @@ def without_receipts(text: str) -> str:
     return RECEIPT.sub("", text)
 
 
-def shortened(text: str, most: int = MOST_TEXT) -> str:
+def shortened(text: str, most: int = MAX_TEXT) -> str:
     """In one line, its middle left out where it is long."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most * 2 // 3]}…{line[-most // 3 :]}"
@@ -244,13 +244,13 @@ def _get(event: Mapping[str, Any], name: str, kind: type[Any], default: Any) -> 
     return value
 
 
-def _ask(event: Mapping[str, Any], number: int) -> Ask:
+def _ask(event: Mapping[str, Any], number: int) -> ModelRequest:
     error = event.get("error")
     if error is not None and not isinstance(error, Mapping):
         raise _Wrong("error is no object")
     move = _get(event, "move", Mapping, {})
     listed = _get(move, "calls", list, []) if move.get("move") == "act" else []
-    return Ask(
+    return ModelRequest(
         number=number,
         role=_get(event, "role", str, None),
         scope=_get(event, "scope", str, ""),
@@ -281,15 +281,15 @@ def _native(call: Any) -> str:
     return f"{call.get('name')} {call.get('arguments')}"
 
 
-def _call(call: Any) -> Call:
+def _call(call: Any) -> TracedCall:
     if not isinstance(call, Mapping):
         raise _Wrong("a call is no object")
-    return Call(_get(call, "name", str, None), call.get("arguments"))
+    return TracedCall(_get(call, "name", str, None), call.get("arguments"))
 
 
-def _ran(event: Mapping[str, Any]) -> Ran:
-    return Ran(
-        call=Call(_get(event, "tool", str, None), event.get("arguments")),
+def _ran(event: Mapping[str, Any]) -> TracedRun:
+    return TracedRun(
+        call=TracedCall(_get(event, "tool", str, None), event.get("arguments")),
         ok=_get(event, "status", str, None) == "success",
         error_type=_get(event, "error_type", str, ""),
         data=_get(event, "data", str, ""),
@@ -322,13 +322,13 @@ class _Found:
     content: str = ""
     text: str = ""
     observed: str = ""
-    call: Call | None = None
+    call: TracedCall | None = None
     gave: bool = False
 
     @property
-    def step(self) -> Step:
+    def step(self) -> TracedStep:
         assert self.kind is not None
-        return Step(self.kind, self.text, self.observed, _signature(self.content), self.event, self.call, self.gave)
+        return TracedStep(self.kind, self.text, self.observed, _signature(self.content), self.event, self.call, self.gave)
 
 
 def _attributed(happened: Sequence[Event]) -> list[_Found]:
@@ -341,7 +341,7 @@ def _attributed(happened: Sequence[Event]) -> list[_Found]:
     """Of the last run of each call: the loop may run it again by itself."""
     last_work = max((place for place, event in enumerate(happened) if _is_work(event)), default=-1)
     for place, event in enumerate(happened):
-        if isinstance(event, Ask):
+        if isinstance(event, ModelRequest):
             chooses = event.role in CHOOSING
             replies[event.scope] += chooses
             slot = _Slot(_natural(event.scope), replies[event.scope])
@@ -352,7 +352,7 @@ def _attributed(happened: Sequence[Event]) -> list[_Found]:
                 decided = [_of_call(call, None, place, replace(slot, place=number)) for number, call in enumerate(event.calls, 1)]
                 waiting.setdefault(event.scope, []).extend(decided)
                 found.extend(decided)
-        elif isinstance(event, Ran):
+        elif isinstance(event, TracedRun):
             taken = _take(event.call, waiting)
             if taken is not None:
                 found.remove(taken)
@@ -363,7 +363,7 @@ def _attributed(happened: Sequence[Event]) -> list[_Found]:
 
 
 def _is_work(event: Event) -> bool:
-    return isinstance(event, Ran) or (isinstance(event, Ask) and event.role in CHOOSING)
+    return isinstance(event, TracedRun) or (isinstance(event, ModelRequest) and event.role in CHOOSING)
 
 
 def _natural(scope: str) -> tuple[tuple[int, str], ...]:
@@ -375,7 +375,7 @@ _UNDECIDED = _Slot(((1 << 62, ""),))
 """Of a run that no reply has decided on: the last."""
 
 
-def _take(call: Call, waiting: Mapping[str, list[_Found]]) -> _Found | None:
+def _take(call: TracedCall, waiting: Mapping[str, list[_Found]]) -> _Found | None:
     """The waiting call that a run is of: the same, else one of the same tool, whose arguments the loop has changed."""
     every = [item for items in waiting.values() for item in items]
     same = [item for item in every if item.call is not None and item.call.key == call.key]
@@ -403,7 +403,7 @@ def _in_order(turn: list[_Found]) -> list[_Found]:
     return sorted(turn, key=lambda item: (item.at_once, item.slot, item.content if item.slot == _UNDECIDED else ""))
 
 
-def _of_ask(ask: Ask, place: int, slot: _Slot, *, goes_on: bool) -> _Found:
+def _of_ask(ask: ModelRequest, place: int, slot: _Slot, *, goes_on: bool) -> _Found:
     """`goes_on`: there were further decisions or runs; an answer before them was none."""
     made = _Found(bool(ask.scope), place, slot)
     if ask.error is not None:
@@ -422,7 +422,7 @@ def _of_ask(ask: Ask, place: int, slot: _Slot, *, goes_on: bool) -> _Found:
     return made
 
 
-def _of_call(call: Call, ran: Ran | None, place: int, slot: _Slot) -> _Found:
+def _of_call(call: TracedCall, ran: TracedRun | None, place: int, slot: _Slot) -> _Found:
     observed = NOT_RUN
     came: list[object] = [NOT_RUN]
     if ran is not None:
@@ -433,10 +433,10 @@ def _of_call(call: Call, ran: Ran | None, place: int, slot: _Slot) -> _Found:
     return _Found(True, place, slot, "call", content, call.text, observed, call, ran is not None and ran.gave)
 
 
-def _last(ended: End) -> Step:
+def _last(ended: TraceEnd) -> TracedStep:
     answer = render_value(ended.answer)
     content = _canonical(["end", answer, ended.stop])
-    return Step("answer", shortened(answer), ended.stop or "", _signature(content))
+    return TracedStep("answer", shortened(answer), ended.stop or "", _signature(content))
 
 
 def _signature(content: str) -> str:

@@ -2,13 +2,12 @@
 
 from .canonical import Canonical, Cleaner
 from .cassette import Cassette
-from .lines import Asked, Exchange, Failure, Lane
+from .lines import Exchange, Failure, Lane, RecordedRequest
 from .miss import RecordingError, RecordingMiss
 from .model import CassetteMode, RecordedModel
 from .recording import Recording
 
 __all__ = [
-    "Asked",
     "Canonical",
     "Cassette",
     "CassetteMode",
@@ -17,6 +16,7 @@ __all__ = [
     "Failure",
     "Lane",
     "RecordedModel",
+    "RecordedRequest",
     "Recording",
     "RecordingError",
     "RecordingMiss",

@@ -12,9 +12,9 @@ from loopbench.protocol.digest import canonical_json, digest
 from loopbench.protocol.redact import redact
 from loopbench.protocol.wire import from_json
 
-MOST_DEPTH = 100
+MAX_DEPTH = 100
 """Levels of lists and objects in a request; a deeper one is neither asked nor recorded."""
-MOST_REMEMBERED = 1024
+MAX_REMEMBERED = 1024
 """Cleaned texts, and cleaned tools and schemas, that are remembered: a conversation shows the same ones again and again."""
 
 
@@ -32,8 +32,8 @@ class Cleaner:
     """Makes texts and requests fit to be written down."""
 
     def __init__(self) -> None:
-        self.text = lru_cache(maxsize=MOST_REMEMBERED)(_clean)
-        self._known = lru_cache(maxsize=MOST_REMEMBERED)(self._read)
+        self.text = lru_cache(maxsize=MAX_REMEMBERED)(_clean)
+        self._known = lru_cache(maxsize=MAX_REMEMBERED)(self._read)
 
     def request(self, request: Request) -> Canonical:
         """Raises ValueError for a request that JSON cannot say, or that is nested too deep."""
@@ -42,13 +42,13 @@ class Cleaner:
         try:
             value |= {name: float(value[name]) for name in ("temperature", "top_p") if name in value}  # 0 asks for the same as 0.0
             known = {name: self._known(canonical_json(value.pop(name))) for name in ("tools", "response_schema") if name in value}
-            made = self._plain(value, MOST_DEPTH) | known
+            made = self._plain(value, MAX_DEPTH) | known
             return Canonical(made, digest(made))
         except (TypeError, RecursionError) as error:
             raise ValueError(str(error)) from None
 
     def _read(self, text: str) -> Any:
-        return self._plain(from_json(text), MOST_DEPTH - 1)
+        return self._plain(from_json(text), MAX_DEPTH - 1)
 
     def _plain(self, value: Any, depth: int) -> Any:
         """A copy of JSON, all its texts cleaned."""
@@ -57,7 +57,7 @@ class Cleaner:
         if value is None or isinstance(value, bool | int | float):
             return value
         if depth == 0:
-            raise ValueError(f"nested deeper than {MOST_DEPTH} levels")
+            raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
         if isinstance(value, dict):
             return {self.text(key): self._plain(item, depth - 1) for key, item in value.items()}
         return [self._plain(item, depth - 1) for item in value]

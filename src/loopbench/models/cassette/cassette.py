@@ -11,8 +11,8 @@ from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Capabilities, Model
 
 from .canonical import Cleaner
-from .lines import Asked, Lane
-from .model import CassetteMode, Desk, RecordedModel, Tally
+from .lines import Lane, RecordedRequest
+from .model import CassetteCounts, CassetteMode, RecordedModel, SharedRecording
 from .recording import Recording, recorded_models
 
 
@@ -23,10 +23,10 @@ class Cassette:
         self.folder = folder
         self.mode = mode
         self.goes_on = goes_on
-        self.tally = Tally()
+        self.tally = CassetteCounts()
         self._lock = lock
         self._cleaner = Cleaner()
-        self._desks: dict[str, Desk] = {}
+        self._desks: dict[str, SharedRecording] = {}
         self._declared: dict[str, Capabilities] = {}
 
     @classmethod
@@ -113,14 +113,14 @@ class Cassette:
                 os.close(self._lock)
                 self._lock = None
 
-    def _keeps(self, recording: Recording) -> Callable[[Asked, bool], bool]:
-        def keep(asked: Asked, fresh: bool) -> bool:
+    def _keeps(self, recording: Recording) -> Callable[[RecordedRequest, bool], bool]:
+        def keep(asked: RecordedRequest, fresh: bool) -> bool:
             drops = self.mode is CassetteMode.REFRESH and not self.goes_on
             return fresh or not drops or asked.lane in recording.unsettled
 
         return keep
 
-    def _desk(self, name: str) -> Desk:
+    def _desk(self, name: str) -> SharedRecording:
         known = self._desks.get(name)
         if known is not None:
             return known
@@ -135,5 +135,5 @@ class Cassette:
             raise ValueError(
                 f"{recording.path}: {name} is recorded already; mode replay-or-record adds to it, mode refresh asks all anew"
             )
-        desk = self._desks[name] = Desk(recording, self.mode, self._cleaner, self.tally)
+        desk = self._desks[name] = SharedRecording(recording, self.mode, self._cleaner, self.tally)
         return desk

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-MOST = 10**15
+MAX = 10**15
 """Larger numbers are no counts, seconds or dollars; what is computed from them would overflow."""
 
 
@@ -75,6 +75,6 @@ class Fields:
 
 
 def _sane(name: str, value: float) -> float:
-    if not 0 <= value <= MOST:
-        raise ValueError(f"{name!r} is {'negative' if value < 0 else f'larger than {MOST}'}")
+    if not 0 <= value <= MAX:
+        raise ValueError(f"{name!r} is {'negative' if value < 0 else f'larger than {MAX}'}")
     return value

@@ -17,18 +17,18 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from loopbench.models.faults import Clearing
-from loopbench.models.tunnel import Effects, FaultState
+from loopbench.models.tunnel import FaultState, ReplyEffects
 from loopbench.protocol import Capabilities, ContextOverflow, ModelError, NativeCall, ProviderError, Reply, Usage
 from loopbench.protocol.chat import FinishReason, MessageRole
 from loopbench.protocol.digest import digest
 from loopbench.protocol.model import ProviderTrouble
 from loopbench.protocol.wire import from_json
 
-from .canonical import MOST_DEPTH
+from .canonical import MAX_DEPTH
 from .fields import Fields
 
 VERSION = 1
-LONGEST_LINE = 1 << 26
+MAX_LINE = 1 << 26
 """Bytes."""
 SHORT_ID, FULL_ID = 12, 64
 """Hex digits of a part's id; all of them where the first twelve stand for another part."""
@@ -56,7 +56,7 @@ def decode(line: bytes) -> dict[str, Any]:
     value = from_json(line.decode("utf-8"))
     if not isinstance(value, dict):
         raise ValueError("no JSON object")
-    _check_depth(value, MOST_DEPTH + _ENVELOPE)
+    _check_depth(value, MAX_DEPTH + _ENVELOPE)
     return value
 
 
@@ -130,7 +130,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordedRequest:
     """Which request of which trial."""
 
     request: str
@@ -163,14 +163,14 @@ class Asked:
 class Exchange:
     """One request of a trial and what came of it."""
 
-    asked: Asked
+    asked: RecordedRequest
     parts: Parts
     answer: Reply | Failure
     cut: bool = False
     """The loop closed the stream before its end: the answer is what had come."""
     seconds: float = 0.0
     """Latency, without failed attempts and limits; 0 in the tunnel, where time is virtual."""
-    effects: Effects | None = None
+    effects: ReplyEffects | None = None
     """What the answer did to its trial in the tunnel."""
 
 
@@ -276,7 +276,7 @@ def read_exchange(line: Mapping[str, Any]) -> Exchange:
         raise ValueError(f"unknown setting {sorted(settings.keys() - SETTINGS)[0]!r}")
     schema = fields.text("schema") if "schema" in fields else None
     exchange = Exchange(
-        asked=Asked(
+        asked=RecordedRequest(
             request=request,
             lane=lane,
             scope=fields.text("scope", ""),
@@ -359,9 +359,9 @@ def _read_failure(fields: Fields) -> Failure:
     return failure
 
 
-def _read_effects(fields: Fields) -> Effects:
+def _read_effects(fields: Fields) -> ReplyEffects:
     own = Fields(fields.taken("effects", dict))
-    effects = Effects(
+    effects = ReplyEffects(
         seconds=own.number("seconds", 0.0),
         struck=own.text("struck") if "struck" in own else None,
         injected=own.flag("injected"),

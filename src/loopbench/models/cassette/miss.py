@@ -12,15 +12,15 @@ from typing import Any
 
 from loopbench.protocol import ProviderError
 
-from .lines import Asked, Exchange, escaped, part_id
+from .lines import Exchange, RecordedRequest, escaped, part_id
 from .recording import Recording
 
-MOST_COMPARED = 300
+MAX_COMPARED = 300
 """Recorded requests that a missed one is held against."""
-MOST_SHOWN = 60
+MAX_SHOWN = 60
 """Characters of a text that an error shows."""
 DIFFERENCE_LINES, DIFFERENCE_WIDTH = 40, 200
-_LONGEST_RENDERING = 2_000
+_MAX_RENDERING = 2_000
 """Lines of a request that are compared."""
 
 
@@ -50,7 +50,7 @@ class RecordingMiss(RecordingError):
         """A unified diff from the recorded request to the one asked, at most 40 lines of 200 characters; empty if none is close."""
         if self.recorded is None:
             return ""
-        old, new = (list(itertools.islice(_rendered(value), _LONGEST_RENDERING)) for value in (self.recorded, self.asked))
+        old, new = (list(itertools.islice(_rendered(value), _MAX_RENDERING)) for value in (self.recorded, self.asked))
         lines = list(difflib.unified_diff(old, new, "recorded", "asked", lineterm="", n=2))
         if len(lines) > DIFFERENCE_LINES:
             more = len(lines) - DIFFERENCE_LINES + 1
@@ -58,7 +58,7 @@ class RecordingMiss(RecordingError):
         return "\n".join(lines)
 
 
-def missed(recording: Recording, asked: Asked, request: Mapping[str, Any]) -> RecordingMiss:
+def missed(recording: Recording, asked: RecordedRequest, request: Mapping[str, Any]) -> RecordingMiss:
     """The error for a canonical request that the recording does not hold."""
     head = f"not recorded: call {asked.call + 1} ({asked.role}) of {asked.lane}"
     found = _closest(recording, asked, request)
@@ -78,7 +78,7 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _closest(recording: Recording, asked: Asked, request: Mapping[str, Any]) -> Exchange | None:
+def _closest(recording: Recording, asked: RecordedRequest, request: Mapping[str, Any]) -> Exchange | None:
     """Of the same task where it has any; the one that shares most messages."""
     lane = asked.lane
     candidates = recording.by_task.get(lane.task)
@@ -96,16 +96,16 @@ def _closest(recording: Recording, asked: Asked, request: Mapping[str, Any]) -> 
     return min(_promising(candidates, asked), key=distance, default=None)
 
 
-def _promising(candidates: list[Exchange], asked: Asked) -> list[Exchange]:
+def _promising(candidates: list[Exchange], asked: RecordedRequest) -> list[Exchange]:
     """As many as may be compared: the same request, then those of the trial itself, of its arm, of its role."""
-    if len(candidates) <= MOST_COMPARED:
+    if len(candidates) <= MAX_COMPARED:
         return candidates
 
     def doubt(other: Exchange) -> tuple[bool, ...]:
         its = other.asked
         return (its.request != asked.request, its.lane != asked.lane, its.lane.arm != asked.lane.arm, its.role != asked.role)
 
-    return sorted(candidates, key=doubt)[:MOST_COMPARED]
+    return sorted(candidates, key=doubt)[:MAX_COMPARED]
 
 
 def _differences(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
@@ -144,13 +144,13 @@ def _message_difference(number: int, before: Mapping[str, Any] | None, now: Mapp
     what = next(name for name in ("content", "tool_calls", "tool_call_id") if before.get(name) != now.get(name))
     old, new = (str(value["content"]) if what == "content" else json.dumps(value.get(what)) for value in (before, now))
     at = next((index for index, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new)))
-    start = max(0, at - MOST_SHOWN // 3)
+    start = max(0, at - MAX_SHOWN // 3)
     return f"message {number} ({now['role']}) has {_shown(old[start:])} recorded, {_shown(new[start:])} asked"
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, str) and len(value) > MOST_SHOWN:
-        value = f"{value[:MOST_SHOWN]}…"
+    if isinstance(value, str) and len(value) > MAX_SHOWN:
+        value = f"{value[:MAX_SHOWN]}…"
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -12,12 +12,12 @@ from enum import StrEnum
 from typing import cast
 
 from loopbench.models.streaming import pieces
-from loopbench.models.tunnel import Effects, Tunnel
+from loopbench.models.tunnel import ReplyEffects, Tunnel
 from loopbench.models.waits import waits
 from loopbench.protocol import Capabilities, Chunk, Model, ModelError, NativeCall, ProviderError, Reply, Request
 
 from .canonical import Canonical, Cleaner
-from .lines import Asked, Exchange, Failure, Lane, Parts
+from .lines import Exchange, Failure, Lane, Parts, RecordedRequest
 from .miss import RecordingError, missed
 from .recording import Recording
 
@@ -40,7 +40,7 @@ class CassetteMode(StrEnum):
 
 
 @dataclass(slots=True)
-class Tally:
+class CassetteCounts:
     """What became of the requests of a run."""
 
     hits: int = 0
@@ -51,13 +51,13 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class SharedRecording:
     """What all trials of one recorded model share."""
 
     recording: Recording
     mode: CassetteMode
     cleaner: Cleaner
-    tally: Tally
+    tally: CassetteCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class _Ask:
 
     request: Request
     canonical: Canonical
-    asked: Asked
+    asked: RecordedRequest
     started: float = field(default_factory=time.perf_counter)
     lost_s: float = field(default_factory=lambda: waits().seconds)
     """What the trial had lost by then to failures and limits."""
@@ -80,7 +80,7 @@ class _Ask:
 class RecordedModel:
     """One trial's model. Its answers are the same whether they are recorded or replayed; a replayed one costs nothing."""
 
-    def __init__(self, desk: Desk, lane: Lane, inner: Model | None, tunnel: Tunnel | None = None) -> None:
+    def __init__(self, desk: SharedRecording, lane: Lane, inner: Model | None, tunnel: Tunnel | None = None) -> None:
         """`inner`: who is asked; None replays only. `tunnel`: of a scripted model; what answers do to it is recorded too."""
         self.lane = lane
         self.inner = inner
@@ -133,7 +133,7 @@ class RecordedModel:
                 yield chunk
             return
         heard = _Heard()
-        effects: Effects | None = None
+        effects: ReplyEffects | None = None
         chunks = cast(AsyncGenerator[Chunk, None], self._inner(ask).stream(request))
         try:
             async with contextlib.aclosing(chunks):
@@ -166,7 +166,7 @@ class RecordedModel:
             raise ProviderError(f"the request cannot be sent: {error}", "bad_request") from None
         scope = cleaner.text(request.scope)
         occurrence = self._occurrences[scope, canonical.digest]
-        asked = Asked(canonical.digest, self.lane, scope, occurrence, self._calls, request.role.value)
+        asked = RecordedRequest(canonical.digest, self.lane, scope, occurrence, self._calls, request.role.value)
         self._occurrences[scope, canonical.digest] += 1
         self._calls += 1
         return _Ask(request, canonical, asked)
@@ -209,7 +209,7 @@ class RecordedModel:
             raise found.answer.error()
         return _for_free(found.answer)
 
-    def _keep(self, ask: _Ask, reply: Reply, effects: Effects | None, *, cut: bool = False) -> Reply:
+    def _keep(self, ask: _Ask, reply: Reply, effects: ReplyEffects | None, *, cut: bool = False) -> Reply:
         """The reply as it was recorded, which is what the loop gets. Raises RecordingError."""
         clean = self._desk.cleaner.text
         calls = tuple(NativeCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls)
@@ -217,7 +217,7 @@ class RecordedModel:
         assert isinstance(stored, Reply)
         return stored
 
-    def _closed(self, ask: _Ask, heard: _Heard, effects: Effects | None) -> None:
+    def _closed(self, ask: _Ask, heard: _Heard, effects: ReplyEffects | None) -> None:
         """The stream was given up: by the loop, or because its task is being cancelled."""
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -225,7 +225,7 @@ class RecordedModel:
         else:
             self._keep(ask, heard.reply(), effects, cut=True)
 
-    def _failed(self, ask: _Ask, error: ModelError, effects: Effects | None) -> None:
+    def _failed(self, ask: _Ask, error: ModelError, effects: ReplyEffects | None) -> None:
         """Raises the error as it was recorded; nothing where it is none that is."""
         failure = Failure.of(error)
         if failure is None:
@@ -235,7 +235,7 @@ class RecordedModel:
         assert isinstance(stored, Failure)
         raise stored.error() from None
 
-    def _record(self, ask: _Ask, answer: Reply | Failure, effects: Effects | None, *, cut: bool = False) -> Reply | Failure:
+    def _record(self, ask: _Ask, answer: Reply | Failure, effects: ReplyEffects | None, *, cut: bool = False) -> Reply | Failure:
         seconds = 0.0 if self.tunnel is not None else round(ask.seconds, 3)
         stored = self._write(ask, Exchange(ask.asked, Parts(()), answer, cut, seconds, effects))
         self._desk.tally.recorded += 1
@@ -251,7 +251,7 @@ class RecordedModel:
             self.failure = self.failure or failure
             raise failure from None
 
-    def _effects(self, request: Request) -> Effects | None:
+    def _effects(self, request: Request) -> ReplyEffects | None:
         return None if self.tunnel is None else self.tunnel.effects(request.scope)
 
 

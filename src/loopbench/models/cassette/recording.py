@@ -19,12 +19,12 @@ from loopbench.protocol.digest import sha256
 
 from .lines import (
     FULL_ID,
-    LONGEST_LINE,
+    MAX_LINE,
     PART_KINDS,
-    Asked,
     Exchange,
     Lane,
     Parts,
+    RecordedRequest,
     decode,
     encode,
     escaped,
@@ -37,15 +37,15 @@ from .lines import (
     read_part,
 )
 
-MOST_BYTES = 1 << 31
+MAX_BYTES = 1 << 31
 """Of one recording, unpacked."""
-LONGEST_SLUG = 100
-MOST_REASON_CHARS = 200
+MAX_SLUG = 100
+MAX_REASON_CHARS = 200
 
 
 def slug(model: str) -> str:
     """A model's name as the name of a file, without its ending."""
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-")[:LONGEST_SLUG]
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-")[:MAX_SLUG]
     return plain or f"model-{sha256(model)[:8]}"
 
 
@@ -60,7 +60,7 @@ class Recording:
         """Trials in which a request met a failure that is not recorded."""
         self._parts: dict[str, tuple[str, Mapping[str, Any]]] = {}
         self._by_key: dict[tuple[str, int, int], dict[tuple[str, str, str], Exchange]] = {}
-        self._fresh: set[Asked] = set()
+        self._fresh: set[RecordedRequest] = set()
         """Recorded by this process."""
         self._lock = threading.Lock()
         self._file: FileIO | None = None
@@ -82,7 +82,7 @@ class Recording:
 
     # --- looking up ---
 
-    def find(self, asked: Asked) -> Exchange | None:
+    def find(self, asked: RecordedRequest) -> Exchange | None:
         """The trial's own, else another's with the same key: of the same arm first, then of the same task, then in file order.
 
         What others have recorded since the file was opened does not count: it would depend on which of them came first.
@@ -127,8 +127,8 @@ class Recording:
             stored = read_exchange(decode(line))
             made = {name: encode(part_line(kind, name, value)) for name, (kind, value) in new.items()}
             for each in (*made.values(), line):
-                if len(each) > LONGEST_LINE:
-                    raise ValueError(f"a line of {len(each)} bytes, the longest has {LONGEST_LINE}")
+                if len(each) > MAX_LINE:
+                    raise ValueError(f"a line of {len(each)} bytes, the longest has {MAX_LINE}")
             if not self._closed:  # else: a stream that was given up, and ends after its run
                 self._append(b"".join((*made.values(), line)))
             for name, part in made.items():
@@ -138,7 +138,7 @@ class Recording:
             self._fresh.add(stored.asked)
             return stored
 
-    def close(self, keep: Callable[[Asked, bool], bool] | None) -> None:
+    def close(self, keep: Callable[[RecordedRequest, bool], bool] | None) -> None:
         """Bring all to the disk; with `keep` in order, and only what it keeps, told of what was recorded by this process.
 
         Raises OSError where that fails; what was recorded before is still whole.
@@ -266,7 +266,7 @@ class Recording:
             raise ValueError(f"{kind} {name} stands for something else before")
 
 
-def _strangeness(asked: Asked, other: Asked) -> tuple[Any, ...]:
+def _strangeness(asked: RecordedRequest, other: RecordedRequest) -> tuple[Any, ...]:
     mine, its = asked.lane, other.lane
     return (its.arm != mine.arm, its.task != mine.task, other.scope != asked.scope, other.place)
 
@@ -289,7 +289,7 @@ def _references(parts: Parts) -> Iterator[tuple[str, str]]:
 def _bad(source: Path, number: int, why: object) -> ValueError:
     """The error for a line; what stands in it is shown in bounds."""
     text = str(why)
-    return ValueError(f"{source}:{number}: {escaped(text[:MOST_REASON_CHARS])}{'…' if len(text) > MOST_REASON_CHARS else ''}")
+    return ValueError(f"{source}:{number}: {escaped(text[:MAX_REASON_CHARS])}{'…' if len(text) > MAX_REASON_CHARS else ''}")
 
 
 def packed(path: Path) -> Path:
@@ -316,13 +316,13 @@ def recorded_models(folder: Path) -> list[str]:
 
 def read_lines(source: Path) -> Iterator[tuple[int, bytes]]:
     """Numbered from 1, with their ends. Raises ValueError for a file that cannot be read, or is too large."""
-    left, number = MOST_BYTES, 0
+    left, number = MAX_BYTES, 0
     try:
         with _opened(source) as file:
-            while line := file.readline(LONGEST_LINE + 1):
+            while line := file.readline(MAX_LINE + 1):
                 number += 1
                 left -= len(line)
-                if len(line) > LONGEST_LINE or left < 0:
+                if len(line) > MAX_LINE or left < 0:
                     raise ValueError(f"{source}:{number}: too long")
                 yield number, line
     except (OSError, EOFError, zlib.error) as error:

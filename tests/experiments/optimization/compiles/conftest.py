@@ -12,7 +12,7 @@ import dspy
 import pytest
 
 from loopbench.dspy_seam import lm_of
-from loopbench.dspy_seam.program import Call, LoopProgram, Ran, Sampled
+from loopbench.dspy_seam.program import LoopProgram, PredictorCall, ProgramResult, SampledPrediction
 from loopbench.experiments.optimization.optimizers import Workshop, optimizer_named
 from loopbench.protocol import (
     SILENT,
@@ -115,15 +115,15 @@ class Bench:
     steps: int = 3
     """Requests of the predictor `decide` in a rollout."""
     loop: Loop = field(default_factory=Tiny)
-    rollouts: list[tuple[str, Sampled]] = field(default_factory=list)
+    rollouts: list[tuple[str, SampledPrediction]] = field(default_factory=list)
     """Task and draw, in order."""
     programs: list[Program] = field(default_factory=list)
     """Of each rollout."""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[PredictorCall] = field(default_factory=list)
     """Of each rollout, as they were handed on."""
     warned: list[str] = field(default_factory=list)
 
-    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: Sampled) -> Ran:
+    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult:
         self.rollouts.append((inputs["task"], sampled))
         self.programs.append(program)
         score = self.rule(program, int(inputs["task"][1:]), sampled.rollout)
@@ -136,17 +136,19 @@ class Bench:
         }
         calls = self.calls_of(inputs)
         self.calls.extend(calls)
-        return Ran(fields, tuple(calls))
+        return ProgramResult(fields, tuple(calls))
 
-    def calls_of(self, inputs: Mapping[str, Any]) -> list[Call]:
+    def calls_of(self, inputs: Mapping[str, Any]) -> list[PredictorCall]:
         seen: list[str] = []
         made = []
         for step in range(self.steps):
             made.append(
-                Call("decide", {"conversation": f"{inputs['query']} {seen}"}, {"reply": f"step {step} of {inputs['task']}"})
+                PredictorCall(
+                    "decide", {"conversation": f"{inputs['query']} {seen}"}, {"reply": f"step {step} of {inputs['task']}"}
+                )
             )
             seen.append(f"result {step}")
-        return [*made, Call("say", {"query": inputs["query"], "seen": seen}, {"answer": "a"})]
+        return [*made, PredictorCall("say", {"query": inputs["query"], "seen": seen}, {"answer": "a"})]
 
     @property
     def student(self) -> LoopProgram:

@@ -20,7 +20,7 @@ from dspy.utils.hasher import Hasher
 from dspy.utils.parallelizer import ParallelExecutor
 
 from loopbench.dspy_seam import lm_of
-from loopbench.dspy_seam.program import Call, LoopProgram, loop_with
+from loopbench.dspy_seam.program import LoopProgram, PredictorCall, loop_with
 from loopbench.experiments.optimization.optimizers import OptimizerFailed, Workshop, judge, optimizer_named, unheard
 from loopbench.experiments.optimization.rollouts import BudgetSpent, Rollouts
 from loopbench.experiments.registry import builtin_names, find, make_loop, options_of
@@ -163,7 +163,7 @@ def compiled(rollouts: Rollouts, spec: str, proposer: Any) -> LoopProgram:
     return optimizer_named(parse_spec(spec)).compile(Workshop(student, examples["train"], examples["dev"], lm_of(proposer)))
 
 
-def known_calls(rollouts: Rollouts) -> list[tuple[Call, ...]]:
+def known_calls(rollouts: Rollouts) -> list[tuple[PredictorCall, ...]]:
     return [rollout.calls for future in rollouts._known.values() if (rollout := future.result()) is not None]
 
 
@@ -212,17 +212,20 @@ def test_which_step_is_shown_depends_on_what_it_says_not_on_how_it_is_held(bench
     """DSPy draws by a hash of pickles, which differ where equal texts are one object here, and two there, read from a log."""
     live, read = bench_of(steps=4), bench_of(steps=4)
 
-    def as_read(inputs: Any) -> list[Call]:
+    def as_read(inputs: Any) -> list[PredictorCall]:
         made = type(read).calls_of(read, inputs)
-        return [Call(call.predictor, json.loads(json.dumps(call.inputs)), json.loads(json.dumps(call.outputs))) for call in made]
+        return [
+            PredictorCall(call.predictor, json.loads(json.dumps(call.inputs)), json.loads(json.dumps(call.outputs)))
+            for call in made
+        ]
 
-    def shared(inputs: Any) -> list[Call]:
+    def shared(inputs: Any) -> list[PredictorCall]:
         word = "the same text"
         made = type(live).calls_of(live, inputs)
-        return [Call(call.predictor, {**call.inputs, "seen": [word, word]}, call.outputs) for call in made]
+        return [PredictorCall(call.predictor, {**call.inputs, "seen": [word, word]}, call.outputs) for call in made]
 
-    def apart(inputs: Any) -> list[Call]:
-        return [Call(call.predictor, json.loads(json.dumps(call.inputs)), call.outputs) for call in shared(inputs)]
+    def apart(inputs: Any) -> list[PredictorCall]:
+        return [PredictorCall(call.predictor, json.loads(json.dumps(call.inputs)), call.outputs) for call in shared(inputs)]
 
     read.calls_of = as_read
     spec = "BootstrapFewShot(max_labeled_demos=0, max_bootstrapped_demos=6)"

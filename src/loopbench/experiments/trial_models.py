@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # DSPy and aiohttp take a second to import: only where a mode
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
+class TrialModels:
     """Gives each trial the model that its loop is to ask."""
 
     real: Mapping[str, Model] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Answering:
     """To that server, while it runs."""
 
     @contextlib.asynccontextmanager
-    async def opened(self) -> AsyncIterator[Answering]:
+    async def opened(self) -> AsyncIterator[TrialModels]:
         """Ready to answer within this event loop; afterwards all connections are closed."""
         async with contextlib.AsyncExitStack() as stack:
             for model in self.real.values():
@@ -104,7 +104,7 @@ def recorded_name(arm: Arm, seed: int) -> str:
     return f"{arm.model}/{arm.profile.name}/{seed}" if arm.is_scripted else arm.model
 
 
-def answering(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, Any] | None = None) -> Answering:
+def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, Any] | None = None) -> TrialModels:
     """What the configuration names, looked up; a model is asked only where it is to be probed.
 
     `begun`: what `as_manifest` gave when the run began, of one that goes on. Raises ValueError for a name that leads nowhere, a
@@ -117,7 +117,7 @@ def answering(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, An
     _check_dollars(config, real)
     given = config.provider
     sampling = Sampling(given.temperature, given.max_tokens, given.top_p, given.seed)
-    return Answering(real, _cassette(config, arms, goes_on=begun is not None), config.over_http, sampling)
+    return TrialModels(real, _cassette(config, arms, goes_on=begun is not None), config.over_http, sampling)
 
 
 def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:

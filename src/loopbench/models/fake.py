@@ -11,7 +11,7 @@ from .streaming import pieces
 from .tokens import estimate_input, estimate_usage
 
 
-class Listed:
+class FakeModel:
     """Answers the n-th request with the n-th item: a move, said in the request's own format; a whole Reply; or an error, raised.
 
         model = Listed(Act("Add them.", (ToolCall("add", {"a": 2, "b": 3}),)), Answer("That is it.", "5"))
