@@ -23,8 +23,9 @@ from loopbench.experiments.optimization.report import tables, verdicts
 from loopbench.experiments.optimization.result import OptimizationResult, optimization_result
 from loopbench.experiments.optimization.watchers import Watchers
 from loopbench.experiments.preparing import prepare
-from loopbench.experiments.report import Table, markdown_cell, markdown_page, to_markdown
+from loopbench.experiments.report import to_markdown
 from loopbench.experiments.results import results
+from loopbench.text.table import Table, markdown_cell, markdown_page
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

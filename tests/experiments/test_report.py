@@ -15,28 +15,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from loopbench.experiments.report import (
-    Table,
-    counts,
-    dollars,
-    interval,
-    needed_in_words,
-    notes,
-    p_value,
-    plain,
-    relation,
-    standing,
-    tables,
-    to_csv,
-    to_markdown,
-    verdict,
-    verdicts,
-)
+from loopbench.experiments.report import needed_in_words, notes, plain, tables, to_csv, to_markdown, verdicts
 from loopbench.metrics.comparison import ArmInfo, Comparison, Pair, compare
 from loopbench.metrics.power import Needed
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.statistics import Interval, Verdict
 from loopbench.metrics.views import Views, views
+from loopbench.text.numbers import counts, dollars, interval, p_value, relation, standing, verdict
+from loopbench.text.table import Table
 
 MARKS = [
     "|",
@@ -210,7 +196,7 @@ def test_csv_keeps_numbers_as_numbers(compared):
 
 @pytest.mark.parametrize("number", ["-1", "-0.5", "-1e-05", "-1.5e+20", "3"])
 def test_a_negative_number_is_no_formula(number):
-    from loopbench.experiments.report import _csv_cell
+    from loopbench.text.table import _csv_cell
 
     assert _csv_cell(number) == number
     assert _csv_cell(f"{number}+1").startswith("'") is number.startswith("-")

@@ -101,7 +101,8 @@ def _finding(console: Console, found: SuiteFinding) -> None:
 
 
 def _baselines(found: Checked) -> None:
-    from loopbench.experiments.report import Table, interval
+    from loopbench.text.numbers import interval
+    from loopbench.text.table import Table
 
     from .render import out, table
 

@@ -130,7 +130,7 @@ def _shown(value: object) -> str:
 
 
 def _print_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    from loopbench.experiments.report import Table
+    from loopbench.text.table import Table
 
     from . import render
 

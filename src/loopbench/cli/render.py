@@ -17,10 +17,10 @@ from loopbench.experiments.collection import notes as collection_notes
 from loopbench.experiments.collection import tables as collection_tables
 from loopbench.experiments.collection import verdicts as collection_verdicts
 from loopbench.experiments.laws import LAWS, Finding
-from loopbench.experiments.report import Table as Lines
 from loopbench.experiments.report import notes, plain, tables, verdicts
 from loopbench.experiments.results import Results
 from loopbench.experiments.scaffold import Scaffold
+from loopbench.text.table import Table as Lines
 
 from .console import out as out
 from .console import say as say

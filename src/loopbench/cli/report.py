@@ -181,7 +181,7 @@ def show(
     """Print the trace of one trial: prompt, reply, move, observation, faults."""
     from loopbench.experiments.journal import find_trial, read_manifest, read_trace
     from loopbench.experiments.optimization.files import trials_folder
-    from loopbench.experiments.show import as_judged
+    from loopbench.text.trace_text import as_judged
 
     from . import render_trace
 

@@ -39,7 +39,8 @@ def rescore(
 
 
 def _print(made: Rescored) -> None:
-    from loopbench.experiments.report import Table, plain
+    from loopbench.experiments.report import plain
+    from loopbench.text.table import Table
 
     from . import render
 

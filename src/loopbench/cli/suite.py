@@ -99,7 +99,7 @@ def _short(text: str) -> str:
 
 
 def _print_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    from loopbench.experiments.report import Table
+    from loopbench.text.table import Table
 
     from . import render
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from loopbench.metrics.comparison import ArmInfo, Pair, PairTest, judged, paired_test
+from loopbench.metrics.comparison import Pair, PairTest, judged, paired_test
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, task_values
+from loopbench.text.numbers import interval, p_value, short_name, verdict
+from loopbench.text.table import Table, markdown_page
 
 from .folders import run_name
 from .journal import RunError
-from .report import Table, interval, markdown_page, p_value, verdict
 from .results import Results
 
 Place = Literal["highest", "not told apart", "lower"]
@@ -81,11 +82,6 @@ class SeveralRuns:
             ],
             "runs": [run.to_json() for run in self.runs],
         }
-
-
-def short_name(info: ArmInfo) -> str:
-    """An arm's name without its profile: what it is called under each."""
-    return info.arm.removesuffix(f"/{info.profile}") or info.arm
 
 
 def collect(runs: Sequence[Results]) -> SeveralRuns:

@@ -23,6 +23,7 @@ from loopbench.metrics.scorers import scorer_named
 from loopbench.metrics.sequential import Looks
 from loopbench.models.profiles import PROFILES_VERSION
 from loopbench.protocol import Loop, Optimizable, program_digest, render_value
+from loopbench.text.plain_text import json_safe
 
 from .config import CompareConfig, config_from
 from .ground import ASKED, arms_changed, changes, questions_of, quoted, suite_changes, summary
@@ -32,7 +33,6 @@ from .registry import builtin_names, code_digest, loops_named, make_suite, neare
 from .results import looks_of
 from .schedule import Arm, Trial, make_arms, schedule
 from .suite_checks import quick_problems
-from .trial import json_safe
 from .trial_models import TrialModels, open_models
 
 PACKAGES = ("loopbench", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from loopbench.protocol import Message, Optimizable, Prompt, program_digest, read_program
 from loopbench.protocol.program import CONVERSATION, Demo, in_own_format
+from loopbench.text.table import markdown_block, markdown_cell, markdown_item
 
 from .registry import make_loop, parse_spec
-from .report import markdown_block, markdown_cell, markdown_item
 
 BOOTSTRAPPED = "augmented"
 """DSPy marks a demonstration so that comes from a run of the program."""

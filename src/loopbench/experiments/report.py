@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.omnibus import Omnibus
 from loopbench.metrics.power import Needed
 from loopbench.metrics.reliability import Reliability
-from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
-
-from .plain_text import plain as plain
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
-"""What a spreadsheet may take for the start of a formula (OWASP, CSV injection)."""
-_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A heading, column names, and rows of text."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+from loopbench.text.numbers import RELATIONS, counts, dollars, interval, p_value, relation, standing, verdict
+from loopbench.text.plain_text import plain as plain
+from loopbench.text.table import Table, csv_cell, markdown_page
 
 
 def tables(comparison: Comparison, seen: Views | None = None, *, secondary: bool = True) -> tuple[Table, ...]:
@@ -86,39 +69,6 @@ def needed_in_words(needed: Needed) -> str:
     cost = "" if needed.cost_usd is None else f", about ${dollars(needed.cost_usd)}"
     shown = "a difference this large" if needed.to_show == "difference" else "that they are equivalent"
     return f"{needed.tasks:,} tasks × {needed.repeats}, {needed.trials:,} trials{cost}, would show {shown}"
-
-
-def dollars(amount: float) -> str:
-    """`3.10`, `1,200.00`, `0.0042`: cents, or two digits of what is less."""
-    return f"{amount:,.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.{1 - math.floor(math.log10(amount))}f}"
-
-
-Relation = Literal["better", "equivalent", "tied", "undecided", "worse"]
-RELATIONS: Mapping[Relation, str] = {
-    "better": "better than",
-    "equivalent": "equivalent to",
-    "undecided": "undecided against",
-    "tied": "tied with",
-    "worse": "worse than",
-}
-
-
-def standing(pair: Pair, first: str | None = None) -> Relation:
-    """How `first`, else a, stands to the other arm; an open verdict on equal means is a tie."""
-    word = pair.verdict.word
-    if word == "undecided":
-        return "tied" if round(pair.difference.value, _EQUAL_DIGITS) == 0 else "undecided"
-    turned: Mapping[str, Relation] = {"better": "worse", "worse": "better"} if first == pair.b else {}
-    return turned.get(word, word)
-
-
-def relation(pair: Pair, first: str | None = None) -> str:
-    """The same in words that the other arm's name follows: `better than`, `tied with`, …"""
-    return RELATIONS[standing(pair, first)]
-
-
-_EQUAL_DIGITS = 12
-"""Sums of equal scores differ with their order by a rounding error."""
 
 
 def _few(names: Sequence[str]) -> str:
@@ -246,14 +196,6 @@ def _telling(pairs: Sequence[Pair]) -> list[Pair]:
     return [pair for pair in pairs if pair.family == "secondary" and pair.metric != "seconds"]
 
 
-def verdict(pair: Pair) -> str:
-    """`a is better`, in words."""
-    found = standing(pair)
-    if found in ("equivalent", "undecided", "tied"):
-        return found
-    return f"a is {found}" + (", within the margin" if pair.verdict.within_margin else "")
-
-
 # --- other views ---
 
 UNITS: Mapping[Unit, str] = {"cost_usd": "USD", "tokens": "tokens"}
@@ -341,25 +283,6 @@ def _confidence(arms: Sequence[Calibration]) -> Table:
 # --- numbers ---
 
 
-def interval(value: Interval | None, digits: int) -> str:
-    """`0.908 [0.843, 0.948]`; – where nothing is known. Data that never vary have no interval: `5.00 (in all 120)`."""
-    if value is None:
-        return "–"
-    if value.low == value.high:
-        return f"{value.value:.{digits}f} (in all {value.n})"
-    high = "∞" if math.isinf(value.high) else f"{value.high:.{digits}f}"
-    return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {high}]"
-
-
-def p_value(p: float) -> str:
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def counts(found: Mapping[str, int]) -> str:
-    """`finished 109, error_valve 8`, the largest first."""
-    return ", ".join(f"{name} {n}" for name, n in sorted(found.items(), key=lambda item: (-item[1], item[0]))) or "–"
-
-
 # --- text that came from a model, a tool or a file ---
 
 
@@ -368,49 +291,15 @@ def to_markdown(title: str, comparison: Comparison, seen: Views | None = None) -
     return markdown_page(title, tables(comparison, seen), notes(comparison), verdicts(comparison))
 
 
-def markdown_page(title: str, found: Sequence[Table], said: Sequence[str], first: Sequence[str] = ()) -> str:
-    """A heading, a list of what comes first, tables, and a list of what is said about them."""
-    parts = [f"## {markdown_cell(title)}"]
-    if first:
-        parts.append("\n".join(f"- {markdown_item(line)}" for line in first))
-    for table in found:
-        lines = [f"### {markdown_cell(table.title)}", "", _line(table.columns), _line(["---"] * len(table.columns))]
-        parts.append("\n".join([*lines, *(_line([markdown_cell(cell) for cell in row]) for row in table.rows)]))
-    parts.append("\n".join(f"- {markdown_item(note)}" for note in said))
-    return "\n\n".join(parts) + "\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def markdown_cell(text: str) -> str:
-    """One line, Markdown and HTML marks taken literally."""
-    escaped = " ".join(plain(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\|`*_~\[\]])", r"\\\1", escaped)
-
-
-def markdown_item(text: str) -> str:
-    """An item of a list, whose first characters begin no heading, rule or list of their own."""
-    return re.sub(r"^(\d{0,9})([#+=.)-])", r"\1\\\2", markdown_cell(text))
-
-
-def markdown_block(text: str) -> str:
-    """Lines taken literally: a fence longer than any in them."""
-    safe = plain(text)
-    fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", safe)), default=0))
-    return f"{fence}text\n{safe}\n{fence}"
-
-
 def to_csv(comparison: Comparison) -> str:
     """One line per arm, numbers in columns of their own; a cell that a spreadsheet would run as a formula is quoted with '."""
     file = io.StringIO()
     rows = [_flat(arm.to_json()) for arm in comparison.arms]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([_csv_cell(name) for name in columns])
+    writer.writerow([csv_cell(name) for name in columns])
     for row in rows:
-        writer.writerow([_csv_cell(row.get(name, "")) for name in columns])
+        writer.writerow([csv_cell(row.get(name, "")) for name in columns])
     return file.getvalue()
 
 
@@ -422,8 +311,3 @@ def _flat(value: Mapping[str, object], prefix: str = "") -> dict[str, str]:
         else:
             made[f"{prefix}{name}"] = "" if item is None else str(item)
     return made
-
-
-def _csv_cell(text: str) -> str:
-    safe = plain(text)
-    return f"'{safe}" if safe.startswith(_FORMULA) and not _NUMBER.fullmatch(safe) else safe

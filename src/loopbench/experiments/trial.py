@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Mapping
@@ -29,6 +28,7 @@ from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import redact
 from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
 from loopbench.protocol.values import cap, error_text
+from loopbench.text.plain_text import json_safe
 
 from .engine.watchdog import BlockingTime
 from .schedule import Trial
@@ -427,16 +427,6 @@ def _errored(trial: Trial, setting: TrialContext, reason: str, started_at: float
 def _reason(text: str) -> str:
     """As it is written down: without secrets, which must be whole to be known, then without what is too long."""
     return cap(redact(text), MAX_REASON_CHARS) if text else ""
-
-
-def json_safe(value: Any) -> Any:
-    """A value as JSON can say it; what it cannot say becomes text."""
-    if isinstance(value, str):
-        return render_value(value)
-    try:
-        return json.loads(canonical_json(value))
-    except Exception:  # NaN, a cycle, an object, or whatever a class of the loop's own raises
-        return render_value(value)
 
 
 def _kept(answer: Any) -> Any:

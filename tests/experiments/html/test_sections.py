@@ -38,10 +38,11 @@ from loopbench.experiments.optimization.result import OptimizationResult, optimi
 from loopbench.experiments.optimization.run import prepare as prepare_optimization
 from loopbench.experiments.optimization.run import run as optimize
 from loopbench.experiments.optimization.watchers import SILENT
-from loopbench.experiments.report import interval, needed_in_words
+from loopbench.experiments.report import needed_in_words
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.why import why
 from loopbench.metrics.trajectory.trajectory import course, unmatched
+from loopbench.text.numbers import interval
 
 
 def of(found: Results, name: str, **options: Any) -> PageSection:

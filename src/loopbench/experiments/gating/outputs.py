@@ -13,9 +13,11 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 from xml.etree import ElementTree
 
-from loopbench.experiments.report import Table, counts, markdown_item, markdown_page, plain
+from loopbench.experiments.report import plain
 from loopbench.metrics.gate import GateLine
 from loopbench.metrics.power import Needed
+from loopbench.text.numbers import counts
+from loopbench.text.table import Table, markdown_item, markdown_page
 
 from .judged import GateResult, JudgedArm, Side, TaskChange
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopbench.experiments.collection import short_name
-from loopbench.experiments.report import dollars, interval, p_value, verdict
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.summary import PRIMARY
+from loopbench.text.numbers import dollars, interval, p_value, short_name, verdict
 
 from .charts import DIGITS, NAMES, accuracy, forest, grouped
 from .document import UNKNOWN, Block, Figure, Folded, Grid, PageSection

@@ -9,13 +9,12 @@ from itertools import groupby, pairwise
 
 from markupsafe import Markup
 
-from loopbench.experiments.collection import short_name
-from loopbench.experiments.report import interval
 from loopbench.metrics.comparison import ArmInfo, ArmResult, Comparison, Pair
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import CostPoint, Front
+from loopbench.text.numbers import interval, short_name
 
 from .histograms import steps as steps
 from .names import chart_names, group_name

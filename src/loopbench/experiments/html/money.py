@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from loopbench.experiments.report import interval
 from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.comparison import ArmInfo
 from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
+from loopbench.text.numbers import interval
 
 from .charts import DIGITS, UNITS, pareto
 from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, PageSection, Subsection

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from loopbench.experiments.collection import short_name
 from loopbench.metrics.comparison import ArmInfo
 from loopbench.protocol.names import value_text
+from loopbench.text.numbers import short_name
 
 MAX_CHARS = 24
 """Longer names leave out the options that all arms of the same loop share."""

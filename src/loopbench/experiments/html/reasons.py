@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from loopbench.experiments.collection import short_name
 from loopbench.experiments.folders import run_name
 from loopbench.experiments.journal import RunError
-from loopbench.experiments.report import interval
 from loopbench.experiments.results import Results
 from loopbench.experiments.traces import Traces
 from loopbench.experiments.why import ArmLosses, Parted, Why, comparable, why
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 from loopbench.metrics.trajectory.divergence import Cause, Divergence
+from loopbench.text.numbers import interval, short_name
 
 from .charts import grouped
 from .document import UNKNOWN, Amount, Block, Cell, Code, Folded, Grid, Items, PageLink, PageSection, Paragraph, Subsection

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from loopbench.experiments.show import Block, blocks
 from loopbench.metrics.trajectory.trajectory import TracedStep, course, unmatched
+from loopbench.text.trace_text import Block, blocks
 
 from .document import Piece, SideBySide, SideView
 

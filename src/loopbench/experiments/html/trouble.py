@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from loopbench.experiments.collection import short_name
-from loopbench.experiments.report import interval
 from loopbench.metrics.comparison import ArmInfo, ArmResult
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import event_rate
 from loopbench.metrics.summary import count_faults
+from loopbench.text.numbers import interval, short_name
 
 from .charts import grouped, steps
 from .document import UNKNOWN, Amount, Cell, Figure, Grid, PageSection, Subsection

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from loopbench.experiments.collection import short_name
-from loopbench.experiments.report import RELATIONS, Relation, dollars, interval, needed_in_words, notes, standing
+from loopbench.experiments.report import needed_in_words, notes
 from loopbench.experiments.results import Results
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.power import Needed
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
+from loopbench.text.numbers import RELATIONS, Relation, dollars, interval, short_name, standing
 
 from .charts import grouped
 from .document import Banner, Block, Items, PageSection, Paragraph, Subsection

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loopbench.experiments.report import Table, interval, markdown_page, p_value
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.gains import Change, Cost, Gains, Ranked, Ranking, Use
+from loopbench.text.numbers import interval, p_value
+from loopbench.text.table import Table, markdown_page
 
 from .budgets import budget_text
 from .candidates import SearchCost

@@ -42,7 +42,7 @@ from loopbench.experiments.preparing import (
 from loopbench.experiments.registry import code_digest, parse_spec
 from loopbench.experiments.run_files import write_whole
 from loopbench.experiments.schedule import Arm, make_arms
-from loopbench.experiments.trial import TrialContext, json_safe
+from loopbench.experiments.trial import TrialContext
 from loopbench.experiments.trial_models import TrialModels, open_models
 from loopbench.metrics.record import RECORD_VERSION
 from loopbench.models.metering import Meter
@@ -52,6 +52,7 @@ from loopbench.models.real import RealModel
 from loopbench.protocol import Model, Optimizable, Program
 from loopbench.protocol.program import ABOUT
 from loopbench.protocol.redact import redact
+from loopbench.text.plain_text import json_safe
 
 from .background import Background
 from .candidates import Candidate, SearchEnd, Status, Watcher

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import shlex
 
-from ..report import Table
+from loopbench.text.table import Table
+
 from .pilot import Purpose
 from .plans import Reach, Size, SizeOption
 from .size import Sizing

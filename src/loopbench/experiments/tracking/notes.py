@@ -10,21 +10,13 @@ from loopbench.experiments.ablation_report import conclusions
 from loopbench.experiments.html import charts
 from loopbench.experiments.html.page import report_html
 from loopbench.experiments.html.svg import standalone
-from loopbench.experiments.report import (
-    counts,
-    dollars,
-    interval,
-    markdown_cell,
-    markdown_item,
-    p_value,
-    relation,
-    verdict,
-    verdicts,
-)
+from loopbench.experiments.report import verdicts
 from loopbench.experiments.results import Results
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.power import Needed
 from loopbench.metrics.summary import PRIMARY
+from loopbench.text.numbers import counts, dollars, interval, p_value, relation, verdict
+from loopbench.text.table import markdown_cell, markdown_item
 
 from .store import MAX_TAG, clean
 

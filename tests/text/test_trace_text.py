@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.show import MAX_CHARS, Block, as_judged, blocks
 from loopbench.loops.bare import Bare
 from loopbench.protocol import Outcome, StopReason, ToolCall
+from loopbench.text.trace_text import MAX_CHARS, Block, as_judged, blocks
 
 
 def shown(trace: dict[str, Any], **options: Any) -> list[Block]:
