@@ -196,10 +196,10 @@ def test_csv_keeps_numbers_as_numbers(compared):
 
 @pytest.mark.parametrize("number", ["-1", "-0.5", "-1e-05", "-1.5e+20", "3"])
 def test_a_negative_number_is_no_formula(number):
-    from loopbench.text.table import _csv_cell
+    from loopbench.text.table import csv_cell
 
-    assert _csv_cell(number) == number
-    assert _csv_cell(f"{number}+1").startswith("'") is number.startswith("-")
+    assert csv_cell(number) == number
+    assert csv_cell(f"{number}+1").startswith("'") is number.startswith("-")
 
 
 # --- tables and notes ---

@@ -8,7 +8,6 @@ from typing import Literal
 
 from loopbench.metrics.comparison import ArmInfo, Pair
 from loopbench.metrics.statistics import Interval
-from loopbench.text.plain_text import plain as plain
 
 
 def dollars(amount: float) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loopbench.text.plain_text import plain as plain
+from .plain_text import plain
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
 """What a spreadsheet may take for the start of a formula (OWASP, CSV injection)."""
