@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.journal import read_records
 from loopbench.experiments.optimization.config import load_optimize_config
 from loopbench.experiments.optimization.files import PROGRAM
 from loopbench.experiments.optimization.result import DesignResult, OptimizationResult, optimization_result
@@ -29,6 +28,7 @@ from loopbench.metrics.comparison import ArmInfo, ArmResult, Comparison
 from loopbench.metrics.gains import Arms, Gains, gains
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import summarize
+from loopbench.runs.store.records import read_records
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "optimize.md"

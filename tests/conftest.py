@@ -1,4 +1,4 @@
-"""What tests share: records made up, small suites, and a way to run one trial. No test asserts a time, so hypothesis has no deadline."""
+"""What tests share: made-up records, small suites, and a way to run one trial; hypothesis runs without a deadline."""
 
 from __future__ import annotations
 

@@ -29,7 +29,6 @@ from loopbench.experiments.fit import (
     remarks,
     to_toml,
 )
-from loopbench.experiments.journal import Journal, RunError, write_manifest
 from loopbench.experiments.points import hint_of, read_course, wire_damage
 from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.experiments.schedule import Arm, Trial
@@ -40,6 +39,8 @@ from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, l
 from loopbench.models.scripted import PROVIDER_FAULTS
 from loopbench.protocol import Reply, ToolCall
 from loopbench.protocol.wire import native_call
+from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.journal import Journal
 
 KNOWN = {
     "wire.malformed": 0.02,

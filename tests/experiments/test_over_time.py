@@ -19,12 +19,16 @@ from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.extending import Additions, extend
 from loopbench.experiments.forking import fork
 from loopbench.experiments.history import notes_on
-from loopbench.experiments.journal import TRIALS, Journal, RunError, locked, read_manifest, read_records, read_trace, write_manifest
 from loopbench.experiments.past import Spent, SpentTally, larger, read_state
 from loopbench.experiments.preparing import Experiment, Permissions, SessionSettings, prepare, reopen, resume_flags
 from loopbench.experiments.results import results
 from loopbench.metrics.record import Record, records_digest
 from loopbench.protocol import Capabilities, ProviderError, Reply, Request
+from loopbench.runs.store.files import RunError, read_manifest, write_manifest
+from loopbench.runs.store.journal import Journal
+from loopbench.runs.store.lock import locked
+from loopbench.runs.store.records import TRIALS, read_records
+from loopbench.runs.store.traces import read_trace
 
 BARE = "bare(check_types=true)"
 

@@ -15,11 +15,9 @@ from typing import Any
 import pytest
 
 from loopbench.datasets.task import Suite
-from loopbench.experiments import journal
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched, run_trials
-from loopbench.experiments.journal import TRIALS, Journal, RunError, read_records
 from loopbench.experiments.past import MAX_ATTEMPTS
 from loopbench.experiments.preparing import Experiment, Permissions, SessionSettings, prepare, reopen
 from loopbench.experiments.registry import Spec
@@ -29,6 +27,10 @@ from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.metrics.record import Record, records_digest
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason
+from loopbench.runs.store import journal
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.journal import Journal
+from loopbench.runs.store.records import TRIALS, read_records
 
 
 class Count(Unwatched):
@@ -174,7 +176,7 @@ def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
 
 
 def test_what_ended_is_on_the_disk_within_a_second_though_no_other_trial_ends(tiny, written, tmp_path, monkeypatch):
-    monkeypatch.setattr("loopbench.experiments.journal.BATCH_S", 0.05)
+    monkeypatch.setattr("loopbench.runs.store.journal.BATCH_S", 0.05)
     suite = tiny()
     suite = replace(suite, tasks=tuple(replace(suite.tasks[0], id=name) for name in ("quick", "slow")))
     seen: list[list[str]] = []
@@ -200,7 +202,7 @@ def test_a_disk_that_fails_ends_the_run_with_one_plain_error(configured, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(journal, "MAX_UNSYNCED", 5)
-    monkeypatch.setattr("loopbench.experiments.run_files.os.fsync", full)
+    monkeypatch.setattr("loopbench.runs.store.files.os.fsync", full)
     with pytest.raises(RunError, match=r"traces\.zst: No space left on device"):
         run(experiment, Count())
     monkeypatch.undo()

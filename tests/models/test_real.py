@@ -34,7 +34,6 @@ from loopbench.dspy_seam.clients import LOCAL_KEY
 from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.journal import RunError, read_records
 from loopbench.experiments.preparing import Permissions, prepare, reopen
 from loopbench.loops import bare, react_extract
 from loopbench.metrics.record import Record
@@ -59,6 +58,8 @@ from loopbench.protocol import (
     ToolSpec,
     run_sync,
 )
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.records import read_records
 
 SECRET = "sk-test-SECRET-0123456789"
 NAME = "openai/test-model"

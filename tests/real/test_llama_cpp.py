@@ -24,7 +24,6 @@ from loopbench.dspy_seam import DspyModel, open_lm
 from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig, ProviderConfig
 from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.journal import read_records
 from loopbench.experiments.preparing import Permissions, prepare, reopen
 from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.experiments.results import results
@@ -42,6 +41,7 @@ from loopbench.protocol import (
     StopReason,
     ToolSpec,
 )
+from loopbench.runs.store.records import read_records
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 

@@ -179,8 +179,10 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print the trace of one trial: prompt, reply, move, observation, faults."""
-    from loopbench.experiments.journal import find_trial, read_manifest, read_trace
     from loopbench.experiments.optimization.files import trials_folder
+    from loopbench.runs.store.files import read_manifest
+    from loopbench.runs.store.records import find_trial
+    from loopbench.runs.store.traces import read_trace
     from loopbench.text.trace_text import as_judged
 
     from . import render_trace
@@ -200,7 +202,7 @@ def show(
 
 def _list_missed(folder: Path, *, as_json: bool) -> None:
     """The trials that were not solved."""
-    from loopbench.experiments.journal import read_records
+    from loopbench.runs.store.records import read_records
 
     from . import render_trace
 

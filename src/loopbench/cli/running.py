@@ -25,7 +25,7 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
     from loopbench.experiments.compare import run
     from loopbench.experiments.engine.links import WorkerError
     from loopbench.experiments.results import results
-    from loopbench.experiments.run_files import CutShort
+    from loopbench.runs.store.files import CutShort
 
     from . import render
     from .progress import watching

@@ -19,10 +19,10 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.protocol import Loop
 from loopbench.protocol.names import parse_values, value_text
+from loopbench.runs.store.files import RunError, write_manifest
 from loopbench.text.plain_text import json_safe
 
 from .config import CompareConfig
-from .journal import RunError, write_manifest
 from .preparing import Experiment, suite_of, tasks_of_split
 from .preparing import prepare as prepare_comparison
 from .registry import Spec, find, make_loop, nearest, options_of, parse_spec

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.lock import locked
+
 from .config import COMMAND_LINE, CompareConfig, config_from
 from .ground import ASKED, arms_of, changes, summary
 from .history import EXTENDED, noted
-from .journal import RunError, locked, write_manifest
 from .optimization.files import refuse_optimization
 from .past import read_state
 from .preparing import (

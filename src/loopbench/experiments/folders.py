@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from .journal import MANIFEST, RunError, read_manifest
+from loopbench.runs.store.files import MANIFEST, RunError, read_manifest
+
 from .optimization.files import TEST, is_optimization
 
 RUNS = Path("runs")

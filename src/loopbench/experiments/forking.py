@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.metrics.record import Record, records_digest
+from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.journal import Journal
+from loopbench.runs.store.lock import locked
+from loopbench.runs.store.records import read_records
+from loopbench.runs.store.traces import Traces
 
 from .ground import arms_of, profile_changed, quoted, suite_changes, summary
 from .history import FORKED, NOTES, notes_on
-from .journal import Journal, RunError, locked, read_records, write_manifest
 from .optimization.files import refuse_optimization
 from .past import CUT_SHORT, read_state
 from .preparing import (
@@ -28,7 +32,6 @@ from .preparing import (
     resume_flags,
 )
 from .suite_checks import quick_problems
-from .traces import Traces
 
 
 def fork(folder: Path, allowed: Permissions = NO_PERMISSIONS, sitting: SessionSettings = UNCHANGED) -> Experiment:

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from loopbench.metrics.record import Record
-
-from .run_files import RunError
+from loopbench.runs.store.files import RunError
 
 RETRIED = "retried"
 """Trials that were scored and run again on request: [{"when", "what", "trials"}]."""

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from loopbench.metrics.record import Record
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.records import TRIALS, each_record
 
 from .config import BudgetConfig
-from .journal import TRIALS, RunError, each_record
 
 MAX_ATTEMPTS = 3
 """How often a trial that infrastructure made fail is tried in all, over resumes, unless it is asked for."""

@@ -23,11 +23,12 @@ from loopbench.metrics.scorers import scorer_named
 from loopbench.metrics.sequential import Looks
 from loopbench.models.profiles import PROFILES_VERSION
 from loopbench.protocol import Loop, Optimizable, program_digest, render_value
+from loopbench.runs.store.files import RunError, read_manifest, write_manifest
+from loopbench.runs.store.lock import locked
 from loopbench.text.plain_text import json_safe
 
 from .config import CompareConfig, config_from
 from .ground import ASKED, arms_changed, changes, questions_of, quoted, suite_changes, summary
-from .journal import RunError, locked, read_manifest, write_manifest
 from .past import Retry, RunState, Spent, read_state
 from .registry import builtin_names, code_digest, loops_named, make_suite, nearest, own_code_digest, parse_spec
 from .results import looks_of

@@ -13,11 +13,12 @@ from loopbench.metrics.comparison import ArmInfo, Comparison, compare, undecided
 from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.sequential import Looked, Looks, all_decided, looked
 from loopbench.metrics.views import Views, views
+from loopbench.runs.store.files import RunError, read_manifest
+from loopbench.runs.store.records import one_of, read_records
+from loopbench.runs.store.traces import TracesSize, traces_size
 
 from .garbage import relaxed_gc
 from .history import remarks_of, warnings_of
-from .journal import RunError, one_of, read_manifest, read_records
-from .traces import TracesSize, traces_size
 
 ABLATION = "ablation"
 """Of the manifest: which arm is which cell of an ablation, see `ablation.py`."""

@@ -11,9 +11,9 @@ import pytest
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.journal import read_records
 from loopbench.experiments.preparing import Experiment, prepare
 from loopbench.metrics.record import Record, records_digest
+from loopbench.runs.store.records import read_records
 
 NASTY = '''
 """Designs that misbehave, each in one way."""

@@ -26,9 +26,9 @@ from loopbench.experiments.config import load_config
 from loopbench.experiments.engine.links import WorkerError
 from loopbench.experiments.engine.on_ray import PREFIX, joined, ray_folder
 from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.journal import each_record
 from loopbench.experiments.preparing import Permissions, SessionSettings, prepare, reopen
 from loopbench.experiments.results import results
+from loopbench.runs.store.records import each_record
 
 LIMIT_S = 240.0
 """Far more than anything here takes."""

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from loopbench.experiments.engine import pool, watchdog
-from loopbench.experiments.journal import RunError, read_records
 from loopbench.experiments.preparing import Permissions, reopen
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.records import read_records
 
 UNRULY = '''
 """Designs that reach out of their trial."""

@@ -32,7 +32,6 @@ from loopbench.experiments.html.page import optimization_html, report_html, sect
 from loopbench.experiments.html.reasons import MAX_TRACES, pick, told
 from loopbench.experiments.html.side_by_side import MAX_PIECES, cut, side_by_side
 from loopbench.experiments.html.verdict import together, verdict_section
-from loopbench.experiments.journal import TRACES, read_trace
 from loopbench.experiments.optimization.config import OptimizeConfig, SearchConfig
 from loopbench.experiments.optimization.result import OptimizationResult, optimization_result
 from loopbench.experiments.optimization.run import prepare as prepare_optimization
@@ -42,6 +41,7 @@ from loopbench.experiments.report import needed_in_words
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.why import why
 from loopbench.metrics.trajectory.trajectory import course, unmatched
+from loopbench.runs.store.traces import TRACES, read_trace
 from loopbench.text.numbers import interval
 
 

@@ -33,7 +33,6 @@ from loopbench.datasets import arithmetic
 from loopbench.experiments import compare, tracking
 from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.journal import MANIFEST, read_manifest, write_manifest
 from loopbench.experiments.optimization.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimization.files import CANDIDATES, ENDED, PROGRAM, TEST
 from loopbench.experiments.optimization.log import log_digest
@@ -47,6 +46,7 @@ from loopbench.experiments.tracking.prompts import as_template, prompt_name, pro
 from loopbench.experiments.tracking.shown import note, program_file
 from loopbench.metrics.record import Record
 from loopbench.protocol import Program, Prompt, program_digest, read_program
+from loopbench.runs.store.files import MANIFEST, read_manifest, write_manifest
 
 # MLflow's own, at its first store
 pytestmark = [pytest.mark.thorough, pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")]

@@ -19,7 +19,6 @@ from dspy.utils.parallelizer import ParallelExecutor
 
 from loopbench.dspy_seam.program import LoopProgram, ProgramResult, SampledPrediction
 from loopbench.experiments.engine.runner import FIRST_FAILURES
-from loopbench.experiments.journal import RunError
 from loopbench.experiments.optimization.rollouts import BudgetSpent, Key, Rollouts, RunStopped
 from loopbench.experiments.past import MAX_ATTEMPTS
 from loopbench.protocol import (
@@ -36,6 +35,7 @@ from loopbench.protocol import (
     Toolbox,
     WrappedModel,
 )
+from loopbench.runs.store.files import RunError
 
 Make = Callable[..., Rollouts]
 

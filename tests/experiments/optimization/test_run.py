@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.journal import RunError, locked, read_manifest
 from loopbench.experiments.optimization.config import OptimizeConfig, load_optimize_config
 from loopbench.experiments.optimization.log import read_log
 from loopbench.experiments.optimization.run import Optimization, prepare, reopen, run
 from loopbench.experiments.preparing import Permissions
 from loopbench.experiments.results import results
+from loopbench.runs.store.files import RunError, read_manifest
+from loopbench.runs.store.lock import locked
 
 pytestmark = pytest.mark.thorough
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Protocol
 
 from loopbench.metrics.record import Record
+from loopbench.runs.store.journal import Journal
 
-from ..journal import Journal
 from ..schedule import Trial
 from ..trial import FinishedTrial, NotRun
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loopbench.experiments.journal import MANIFEST, RunError, read_manifest
 from loopbench.protocol import Prompt, program_digest, read_program
+from loopbench.runs.store.files import MANIFEST, RunError, read_manifest
 
 KIND = "optimization"
 """What its manifest says that it is."""

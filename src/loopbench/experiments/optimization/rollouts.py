@@ -20,7 +20,6 @@ from typing import Any
 from loopbench.datasets.task import Task
 from loopbench.dspy_seam.program import PredictorCall, ProgramResult, ReportingModel, SampledPrediction, loop_with
 from loopbench.experiments.engine.runner import FIRST_FAILURES
-from loopbench.experiments.journal import RunError
 from loopbench.experiments.past import MAX_ATTEMPTS
 from loopbench.experiments.schedule import Arm, Trial
 from loopbench.experiments.trial import FinishedTrial, NotRun, TrialContext, run_trial
@@ -29,6 +28,7 @@ from loopbench.models.metering import Meter
 from loopbench.models.receipts import strip_receipts
 from loopbench.protocol import SILENT, Loop, Model, Observer, Outcome, Program, Query, StopReason, Toolbox, program_digest
 from loopbench.protocol.redact import redact
+from loopbench.runs.store.files import RunError
 
 from .background import Background
 from .candidates import Candidate, SearchCost, Watcher

@@ -23,7 +23,6 @@ from loopbench.experiments import compare, preparing
 from loopbench.experiments.config import BudgetConfig, CompareConfig
 from loopbench.experiments.engine.job import budget_of
 from loopbench.experiments.engine.runner import Progress
-from loopbench.experiments.journal import MANIFEST, RunError, locked, read_manifest, write_manifest
 from loopbench.experiments.preparing import (
     NO_PERMISSIONS,
     PACKAGES,
@@ -40,7 +39,6 @@ from loopbench.experiments.preparing import (
     suite_of,
 )
 from loopbench.experiments.registry import code_digest, parse_spec
-from loopbench.experiments.run_files import write_whole
 from loopbench.experiments.schedule import Arm, make_arms
 from loopbench.experiments.trial import TrialContext
 from loopbench.experiments.trial_models import TrialModels, open_models
@@ -52,6 +50,8 @@ from loopbench.models.real import RealModel
 from loopbench.protocol import Model, Optimizable, Program
 from loopbench.protocol.program import ABOUT
 from loopbench.protocol.redact import redact
+from loopbench.runs.store.files import MANIFEST, RunError, read_manifest, write_manifest, write_whole
+from loopbench.runs.store.lock import locked
 from loopbench.text.plain_text import json_safe
 
 from .background import Background

@@ -24,7 +24,7 @@ import zstandard
 from loopbench.metrics.record import Record
 from loopbench.models.draws import unit
 
-from .run_files import RunError, append_whole, own_file, read_manifest
+from .files import RunError, append_whole, own_file, read_manifest
 
 TRACES = "traces.zst"
 PLAIN_TRACES = "traces.jsonl"

@@ -20,9 +20,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from loopbench.experiments.journal import MAX_UNSYNCED, TRACES, TRIALS, Journal, RunError, each_record, read_records
-from loopbench.experiments.traces import Traces
 from loopbench.metrics.record import Record
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
+from loopbench.runs.store.records import TRIALS, each_record, read_records
+from loopbench.runs.store.traces import TRACES, Traces
 
 Key = tuple[str, str, int]
 

@@ -16,22 +16,12 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.journal import (
-    MAX_UNSYNCED,
-    TRACES,
-    TRIALS,
-    Journal,
-    RunError,
-    find_trial,
-    one_of,
-    read_manifest,
-    read_records,
-    read_trace,
-    write_manifest,
-)
-from loopbench.experiments.traces import referenced_end
 from loopbench.metrics.record import FaultRecord, Record, Shared, records_digest
 from loopbench.protocol.digest import canonical_json, sha256
+from loopbench.runs.store.files import RunError, read_manifest, write_manifest
+from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
+from loopbench.runs.store.records import TRIALS, find_trial, one_of, read_records
+from loopbench.runs.store.traces import TRACES, read_trace, referenced_end
 
 COUNT = st.integers(0, 10**6)
 NUMBER = st.floats(0, 1e9)
@@ -306,7 +296,7 @@ def test_a_number_that_is_none_stops_the_run_and_is_never_written_as_null(tmp_pa
 
 def test_a_second_process_is_refused_and_told_why(tmp_path, record):
     code = (
-        "import sys; from pathlib import Path; from loopbench.experiments.journal import Journal\n"
+        "import sys; from pathlib import Path; from loopbench.runs.store.journal import Journal\n"
         f"with Journal(Path({str(tmp_path)!r})): print('writing', flush=True); sys.stdin.read()"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -21,23 +21,27 @@ from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.fit import fit_run
 from loopbench.experiments.gating.baseline import bless
 from loopbench.experiments.html.page import report_html
-from loopbench.experiments.journal import TRACES, TRIALS, Journal, RunError, find_trial, read_records, read_trace, write_manifest
 from loopbench.experiments.learn import learn_run
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
-from loopbench.experiments.traces import (
+from loopbench.experiments.why import why
+from loopbench.metrics.record import Record
+from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.journal import Journal
+from loopbench.runs.store.records import TRIALS, find_trial, read_records
+from loopbench.runs.store.traces import (
     FRAME_BYTES,
     FRAME_TRACES,
     MAX_TEXT,
     PLAIN_TRACES,
+    TRACES,
     TracePolicy,
     Traces,
     TracesSize,
     TraceWriter,
+    read_trace,
     traces_size,
 )
-from loopbench.experiments.why import why
-from loopbench.metrics.record import Record
 
 
 def line_of(record: Record, pad: str = "") -> bytes:
@@ -111,7 +115,7 @@ def test_traces_that_stand_side_by_side_are_expanded_once(tmp_path, record):
 
 
 def test_a_reader_holds_no_more_than_some_frames(tmp_path, record, monkeypatch):
-    monkeypatch.setattr("loopbench.experiments.traces.HELD_BYTES", 3 * FRAME_BYTES)
+    monkeypatch.setattr("loopbench.runs.store.traces.HELD_BYTES", 3 * FRAME_BYTES)
     made = write(tmp_path, [record(task=f"t{number}") for number in range(40)], [noise(FRAME_BYTES, n) for n in range(40)])
     traces = Traces(tmp_path)
     for each in made:
