@@ -23,7 +23,6 @@ from loopbench.experiments.preparing import Experiment, Permissions, SessionSett
 from loopbench.experiments.registry import Spec
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.metrics.record import Record, records_digest
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason
@@ -31,6 +30,8 @@ from loopbench.runs.store import journal
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.records import TRIALS, read_records
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
 
 
 class Count(Unwatched):
@@ -213,7 +214,7 @@ def test_a_disk_that_fails_ends_the_run_with_one_plain_error(configured, monkeyp
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_loop_that_swallows_cancellation_does_not_keep_the_run_from_ending(tiny, written, tmp_path, monkeypatch):
-    monkeypatch.setattr("loopbench.experiments.trial.GRACE_S", 0.1)
+    monkeypatch.setattr("loopbench.runs.trial.trial.GRACE_S", 0.1)
 
     async def immortal(*arguments: Any) -> Outcome:
         while True:

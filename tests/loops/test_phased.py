@@ -24,7 +24,6 @@ from loopbench.datasets.task import Task as BenchTask
 from loopbench.experiments.laws import check_loop
 from loopbench.experiments.registry import make_loop, options_of, parse_spec
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.loops.phased import (
     NO_DATA,
     AgentCallbacks,
@@ -72,6 +71,8 @@ from loopbench.protocol import (
     render_value,
     run_sync,
 )
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
 
 Saying = Move | Reply | str | BaseException | Callable[[Request], Any]
 BAD = "{ not json"

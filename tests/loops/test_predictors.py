@@ -28,7 +28,6 @@ from loopbench.experiments.preparing import prepare
 from loopbench.experiments.registry import Spec, make_loop, parse_spec
 from loopbench.experiments.results import results
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.loops import Microcompact, ReactExtract, ReactExtractProgram, RepeatGuard, Stateless
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import Clears, Profile
@@ -69,6 +68,8 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.program import CONVERSATION, EXAMPLES, read_program
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
 
 LIMIT = 4
 PHASES = ("understand", "plan", "select", "reason", "reflect", "contexts", "answer")

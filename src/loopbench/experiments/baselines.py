@@ -43,10 +43,11 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.wire import read_call
+from loopbench.runs.trial.setting import FinishedTrial, TrialContext
+from loopbench.runs.trial.trial import run_trial
 
 from .registry import Spec
 from .schedule import Arm, Trial
-from .trial import FinishedTrial, TrialContext, run_trial
 from .trial_models import TrialModels
 
 SUSPECT, TOO_MANY = 0.05, 0.10

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.engine import pool, watchdog
+from loopbench.experiments.engine import pool
 from loopbench.experiments.preparing import Permissions, reopen
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import read_records
+from loopbench.runs.trial import watchdog
 
 UNRULY = '''
 """Designs that reach out of their trial."""

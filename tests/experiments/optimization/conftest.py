@@ -20,10 +20,10 @@ from loopbench.experiments.optimization.candidates import Candidate, SearchCost,
 from loopbench.experiments.optimization.rollouts import Rollouts
 from loopbench.experiments.registry import make_loop, make_suite, parse_spec
 from loopbench.experiments.schedule import Arm
-from loopbench.experiments.trial import TrialContext
 from loopbench.metrics.record import Record
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.profiles import load_profile
+from loopbench.runs.trial.setting import TrialContext
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "optimizers.py"
 

@@ -7,17 +7,19 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from loopbench.runs.trial.setting import FinishedTrial, TrialContext
+from loopbench.runs.trial.trial import run_trial
+from loopbench.runs.trial.watchdog import Watch
+
 from ..config import CompareConfig
 from ..garbage import relaxed_gc
 from ..schedule import Trial
-from ..trial import FinishedTrial, TrialContext, run_trial
 from .job import Job, setting_of
 from .leftovers import Abandoned, Leftovers
 from .links import Links
 from .pool import Pool
 from .processes import ProcessLink
 from .runner import Execute, Progress
-from .watchdog import Watch
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from typing import Any
 
 from loopbench.datasets.task import Suite
 from loopbench.models.metering import Budget, Meter
+from loopbench.runs.trial.setting import TrialContext
 
 from ..config import BudgetConfig, CompareConfig
 from ..schedule import Arm
-from ..trial import TrialContext
 from ..trial_models import TrialModels
 
 COMPARED = ("versions", "suite", "profiles", "arms")

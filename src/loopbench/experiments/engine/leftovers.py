@@ -11,8 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..trial import SWALLOWED, FinishedTrial
-from ..turnstile import stop
+from loopbench.runs.trial.guard import stop
+from loopbench.runs.trial.setting import FinishedTrial
+from loopbench.runs.trial.trial import SWALLOWED
 
 CALL = "call-"
 """How threads of calls are named, see `loopbench.protocol.threads`; after it the function's name."""

@@ -20,9 +20,10 @@ from typing import Any
 
 from loopbench.metrics.record import Record
 from loopbench.protocol import StopReason
+from loopbench.runs.trial.record import head_of
+from loopbench.runs.trial.setting import FinishedTrial, NotRun
 
 from ..schedule import Trial
-from ..trial import FinishedTrial, NotRun, head_of
 from .job import Job, setup_of
 from .leftovers import Left
 from .links import Link, Links, WorkerError, WorkerLost

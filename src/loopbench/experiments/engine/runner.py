@@ -8,9 +8,9 @@ from typing import Protocol
 
 from loopbench.metrics.record import Record
 from loopbench.runs.store.journal import Journal
+from loopbench.runs.trial.setting import FinishedTrial, NotRun
 
 from ..schedule import Trial
-from ..trial import FinishedTrial, NotRun
 
 FIRST_FAILURES = 50
 """Trials after which a run is stopped, to be gone on with, if all of them were errored."""

@@ -39,8 +39,8 @@ from loopbench.protocol import (
     WrappedModel,
 )
 from loopbench.protocol.values import cap, error_text
+from loopbench.runs.trial.guard import stop
 
-from ..turnstile import stop
 from .law import Broken, require
 from .moves import say
 

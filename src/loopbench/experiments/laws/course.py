@@ -13,10 +13,11 @@ from typing import Any
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import HARNESS_STOPS, Loop, Message, Outcome, Query, Reply, Request, StopReason, render_value
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
 
 from ..registry import Spec
 from ..schedule import Arm, Trial
-from ..trial import TrialContext, run_trial
 from ..trial_models import TrialModels
 from .bench import (
     APART,

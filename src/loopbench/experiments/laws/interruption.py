@@ -21,8 +21,8 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.digest import canonical_json
+from loopbench.runs.trial.guard import stop
 
-from ..turnstile import stop
 from .bench import (
     APART,
     CHAIN,

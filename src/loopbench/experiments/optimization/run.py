@@ -40,7 +40,6 @@ from loopbench.experiments.preparing import (
 )
 from loopbench.experiments.registry import code_digest, parse_spec
 from loopbench.experiments.schedule import Arm, make_arms
-from loopbench.experiments.trial import TrialContext
 from loopbench.experiments.trial_models import TrialModels, open_models
 from loopbench.metrics.record import RECORD_VERSION
 from loopbench.models.metering import Meter
@@ -52,6 +51,7 @@ from loopbench.protocol.program import ABOUT
 from loopbench.protocol.redact import redact
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest, write_manifest, write_whole
 from loopbench.runs.store.lock import locked
+from loopbench.runs.trial.setting import TrialContext
 from loopbench.text.plain_text import json_safe
 
 from .background import Background

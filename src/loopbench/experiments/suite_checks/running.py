@@ -15,9 +15,9 @@ from loopbench.models.receipts import call_digest
 from loopbench.protocol import PlannedCall, resolve
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.values import cap, error_text
+from loopbench.runs.trial.setting import FinishedTrial
 
 from ..baselines import ORACLE, Passed, baselines, bench, passed, trial
-from ..trial import FinishedTrial
 from .subject import MAX_CHARS, MAX_RUN, Subject, SuiteCheck, sampled
 
 

@@ -6,36 +6,44 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from loopbench.datasets.task import Environment, Suite, Task
+from loopbench.datasets.task import Environment, Task
 from loopbench.datasets.validity import replay
+from loopbench.experiments.schedule import Trial
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
 from loopbench.metrics.summary import false_success
 from loopbench.models.cassette import RecordedModel
-from loopbench.models.metering import Budget, Meter
+from loopbench.models.metering import Meter
 from loopbench.models.ordering import InOrder
 from loopbench.models.receipts import Truth, call_digest, content_digest
 from loopbench.models.sampling import WithSampling
 from loopbench.models.scripted import Script
 from loopbench.models.tunnel import Tunnel
 from loopbench.models.waits import WAITS, Waits
-from loopbench.protocol import Model, Outcome, StopReason, Toolbox, render_value
-from loopbench.protocol.digest import canonical_json
-from loopbench.protocol.redact import redact
-from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
-from loopbench.protocol.values import cap, error_text
+from loopbench.protocol import Model, Outcome, StopReason, Toolbox
+from loopbench.protocol.values import error_text
+from loopbench.runs.trial.record import (
+    STANDS,
+    breach,
+    brief,
+    confidence,
+    errored,
+    excluded,
+    head_of,
+    kept,
+    short_reason,
+    without_secrets,
+)
+from loopbench.runs.trial.setting import FinishedTrial, NotRun, TrialContext
 from loopbench.text.plain_text import json_safe
 
-from .engine.watchdog import BlockingTime
-from .schedule import Trial
-from .scripting import script_of
-from .trace import Recorder
-from .trial_models import TrialModels
-from .turnstile import Guard, GuardedModel, GuardedToolbox, ends_within, stop
+from .guard import Guard, GuardedModel, GuardedToolbox, ends_within, stop
+from .recorder import Recorder
+from .script import script_of
+from .watchdog import BlockingTime
 
 STALLED_SHARE = 0.25
 """A real model that has been silent for this share of a trial's time when that is up has failed; the loop was not too slow."""
@@ -46,9 +54,6 @@ MIN_WAIT_S = 0.01
 """What is left of a trial's time need not be looked at more often."""
 GRACE_S = 2.0
 """Seconds that a loop gets to end after it was cancelled; then it is abandoned."""
-MAX_ANSWER_CHARS = 100_000
-"""Longest answer that is scored and kept; more is cut off."""
-MAX_REASON_CHARS = 2_000
 MAX_ORACLES = 4096
 """Tasks whose plan's replay is kept: all arms of a task run one after the other."""
 SWALLOWED = "cancellation was swallowed"
@@ -57,42 +62,13 @@ SWALLOWED = "cancellation was swallowed"
 logger = logging.getLogger(__name__)
 
 
-class NotRun(Exception):
-    """The run's own budget is used up: the trial waits for a resume."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrialContext:
-    """What all trials of a run share."""
-
-    suite: Suite
-    trial_models: TrialModels = field(default_factory=TrialModels)
-    timeout_s: float = 60.0
-    trial_budget: Budget = field(default_factory=Budget)
-    meter: Meter = field(default_factory=Meter)
-    """Of the whole run."""
-    real_time: bool = False
-    tool_timeout_s: float = DEFAULT_TIME_LIMIT_S
-    """For a tool that sets itself no limit."""
-    oracles: dict[str, Mapping[str, Truth] | str] = field(default_factory=dict)
-    """Task → truth of its planned calls, or why its plan does not replay; filled as tasks come up."""
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedTrial:
-    """A finished trial: its record, and its trace as one line of JSON (empty where nothing ran)."""
-
-    record: Record
-    trace: bytes = b""
-
-
 async def run_trial(trial: Trial, setting: TrialContext) -> FinishedTrial:
     """Run one cell of the schedule. Raises NotRun, and passes cancellation from outside on."""
     started_at, started = time.time(), time.perf_counter()
     try:
         truth = await _truth(trial, setting)
         if isinstance(truth, str):
-            return _excluded(trial, setting, truth)
+            return excluded(trial, setting, truth)
         environment = setting.suite.open(trial.task)
         try:
             run = _Run(trial, setting, environment, truth)
@@ -104,7 +80,7 @@ async def run_trial(trial: Trial, setting: TrialContext) -> FinishedTrial:
         raise
     except Exception as error:  # the suite's environment, or a bug of ours: a loop's own exceptions are caught before
         logger.debug("trial %s", trial.key, exc_info=True)
-        return _errored(trial, setting, f"{type(error).__name__}: {error_text(error)}", started_at)
+        return errored(trial, setting, f"{type(error).__name__}: {error_text(error)}", started_at)
 
 
 async def _truth(trial: Trial, setting: TrialContext) -> Mapping[str, Truth] | str:
@@ -252,7 +228,7 @@ class _Run:
             self._end(StopReason.CANCELLED, "the loop cancelled itself")
             return
         left = running.result()
-        problem = _breach(left)
+        problem = breach(left)
         if isinstance(left, Outcome) and not problem:
             self.outcome = left
         else:
@@ -271,7 +247,7 @@ class _Run:
             FaultRecord(fault.kind, str(fault.point), fault.landed, fault.absorbed, fault.recovered)
             for fault in (self.tunnel.disturbances if self.tunnel is not None else ())
         )
-        answer = _kept(self.outcome.answer)
+        answer = kept(self.outcome.answer)
         errored = self._infrastructure()
         scores: dict[str, float] = {}
         if not errored:
@@ -282,9 +258,9 @@ class _Run:
         record = Record(
             **head_of(trial, self.setting.suite),
             status="errored" if errored else "scored",
-            reason=_reason(errored or self.crash),
+            reason=short_reason(errored or self.crash),
             stop=self.outcome.stop.value,
-            answer=_without_secrets(answer),
+            answer=without_secrets(answer),
             scores=scores,
             steps=recorder.steps,
             calls=dict(sorted(recorder.calls.items())),
@@ -310,7 +286,7 @@ class _Run:
                 planned_call_unknown=plan_unseen,
             ),
             abstained=abstained,
-            confidence=_confidence(self.outcome.confidence),
+            confidence=confidence(self.outcome.confidence),
             trace_digest=recorder.digest(),
             seconds=self._seconds(wall_s),
             wall_s=wall_s,
@@ -334,7 +310,7 @@ class _Run:
             return str(self.inner.failure)
         stop = self.outcome.stop
         failure = self.recorder.provider_trouble if stop is not StopReason.FINISHED else None
-        if failure is None and stop not in _STANDS:
+        if failure is None and stop not in STANDS:
             failure = self.recorder.provider_failure
         if failure is not None:
             return f"provider: {failure}"
@@ -370,7 +346,7 @@ class _Run:
             "status": record.status,
             "reason": record.reason,
             "scores": record.scores,
-            "details": _brief(self.outcome.details),
+            "details": brief(self.outcome.details),
         }
 
     def _found(self) -> dict[str, Any]:
@@ -379,79 +355,3 @@ class _Run:
         if task.end_state is not None:
             return {"end_state": {"expected": task.end_state, "found": json_safe(self.end_state)}}
         return {"end_state": {"found": json_safe(self.end_state)}} if reads_state(task.scorer) else {}
-
-
-_STANDS = frozenset({StopReason.FINISHED, StopReason.TIMEOUT, StopReason.BUDGET})
-"""What a loop reached in spite of a request that its provider refused, or by a limit of its own: scored."""
-_HARNESS_ONLY = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRASHED})
-
-
-def _breach(left: object) -> str:
-    """What is wrong with what came out of `run`, in words; empty for a sound Outcome."""
-    if isinstance(left, BaseException):
-        return f"{type(left).__name__}: {error_text(left)}"
-    if not isinstance(left, Outcome):
-        return f"TypeError: run() gave a {type(left).__name__}, not an Outcome"
-    stop: object = left.stop
-    if not isinstance(stop, StopReason):
-        return f"TypeError: the outcome's stop is {render_value(stop)!r}, not a StopReason"
-    return f"ValueError: the outcome's stop is {stop.value!r}, which only the harness sets" if stop in _HARNESS_ONLY else ""
-
-
-def head_of(trial: Trial, suite: Suite) -> dict[str, Any]:
-    """The fields of a record that say which trial it is of."""
-    return {
-        "arm": trial.arm.name,
-        "suite": suite.name,
-        "suite_digest": suite.digest,
-        "task": trial.task.id,
-        "repeat": trial.repeat,
-        "seed": trial.seed,
-        "cluster": str(trial.task.labels.get("cluster", "")),
-    }
-
-
-def _excluded(trial: Trial, setting: TrialContext, reason: str) -> FinishedTrial:
-    return FinishedTrial(Record(**head_of(trial, setting.suite), status="excluded", reason=reason, started_at=time.time()))
-
-
-def _errored(trial: Trial, setting: TrialContext, reason: str, started_at: float) -> FinishedTrial:
-    wall_s = time.time() - started_at
-    head = head_of(trial, setting.suite)
-    reason = _reason(reason)
-    return FinishedTrial(
-        Record(**head, status="errored", reason=reason, started_at=started_at, wall_s=wall_s, attempt=trial.attempt)
-    )
-
-
-def _reason(text: str) -> str:
-    """As it is written down: without secrets, which must be whole to be known, then without what is too long."""
-    return cap(redact(text), MAX_REASON_CHARS) if text else ""
-
-
-def _kept(answer: Any) -> Any:
-    made = json_safe(answer)
-    text = made if isinstance(made, str) else canonical_json(made)
-    return made if len(text) <= MAX_ANSWER_CHARS else cap(text, MAX_ANSWER_CHARS)
-
-
-def _without_secrets(answer: Any) -> Any:
-    """The answer as it is written down; what it was scored by may hold what a tool read out of the environment."""
-    text = answer if isinstance(answer, str) else canonical_json(answer)
-    clean = redact(text)
-    return answer if clean == text else clean
-
-
-def _confidence(value: Any) -> float | None:
-    """In [0, 1]; None for anything else."""
-    return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
-
-
-def _brief(details: Any) -> dict[str, Any]:
-    """What a design adds that the events do not show already: short plain values."""
-    if not isinstance(details, Mapping):
-        return {}
-    try:
-        return {str(key): value for key, value in details.items() if isinstance(value, str | int | float | bool)}
-    except Exception:  # whatever a class of the loop's own raises
-        return {}

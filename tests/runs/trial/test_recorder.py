@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.trace import Recorder
+from loopbench.runs.trial.recorder import Recorder
 
 HEAD = {"arm": "a", "task": "t", "repeat": 0}
 

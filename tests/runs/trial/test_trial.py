@@ -17,10 +17,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loopbench.datasets.task import StatelessEnvironment, Suite
-from loopbench.experiments import trial as trial_module
 from loopbench.experiments.registry import Spec, make_loop, parse_spec
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import FinishedTrial, NotRun, TrialContext, run_trial
 from loopbench.experiments.trial_models import TrialModels
 from loopbench.loops.bare import CODEC, Bare
 from loopbench.metrics.record import Record, records_digest
@@ -40,6 +38,9 @@ from loopbench.protocol import (
     Tool,
     ToolCall,
 )
+from loopbench.runs.trial import trial as trial_module
+from loopbench.runs.trial.setting import FinishedTrial, NotRun, TrialContext
+from loopbench.runs.trial.trial import run_trial
 
 ANSWER = '{"final_answer": "42"}'
 FINISHED = Outcome("42", StopReason.FINISHED, 0)

@@ -13,7 +13,7 @@ from loopbench.models.metering import Listener, Meter, MeteredModel, MeteredTool
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Chunk, Model, Observation, Reply, Request, Tool, ToolCall
 
-from .engine.watchdog import LAST_ACTIVITY
+from .watchdog import LAST_ACTIVITY
 
 TURN_S = 0.05
 """Seconds that a trial may keep the event loop to itself."""

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.engine import watchdog
-from loopbench.experiments.engine.watchdog import Watch, _Clock
 from loopbench.experiments.registry import Spec, make_loop
 from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Tool
+from loopbench.runs.trial import watchdog
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
+from loopbench.runs.trial.watchdog import Watch, _Clock
 
 BUSY = ("Spins", "Sleeps", "SwallowsTwo", "SpinsInATask")
 
