@@ -145,8 +145,8 @@ class LoopGate:
 
     def _run(self, experiment: Experiment) -> Results:
         from loopbench.experiments.compare import run
-        from loopbench.experiments.engine.runner import Unwatched
         from loopbench.experiments.results import results
+        from loopbench.runs.engine.runner import Unwatched
 
         stopped = run(experiment, Unwatched())
         if stopped:

@@ -28,9 +28,9 @@ from loopbench.cli import progress
 from loopbench.cli.progress import ProgressCounts, clock, watching
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import BudgetConfig, CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import Experiment, prepare, reopen
 from loopbench.metrics.record import Record
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.journal import Journal
 
 LOOPS = tuple(f"bare(max_steps={number})" for number in range(1, 4))

@@ -14,12 +14,12 @@ import pytest
 from loopbench.datasets.task import Suite
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.folders import run_folder
 from loopbench.experiments.preparing import new_folder, prepare
 from loopbench.experiments.results import Results, find_record, results
 from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import is_abstention
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import MANIFEST, RunError, write_manifest
 
 BLIND = "loopbench.experiments.baselines:Blind"

@@ -24,7 +24,6 @@ from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.datasets.validity import planned_answer, replay
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.from_trace import Kind, Made, Unlearnable, draft_of, leaves, made_calls, plan_of
 from loopbench.experiments.learn import Learned, kind_of, learn_run, learn_suite, open_suite, write_suite
 from loopbench.experiments.preparing import Experiment, Permissions, manifest_of, prepare, reopen
@@ -36,6 +35,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import is_abstention
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, refs
 from loopbench.protocol.digest import canonical_json, sha256
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError, write_manifest
 from loopbench.runs.store.records import TRIALS
 from loopbench.runs.store.traces import PLAIN_TRACES, read_trace

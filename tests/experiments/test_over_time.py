@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import BudgetConfig, CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.extending import Additions, extend
 from loopbench.experiments.forking import fork
 from loopbench.experiments.history import notes_on
@@ -24,6 +23,7 @@ from loopbench.experiments.preparing import Experiment, Permissions, SessionSett
 from loopbench.experiments.results import results
 from loopbench.metrics.record import Record, records_digest
 from loopbench.protocol import Capabilities, ProviderError, Reply, Request
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError, read_manifest, write_manifest
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.lock import locked

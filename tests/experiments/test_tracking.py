@@ -37,7 +37,6 @@ from requests.adapters import HTTPAdapter
 
 from loopbench.experiments import ablation, compare, tracking
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.html.page import report_html
 from loopbench.experiments.outside import ImportRequest, import_files
 from loopbench.experiments.preparing import prepare
@@ -52,6 +51,7 @@ from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 from loopbench.protocol import StopReason
 from loopbench.protocol.redact import public_address
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.traces import Traces, read_trace
 
 # MLflow's own, at its first store

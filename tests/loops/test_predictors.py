@@ -23,7 +23,6 @@ from loopbench.dspy_seam import FORMAT, SignatureCodec
 from loopbench.dspy_seam.program import LoopProgram, PredictorCall, ReportingModel
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.registry import Spec, make_loop, parse_spec
 from loopbench.experiments.results import results
@@ -68,6 +67,7 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.program import CONVERSATION, EXAMPLES, read_program
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial
 

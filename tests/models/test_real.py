@@ -33,7 +33,6 @@ from loopbench.dspy_seam import DspyModel, clients, close_local_clients, local_c
 from loopbench.dspy_seam.clients import LOCAL_KEY
 from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import Permissions, prepare, reopen
 from loopbench.loops import bare, react_extract
 from loopbench.metrics.record import Record
@@ -58,6 +57,7 @@ from loopbench.protocol import (
     ToolSpec,
     run_sync,
 )
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import read_records
 

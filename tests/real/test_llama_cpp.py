@@ -23,7 +23,6 @@ from jsonschema import validate  # type: ignore[import-untyped]
 from loopbench.dspy_seam import DspyModel, open_lm
 from loopbench.experiments import compare
 from loopbench.experiments.config import CompareConfig, ProviderConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import Permissions, prepare, reopen
 from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.experiments.results import results
@@ -41,6 +40,7 @@ from loopbench.protocol import (
     StopReason,
     ToolSpec,
 )
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.records import read_records
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]

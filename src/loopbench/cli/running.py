@@ -23,8 +23,8 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
     Raises ValueError where no worker can be had.
     """
     from loopbench.experiments.compare import run
-    from loopbench.experiments.engine.links import WorkerError
     from loopbench.experiments.results import results
+    from loopbench.runs.engine.messages import WorkerError
     from loopbench.runs.store.files import CutShort
 
     from . import render

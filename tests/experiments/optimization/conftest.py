@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from loopbench.datasets.task import Suite
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.optimization.background import Background
 from loopbench.experiments.optimization.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimization.rollouts import Rollouts
@@ -23,6 +22,7 @@ from loopbench.experiments.schedule import Arm
 from loopbench.metrics.record import Record
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.profiles import load_profile
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.trial.setting import TrialContext
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "optimizers.py"

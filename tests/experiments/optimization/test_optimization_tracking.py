@@ -32,7 +32,6 @@ from sqlalchemy.engine import Engine
 from loopbench.datasets import arithmetic
 from loopbench.experiments import compare, tracking
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.optimization.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimization.files import CANDIDATES, ENDED, PROGRAM, TEST
 from loopbench.experiments.optimization.log import log_digest
@@ -46,6 +45,7 @@ from loopbench.experiments.tracking.prompts import as_template, prompt_name, pro
 from loopbench.experiments.tracking.shown import note, program_file
 from loopbench.metrics.record import Record
 from loopbench.protocol import Program, Prompt, program_digest, read_program
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import MANIFEST, read_manifest, write_manifest
 
 # MLflow's own, at its first store

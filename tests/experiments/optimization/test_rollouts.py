@@ -18,7 +18,6 @@ import pytest
 from dspy.utils.parallelizer import ParallelExecutor
 
 from loopbench.dspy_seam.program import LoopProgram, ProgramResult, SampledPrediction
-from loopbench.experiments.engine.runner import FIRST_FAILURES
 from loopbench.experiments.optimization.rollouts import BudgetSpent, Key, Rollouts, RunStopped
 from loopbench.experiments.past import MAX_ATTEMPTS
 from loopbench.protocol import (
@@ -35,6 +34,7 @@ from loopbench.protocol import (
     Toolbox,
     WrappedModel,
 )
+from loopbench.runs.engine.runner import FIRST_FAILURES
 from loopbench.runs.store.files import RunError
 
 Make = Callable[..., Rollouts]

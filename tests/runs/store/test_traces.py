@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.fit import fit_run
 from loopbench.experiments.gating.baseline import bless
 from loopbench.experiments.html.page import report_html
@@ -26,6 +25,7 @@ from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.why import why
 from loopbench.metrics.record import Record
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError, write_manifest
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.records import TRIALS, find_trial, read_records

@@ -10,11 +10,11 @@ from typing import Any
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig, config_from
-from loopbench.experiments.engine.runner import Progress, Unwatched
 from loopbench.experiments.outside.joining import PROFILE
 from loopbench.experiments.preparing import NO_PERMISSIONS, Experiment, Permissions, allowed_config, prepare
 from loopbench.experiments.registry import loops_named, parse_spec
 from loopbench.metrics.statistics import ALPHA
+from loopbench.runs.engine.runner import Progress, Unwatched
 from loopbench.runs.store.files import RunError
 
 from .baseline import Baseline, read_baseline, read_run

@@ -19,7 +19,6 @@ from typing import Any
 
 from loopbench.datasets.task import Task
 from loopbench.dspy_seam.program import PredictorCall, ProgramResult, ReportingModel, SampledPrediction, loop_with
-from loopbench.experiments.engine.runner import FIRST_FAILURES
 from loopbench.experiments.past import MAX_ATTEMPTS
 from loopbench.experiments.schedule import Arm, Trial
 from loopbench.metrics.record import Record
@@ -27,6 +26,7 @@ from loopbench.models.metering import Meter
 from loopbench.models.receipts import strip_receipts
 from loopbench.protocol import SILENT, Loop, Model, Observer, Outcome, Program, Query, StopReason, Toolbox, program_digest
 from loopbench.protocol.redact import redact
+from loopbench.runs.engine.runner import FIRST_FAILURES
 from loopbench.runs.store.files import RunError
 from loopbench.runs.trial.setting import FinishedTrial, NotRun, TrialContext
 from loopbench.runs.trial.trial import run_trial

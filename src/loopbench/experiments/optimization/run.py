@@ -21,8 +21,6 @@ from loopbench.dspy_seam import lm_of
 from loopbench.dspy_seam.program import LoopProgram, loop_with
 from loopbench.experiments import compare, preparing
 from loopbench.experiments.config import BudgetConfig, CompareConfig
-from loopbench.experiments.engine.job import budget_of
-from loopbench.experiments.engine.runner import Progress
 from loopbench.experiments.preparing import (
     NO_PERMISSIONS,
     PACKAGES,
@@ -49,6 +47,8 @@ from loopbench.models.real import RealModel
 from loopbench.protocol import Model, Optimizable, Program
 from loopbench.protocol.program import ABOUT
 from loopbench.protocol.redact import redact
+from loopbench.runs.engine.job import budget_of
+from loopbench.runs.engine.runner import Progress
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest, write_manifest, write_whole
 from loopbench.runs.store.lock import locked
 from loopbench.runs.trial.setting import TrialContext

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.engine import pool
 from loopbench.experiments.preparing import Permissions, reopen
+from loopbench.runs.engine import pool
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import read_records
 from loopbench.runs.trial import watchdog

@@ -11,8 +11,7 @@ import sys
 from collections import deque
 from typing import Any
 
-from .framing import Frames, framed
-from .links import WorkerError, WorkerLost
+from .messages import Frames, WorkerError, WorkerLost, framed
 
 PATIENCE_S = 5.0
 """Seconds that a process gets to end by itself."""
@@ -37,7 +36,7 @@ class ProcessLink:
         from_worker, write = os.pipe()
         try:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "loopbench.experiments.engine.worker_process", str(read), str(write),
+                sys.executable, "-P", "-m", "loopbench.runs.engine.worker_process", str(read), str(write),
                 stdin=asyncio.subprocess.DEVNULL, stdout=2, pass_fds=(read, write), start_new_session=True,
             )  # fmt: skip
         finally:

@@ -1,4 +1,4 @@
-"""A worker that is a process of this machine: `python -m loopbench.experiments.engine.worker_process READ WRITE`.
+"""A worker that is a process of this machine: `python -m loopbench.runs.engine.worker_process READ WRITE`.
 
 It talks through two pipes, whose file descriptors it is given; see `processes.py`. Before it imports what takes a second, it sees
 to it that it ends with its parent.
@@ -18,7 +18,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator
 
-from .framing import Frames, framed
+from .messages import Frames, framed
 
 
 class _Pipes:
@@ -91,7 +91,7 @@ def main() -> None:
     setup = pipes.first()
     sys.path[:] = json.loads(setup)["path"]
     logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # what a loop warns of stands in its trial's trace
-    from .links import WorkerError
+    from .messages import WorkerError
     from .worker import WorkerLoop
 
     try:

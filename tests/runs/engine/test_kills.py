@@ -20,7 +20,7 @@ RUN = """
 import sys
 from pathlib import Path
 from loopbench.experiments.compare import run
-from loopbench.experiments.engine.runner import Unwatched
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.experiments.preparing import Allowed, reopen
 run(reopen(Path(sys.argv[1]), Allowed(code=sys.argv[2:])), Unwatched())
 """
@@ -104,7 +104,7 @@ def is_busy(process: int) -> bool:
 
 @pytest.mark.thorough
 def test_a_worker_that_is_stopped_is_ended_and_its_trials_run_again(ran, told, workers_of, monkeypatch):
-    monkeypatch.setattr("loopbench.experiments.engine.pool.SILENCE_GRACE_S", 0.5)
+    monkeypatch.setattr("loopbench.runs.engine.pool.SILENCE_GRACE_S", 0.5)
     asked = {"loops": ("bare", "finish"), "suite": "arithmetic(size=30)", "repeats": 2}
     whole = ran(**asked)
 

@@ -19,6 +19,7 @@ From a worker:
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -59,3 +60,32 @@ class Links:
     """A link that is not started yet, to worker number 1, 2, …; one that takes a lost worker's place has a new number."""
     workers: int
     """How many there are to be at once."""
+
+
+_LENGTH = struct.Struct(">I")
+
+
+def framed(message: bytes) -> bytes:
+    return _LENGTH.pack(len(message)) + message
+
+
+class Frames:
+    """Takes a stream apart."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The messages that are whole by now."""
+        rest = self._rest
+        rest += data
+        messages, at = [], 0
+        while len(rest) - at >= _LENGTH.size:
+            start = at + _LENGTH.size
+            end = start + _LENGTH.unpack_from(rest, at)[0]
+            if len(rest) < end:
+                break
+            messages.append(bytes(rest[start:end]))
+            at = end
+        del rest[:at]
+        return messages

@@ -10,19 +10,19 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from loopbench.datasets.task import Task
+from loopbench.experiments.config import config_from
+from loopbench.experiments.garbage import relaxed_gc
+from loopbench.experiments.preparing import manifest_of, resolve
+from loopbench.experiments.schedule import Trial
+from loopbench.experiments.trial_models import open_models
 from loopbench.models.metering import Meter
 from loopbench.runs.trial.setting import NotRun, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial.watchdog import Watch
 
-from ..config import config_from
-from ..garbage import relaxed_gc
-from ..preparing import manifest_of, resolve
-from ..schedule import Trial
-from ..trial_models import open_models
 from .job import COMPARED, setting_of
 from .leftovers import Left, Leftovers
-from .links import WorkerError
+from .messages import WorkerError
 
 SPENT_EVERY_S = 0.1
 ALIVE_EVERY_S = 1.0

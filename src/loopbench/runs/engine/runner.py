@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Protocol
 
+from loopbench.experiments.schedule import Trial
 from loopbench.metrics.record import Record
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.trial.setting import FinishedTrial, NotRun
-
-from ..schedule import Trial
 
 FIRST_FAILURES = 50
 """Trials after which a run is stopped, to be gone on with, if all of them were errored."""

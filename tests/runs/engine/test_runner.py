@@ -17,7 +17,6 @@ import pytest
 from loopbench.datasets.task import Suite
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched, run_trials
 from loopbench.experiments.past import MAX_ATTEMPTS
 from loopbench.experiments.preparing import Experiment, Permissions, SessionSettings, prepare, reopen
 from loopbench.experiments.registry import Spec
@@ -26,6 +25,7 @@ from loopbench.experiments.schedule import Arm, Trial
 from loopbench.metrics.record import Record, records_digest
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason
+from loopbench.runs.engine.runner import Unwatched, run_trials
 from loopbench.runs.store import journal
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.journal import Journal

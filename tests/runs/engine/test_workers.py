@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.engine import pool
-from loopbench.experiments.engine.links import WorkerError
 from loopbench.experiments.preparing import prepare, reopen
 from loopbench.experiments.results import results
+from loopbench.runs.engine import pool
+from loopbench.runs.engine.messages import WorkerError
 
 CLEAN = ("clean",)
 

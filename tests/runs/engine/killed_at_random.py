@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import Permissions, SessionSettings, reopen
+from loopbench.runs.engine.runner import Unwatched
 
 Victims = Callable[[int], list[int]]
 """From a sitting to the processes that run its trials."""
@@ -36,7 +36,7 @@ RAY = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # stays at 127.0.0.1
 }
-WORKER = "loopbench.experiments.engine.worker"
+WORKER = "loopbench.runs.engine.worker"
 ACTOR = "ray::RemoteWorker"
 MAX_BEFORE_A_KILL_S = 0.6
 

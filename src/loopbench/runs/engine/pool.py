@@ -18,15 +18,15 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from loopbench.experiments.schedule import Trial
 from loopbench.metrics.record import Record
 from loopbench.protocol import StopReason
 from loopbench.runs.trial.record import head_of
 from loopbench.runs.trial.setting import FinishedTrial, NotRun
 
-from ..schedule import Trial
 from .job import Job, setup_of
 from .leftovers import Left
-from .links import Link, Links, WorkerError, WorkerLost
+from .messages import Link, Links, WorkerError, WorkerLost
 from .runner import Progress
 
 LOOK_S = 0.25

@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from loopbench.experiments.config import CompareConfig
+from loopbench.experiments.garbage import relaxed_gc
+from loopbench.experiments.schedule import Trial
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial.watchdog import Watch
 
-from ..config import CompareConfig
-from ..garbage import relaxed_gc
-from ..schedule import Trial
 from .job import Job, setting_of
 from .leftovers import Abandoned, Leftovers
-from .links import Links
+from .messages import Links
 from .pool import Pool
 from .processes import ProcessLink
 from .runner import Execute, Progress
@@ -60,7 +60,7 @@ def _links(config: CompareConfig) -> Iterator[Links]:
         assert config.workers is not None
         yield Links(ProcessLink, config.workers)
         return
-    from .on_ray import joined
+    from .ray import joined
 
     with joined(config.address, config.workers) as links:
         yield links

@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .links import Links, WorkerError, WorkerLost
+from .messages import Links, WorkerError, WorkerLost
 from .worker import WorkerLoop
 
 POLL_S = 0.5

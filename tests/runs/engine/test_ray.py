@@ -23,11 +23,11 @@ import pytest
 
 from loopbench.experiments.compare import run
 from loopbench.experiments.config import load_config
-from loopbench.experiments.engine.links import WorkerError
-from loopbench.experiments.engine.on_ray import PREFIX, joined, ray_folder
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import Permissions, SessionSettings, prepare, reopen
 from loopbench.experiments.results import results
+from loopbench.runs.engine.messages import WorkerError
+from loopbench.runs.engine.ray import PREFIX, joined, ray_folder
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.records import each_record
 
 LIMIT_S = 240.0
