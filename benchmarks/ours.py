@@ -14,9 +14,9 @@ from pathlib import Path
 from measure import measured, typed
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.preparing import Experiment, prepare
 from loopbench.metrics.record import Record
+from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 
 REPEATS = 4

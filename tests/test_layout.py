@@ -27,7 +27,7 @@ FLOORS: dict[str, frozenset[str]] = {
     "models": frozenset({"protocol", "dspy_seam"}),
     "metrics": frozenset({"protocol", "datasets"}),
     "text": frozenset({"protocol", "metrics"}),
-    "runs": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "text", "experiments"}),
+    "runs": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "text"}),
     "experiments": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "text", "runs"}),
     "cli": frozenset({"protocol", "datasets", "loops", "models", "metrics", "text", "runs", "experiments"}),
     "__init__": frozenset({"_lazy", "protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "runs", "experiments"}),

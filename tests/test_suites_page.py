@@ -15,9 +15,9 @@ import pytest
 from loopbench.datasets.task import Suite
 from loopbench.experiments.baselines import ORACLE, Passed, ReferenceAgent, baselines, bench, passed, trial
 from loopbench.experiments.catalogue import median_plan
-from loopbench.experiments.registry import generated_suites
 from loopbench.experiments.suite_checks import CHECKS
 from loopbench.protocol import run_sync
+from loopbench.runs.registry import generated_suites
 
 PAGE = Path(__file__).parents[1] / "docs" / "suites.md"
 BLOCK = re.compile(r"(<!-- suites: .*? -->\n).*?(<!-- /suites -->)", re.DOTALL)

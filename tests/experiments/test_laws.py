@@ -19,7 +19,6 @@ from loopbench.experiments.laws import LAWS, Finding, check_loop
 from loopbench.experiments.laws.check import NOT_CHECKED
 from loopbench.experiments.laws.course import illegal
 from loopbench.experiments.laws.moves import any_move, any_reply
-from loopbench.experiments.registry import builtin_names, find, make_loop, options_of, parse_spec
 from loopbench.experiments.template_loop import ObjectCodec, TemplateLoop
 from loopbench.loops.bare import Bare
 from loopbench.models.native import NATIVE
@@ -51,6 +50,9 @@ from loopbench.protocol import (
     WireError,
     own_prompt,
 )
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.options import options_of
+from loopbench.runs.registry import builtin_names, find, make_loop
 
 
 def not_kept(loop: Loop) -> dict[str, str]:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import Environment, Suite, Task
 from loopbench.datasets.worlds import Toolset, WorldEnvironment
-from loopbench.experiments.registry import generated_suites
 from loopbench.experiments.suite_checks import CHECKS, Checked, SuiteFinding, check_suite, quick_problems, sampled, task_problems
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
+from loopbench.runs.registry import generated_suites
 
 # --- a suite that is sound: a shop with prices and orders ---
 

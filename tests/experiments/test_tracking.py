@@ -36,7 +36,6 @@ from mlflow.utils.validation import _validate_logged_model_name, _validate_metri
 from requests.adapters import HTTPAdapter
 
 from loopbench.experiments import ablation, compare, tracking
-from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.html.page import report_html
 from loopbench.experiments.outside import ImportRequest, import_files
 from loopbench.experiments.preparing import prepare
@@ -51,6 +50,7 @@ from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 from loopbench.protocol import StopReason
 from loopbench.protocol.redact import public_address
+from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.traces import Traces, read_trace
 

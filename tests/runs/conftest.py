@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.preparing import Experiment, prepare
 from loopbench.metrics.record import Record, records_digest
+from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.records import read_records
 
 NASTY = '''

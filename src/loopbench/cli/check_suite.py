@@ -49,7 +49,8 @@ def check_suite(
     """Hold every check against a suite, and run agents on it that must not pass; exit code 1 where a check fails."""
     from loopbench.datasets.quarantine import read_quarantine, with_quarantine
     from loopbench.experiments import suite_checks
-    from loopbench.experiments.registry import builtin_names, make_suite, parse_spec
+    from loopbench.protocol.names import parse_spec
+    from loopbench.runs.registry import builtin_names, make_suite
 
     from . import render
 

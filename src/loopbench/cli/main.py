@@ -164,8 +164,8 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Run loops over a suite's tasks and say which is better, with intervals."""
-    from loopbench.experiments.config import load_config
     from loopbench.experiments.preparing import prepare
+    from loopbench.runs.config import load_config
 
     from . import render
 
@@ -261,7 +261,8 @@ def check_loop(
 ) -> None:
     """Run a loop against every law, with models and tools made up for it; exit code 1 where one does not hold."""
     from loopbench.experiments import laws
-    from loopbench.experiments.registry import make_loop, parse_spec
+    from loopbench.protocol.names import parse_spec
+    from loopbench.runs.registry import make_loop
 
     from . import render
 

@@ -31,9 +31,9 @@ def why(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say where arms part, and why the one that did not solve a task lost it; then what is notable about the tasks."""
-    from loopbench.experiments.optimization.files import trials_folder
     from loopbench.experiments.results import find_record, results
     from loopbench.experiments.why import why as find
+    from loopbench.runs.folders import trials_folder
 
     from . import render_why
 

@@ -43,12 +43,11 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.wire import read_call
+from loopbench.runs.registry import Spec
+from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial
-
-from .registry import Spec
-from .schedule import Arm, Trial
-from .trial_models import TrialModels
+from loopbench.runs.trial_models import TrialModels
 
 SUSPECT, TOO_MANY = 0.05, 0.10
 """A share of tasks that an agent passes without work is too large where it is surely above the first, or above the second at all.

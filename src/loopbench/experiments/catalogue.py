@@ -15,8 +15,8 @@ from loopbench.datasets.task import Task
 from loopbench.metrics.scorers import SCORERS
 from loopbench.metrics.summary import METRICS
 from loopbench.models.profiles import built_in_profiles, load_profile
-
-from .registry import PACKAGES, Spec, builtin_names, find, make_suite, options_of
+from loopbench.runs.options import options_of
+from loopbench.runs.registry import PACKAGES, Spec, builtin_names, find, make_suite
 
 
 @dataclass(frozen=True, slots=True)

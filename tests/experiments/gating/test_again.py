@@ -9,9 +9,9 @@ import pytest
 
 from loopbench.experiments.gating import Baseline, RerunSettings, bless, gate, write_baseline
 from loopbench.experiments.gating.gate import config_again
-from loopbench.experiments.preparing import Permissions
 from loopbench.metrics.record import Record
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import RunError
 
 FILE = Path("b.json")

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
 from loopbench.metrics.record import Record
+from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import MANIFEST
 from loopbench.runs.store.records import TRIALS

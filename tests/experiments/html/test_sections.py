@@ -15,7 +15,6 @@ from loopbench.experiments.ablation import AblationRequest, ablated
 from loopbench.experiments.ablation import prepare as prepare_ablation
 from loopbench.experiments.ablation_report import conclusions
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.html.document import (
     Amount,
     Banner,
@@ -41,6 +40,7 @@ from loopbench.experiments.report import needed_in_words
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.why import why
 from loopbench.metrics.trajectory.trajectory import course, unmatched
+from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.traces import TRACES, read_trace
 from loopbench.text.numbers import interval
 

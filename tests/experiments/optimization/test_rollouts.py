@@ -19,7 +19,6 @@ from dspy.utils.parallelizer import ParallelExecutor
 
 from loopbench.dspy_seam.program import LoopProgram, ProgramResult, SampledPrediction
 from loopbench.experiments.optimization.rollouts import BudgetSpent, Key, Rollouts, RunStopped
-from loopbench.experiments.past import MAX_ATTEMPTS
 from loopbench.protocol import (
     Model,
     Observer,
@@ -35,6 +34,7 @@ from loopbench.protocol import (
     WrappedModel,
 )
 from loopbench.runs.engine.runner import FIRST_FAILURES
+from loopbench.runs.run_state import MAX_ATTEMPTS
 from loopbench.runs.store.files import RunError
 
 Make = Callable[..., Rollouts]

@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.preparing import Permissions, SessionSettings, reopen
+from loopbench.experiments.preparing import SessionSettings, reopen
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.permissions import Permissions
 
 Victims = Callable[[int], list[int]]
 """From a sitting to the processes that run its trials."""

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.preparing import SessionSettings, prepare, reopen
 from loopbench.metrics.record import records_digest
+from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import read_trace

@@ -22,12 +22,13 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import load_config
-from loopbench.experiments.preparing import Permissions, SessionSettings, prepare, reopen
+from loopbench.experiments.preparing import SessionSettings, prepare, reopen
 from loopbench.experiments.results import results
+from loopbench.runs.config import load_config
 from loopbench.runs.engine.messages import WorkerError
 from loopbench.runs.engine.ray import PREFIX, joined, ray_folder
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.records import each_record
 
 LIMIT_S = 240.0

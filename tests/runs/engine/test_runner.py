@@ -16,16 +16,17 @@ import pytest
 
 from loopbench.datasets.task import Suite
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.past import MAX_ATTEMPTS
-from loopbench.experiments.preparing import Experiment, Permissions, SessionSettings, prepare, reopen
-from loopbench.experiments.registry import Spec
+from loopbench.experiments.preparing import Experiment, SessionSettings, prepare, reopen
 from loopbench.experiments.results import Results, results
-from loopbench.experiments.schedule import Arm, Trial
 from loopbench.metrics.record import Record, records_digest
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason
+from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched, run_trials
+from loopbench.runs.permissions import Permissions
+from loopbench.runs.registry import Spec
+from loopbench.runs.run_state import MAX_ATTEMPTS
+from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.store import journal
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.journal import Journal

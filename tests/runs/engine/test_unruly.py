@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.preparing import Permissions, reopen
+from loopbench.experiments.preparing import reopen
 from loopbench.runs.engine import pool
+from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import read_records
 from loopbench.runs.trial import watchdog

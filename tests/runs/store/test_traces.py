@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.fit import fit_run
 from loopbench.experiments.gating.baseline import bless
 from loopbench.experiments.html.page import report_html
@@ -25,6 +24,7 @@ from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.why import why
 from loopbench.metrics.record import Record
+from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError, write_manifest
 from loopbench.runs.store.journal import Journal

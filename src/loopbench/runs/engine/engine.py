@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.garbage import relaxed_gc
-from loopbench.experiments.schedule import Trial
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.gc_tuning import relaxed_gc
+from loopbench.runs.schedule import Trial
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial.watchdog import Watch

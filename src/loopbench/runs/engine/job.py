@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopbench.datasets.task import Suite
-from loopbench.experiments.config import BudgetConfig, CompareConfig
-from loopbench.experiments.schedule import Arm
-from loopbench.experiments.trial_models import TrialModels
 from loopbench.models.metering import Budget, Meter
+from loopbench.runs.config import BudgetConfig, CompareConfig
+from loopbench.runs.schedule import Arm
 from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial_models import TrialModels
 
 COMPARED = ("versions", "suite", "profiles", "arms")
 """Parts of a manifest that must be the same in every process that runs trials of one run."""

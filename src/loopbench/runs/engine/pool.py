@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopbench.experiments.schedule import Trial
 from loopbench.metrics.record import Record
 from loopbench.protocol import StopReason
+from loopbench.runs.schedule import Trial
 from loopbench.runs.trial.record import head_of
 from loopbench.runs.trial.setting import FinishedTrial, NotRun
 

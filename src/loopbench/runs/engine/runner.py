@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Protocol
 
-from loopbench.experiments.schedule import Trial
 from loopbench.metrics.record import Record
+from loopbench.runs.schedule import Trial
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.trial.setting import FinishedTrial, NotRun
 

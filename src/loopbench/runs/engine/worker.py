@@ -10,15 +10,16 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from loopbench.datasets.task import Task
-from loopbench.experiments.config import config_from
-from loopbench.experiments.garbage import relaxed_gc
-from loopbench.experiments.preparing import manifest_of, resolve
-from loopbench.experiments.schedule import Trial
-from loopbench.experiments.trial_models import open_models
 from loopbench.models.metering import Meter
+from loopbench.runs.config import config_from
+from loopbench.runs.gc_tuning import relaxed_gc
+from loopbench.runs.lookup import resolve
+from loopbench.runs.manifest import manifest_of
+from loopbench.runs.schedule import Trial
 from loopbench.runs.trial.setting import NotRun, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial.watchdog import Watch
+from loopbench.runs.trial_models import open_models
 
 from .job import COMPARED, setting_of
 from .leftovers import Left, Leftovers

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import BudgetConfig, CompareConfig, ProviderConfig
-from loopbench.experiments.preparing import Permissions, SessionSettings, prepare, reopen
+from loopbench.experiments.preparing import SessionSettings, prepare, reopen
 from loopbench.experiments.results import Results, results
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import FAULT_KINDS, built_in_profiles
+from loopbench.runs.config import BudgetConfig, CompareConfig, ProviderConfig
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import read_trace
 

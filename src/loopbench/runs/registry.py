@@ -5,20 +5,15 @@ Code is imported only for names that stand in a configuration or on the command 
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import pkgutil
 import re
 import sys
-import textwrap
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import ModuleType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
@@ -26,73 +21,16 @@ from loopbench.datasets.generating import Source
 from loopbench.datasets.importing.own_tools import OwnTools, offered
 from loopbench.datasets.task import Suite
 from loopbench.protocol import Loop, Optimizable, with_program
-from loopbench.protocol.digest import sha256
 from loopbench.protocol.names import Spec as Spec
 from loopbench.protocol.names import nearest as nearest
 from loopbench.protocol.names import own_module, own_object
 from loopbench.protocol.names import parse_spec as parse_spec
-from loopbench.protocol.values import underlying
+from loopbench.runs.options import Option, options_of
 
 PACKAGES = {"loop": ("loopbench.loops", "LOOP"), "suite": ("loopbench.datasets", "SUITE")}
 
 
 # --- options ---
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option of a loop or suite."""
-
-    name: str
-    type: Any
-    default: Any
-    doc: str
-
-
-def options_of(target: Callable[..., Any]) -> dict[str, Option]:
-    """The options of a loop's class or a suite's loader, with the line of documentation under each field."""
-    hints = _type_hints(target)
-    docs = _field_docs(target) if inspect.isclass(target) else _argument_docs(target)  # type: ignore[arg-type]  # classes hash
-    hidden = {name for name, item in getattr(target, "__dataclass_fields__", {}).items() if item.metadata.get("option") is False}
-    return {
-        name: Option(name, hints.get(name, Any), parameter.default, docs.get(name, ""))
-        for name, parameter in inspect.signature(target).parameters.items()
-        if name not in hidden and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    }
-
-
-def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
-    try:
-        return get_type_hints(target.__init__ if inspect.isclass(target) else target)
-    except (NameError, TypeError):  # annotations that name what only a type checker sees
-        return {}
-
-
-@cache
-def _field_docs(target: type[Any]) -> Mapping[str, str]:
-    """First line of the string under each field of a class; read once, since an ablation asks for each of its cells."""
-    try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(target))).body[0]
-    except (OSError, TypeError, SyntaxError):
-        return {}
-    docs, field = {}, ""
-    for node in getattr(body, "body", ()):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            field = node.target.id
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            if field:
-                docs[field] = node.value.value.strip().splitlines()[0]
-            field = ""
-    return docs
-
-
-def _argument_docs(target: Callable[..., Any]) -> dict[str, str]:
-    """First sentence of what a function's docstring says of each argument, after its name in backticks, or several, and a colon."""
-    text = " ".join((inspect.getdoc(target) or "").split())
-    return {name: said for names, said in _ARGUMENT_DOC.findall(text) for name in re.findall(r"\w+", names)}
-
-
-_ARGUMENT_DOC = re.compile(r"((?:`\w+`, )*`\w+`): (.+?)(?=; `|\. |\.?$)")
 
 
 def checked_options(target: Callable[..., Any], given: Mapping[str, Any], whose: str) -> dict[str, Any]:
@@ -103,7 +41,7 @@ def checked_options(target: Callable[..., Any], given: Mapping[str, Any], whose:
         if name not in known:
             raise ValueError(f"{whose}: unknown option {name!r}; {nearest(name, known)}")
         option = known[name]
-        if _takes_loop(option):
+        if takes_loop(option):
             made[name] = _inner_loop(option, value, f"{whose}: {name}")
             continue
         try:
@@ -123,7 +61,7 @@ def _takes_none(annotation: Any) -> bool:
     return True
 
 
-def _takes_loop(option: Option) -> bool:
+def takes_loop(option: Option) -> bool:
     return option.type is Loop or Loop in get_args(option.type)
 
 
@@ -239,7 +177,7 @@ def _types_the_limit(loop: Loop, spec: Spec, tool_steps: int) -> bool:
         inner = getattr(loop, name, None)
         if name not in spec.options or getattr(limited, name, None) == inner:
             continue
-        if not _takes_loop(option) or inner is None or _types_the_limit(inner, parse_spec(spec.options[name]), tool_steps):
+        if not takes_loop(option) or inner is None or _types_the_limit(inner, parse_spec(spec.options[name]), tool_steps):
             return True
     return False
 
@@ -307,54 +245,3 @@ def tools_named(name: str) -> OwnTools:
     if colon and not hasattr(module, attribute):
         raise ValueError(f"tools {name!r}: {module_name} has no {attribute!r}")
     return offered(name, module, attribute)
-
-
-def _source_of_design(design: type) -> str:
-    """The module's text; of a design that is a package of its own, one that exports the class, the text of all its modules."""
-    module = importlib.import_module(design.__module__)
-    package = importlib.import_module(design.__module__.rpartition(".")[0]) if "." in design.__module__ else None
-    if package is None or vars(package).get(design.__name__) is not design:
-        return inspect.getsource(module)
-    files = sorted(file for folder in package.__path__ for file in Path(folder).glob("*.py"))
-    return "".join(f"# {file.name}\n{file.read_text(encoding='utf-8')}" for file in files)
-
-
-def code_digest(target: object) -> str:
-    """sha256 of the source behind a loop and the loops inside it: a run is only ever continued with the code that began it."""
-    try:
-        source = _source_of_design(type(target))
-    except (OSError, TypeError):
-        return ""
-    inside = (getattr(target, name, None) for name, option in options_of(type(target)).items() if _takes_loop(option))
-    return sha256(source + "".join(code_digest(loop) for loop in inside if isinstance(loop, Loop)))
-
-
-def own_code_digest(suite: str | None, tools: str | None, scorers: Iterable[str] = ()) -> str:
-    """sha256 of the source of the modules behind a suite, tools and scorers of the user's own; empty where there are none.
-
-    The names must have been imported before. A package counts with all its modules; where a name leads to what other modules
-    define, those count too.
-    """
-    modules: list[ModuleType | None] = []
-    if suite is not None and suite not in builtin_names("suite"):
-        modules += [_named_module(suite), inspect.getmodule(find("suite", suite))]
-    if tools is not None:
-        modules += [_named_module(tools), *(inspect.getmodule(underlying(tool.function)) for tool in tools_named(tools).fixed)]
-    modules += map(_named_module, scorers)
-    own = {module.__name__: module for module in modules if module is not None and module.__name__.partition(".")[0] != "loopbench"}
-    return sha256("".join(_source_of_module(own[name]) for name in sorted(own))) if own else ""
-
-
-def _named_module(name: str) -> ModuleType | None:
-    """Of `package.module:Name`, where it has been imported."""
-    return sys.modules.get(name.partition(":")[0])
-
-
-def _source_of_module(module: ModuleType) -> str:
-    """Its text, a package's with that of all modules in it; empty for one that is not written in Python."""
-    folders = getattr(module, "__path__", None)
-    try:
-        files = [Path(inspect.getfile(module))] if folders is None else sorted(f for at in folders for f in Path(at).rglob("*.py"))
-        return "".join(f"# {module.__name__} {file.name}\n{file.read_text(encoding='utf-8')}" for file in files)
-    except (OSError, TypeError, UnicodeDecodeError):
-        return ""

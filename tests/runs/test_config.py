@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from typer.main import get_command
 
 from loopbench.cli.main import app
-from loopbench.experiments.config import BudgetConfig, CompareConfig, config_from, load_config
+from loopbench.runs.config import BudgetConfig, CompareConfig, config_from, load_config
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

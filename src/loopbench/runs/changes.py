@@ -13,8 +13,6 @@ from loopbench.protocol.digest import canonical_json, digest, sha256
 
 MAX_TOLD = 3
 """Changes that a message names; of more it gives the number."""
-ASKED = "asked"
-"""Of the manifest: digests of all that decides what a trial is asked, and of the plans that a scripted model follows."""
 
 _VERSIONS = {"record": "the form of records", "policy_and_profiles": "the scripted model"}
 _OF_ARMS = {

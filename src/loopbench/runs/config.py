@@ -10,10 +10,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from loopbench.protocol.names import nearest
 from loopbench.protocol.redact import USERINFO, public_address
 from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
-
-from .registry import nearest
 
 Positive = Annotated[int, Field(ge=1)]
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from loopbench.datasets.task import Suite, Task
 from loopbench.models.draws import derived_seed
 from loopbench.models.profiles import Profile, load_profile
 from loopbench.protocol import Loop, render_value
+from loopbench.protocol.names import parse_spec
 from loopbench.protocol.redact import redact
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.run_state import Retry, RunState
 
-from .config import CompareConfig
-from .registry import Spec, make_loop, parse_spec
+from .registry import Spec, make_loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +87,34 @@ def schedule(arms: Sequence[Arm], tasks: Sequence[Task], repeats: int, seed: int
         for task in tasks:
             for arm in arms:
                 yield Trial(arm, task, repeat, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTrials:
+    """The trials of a schedule that are to be run, each made when its turn comes."""
+
+    cells: Callable[[], Iterator[Trial]]
+    """The whole schedule."""
+    scheduled: int
+    past: RunState
+    retry: Retry | None
+
+    def __iter__(self) -> Iterator[Trial]:
+        for trial in self.cells():
+            attempt = self.past.next_attempt(trial.key, self.retry)
+            if attempt is not None:
+                yield replace(trial, attempt=attempt) if attempt else trial
+
+    def __len__(self) -> int:
+        return self.scheduled - len(self.past.ended) + self.again
+
+    @property
+    def again(self) -> int:
+        """Of them, those that have a record."""
+        return sum(self.past.next_attempt(key, self.retry) is not None for key in self.past.ended)
+
+    @property
+    def favoured(self) -> int:
+        """Of them, those that are scored already."""
+        past = self.past
+        return sum(past.is_favoured(key) and past.next_attempt(key, self.retry) is not None for key in past.ended)
