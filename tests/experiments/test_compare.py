@@ -22,7 +22,7 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.folders import new_folder, run_folder
 from loopbench.runs.store.files import MANIFEST, RunError, write_manifest
 
-BLIND = "loopbench.experiments.baselines:Blind"
+BLIND = "loopbench.checks.suite.reference_agents:Blind"
 """Named as code of one's own is."""
 
 

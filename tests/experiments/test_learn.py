@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.suite import task_problems
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.datasets.validity import planned_answer, replay
 from loopbench.experiments.compare import run
@@ -27,7 +28,6 @@ from loopbench.experiments.from_trace import Kind, Made, Unlearnable, draft_of, 
 from loopbench.experiments.learn import Learned, kind_of, learn_run, learn_suite, open_suite, write_suite
 from loopbench.experiments.preparing import Experiment, prepare, reopen
 from loopbench.experiments.results import results
-from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import is_abstention
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, refs

@@ -24,7 +24,7 @@ from loopbench.runs.store.records import TRIALS
 
 pytestmark = pytest.mark.thorough
 
-FAR_APART = ("bare", "loopbench.experiments.baselines:Blind")
+FAR_APART = ("bare", "loopbench.checks.suite.reference_agents:Blind")
 
 
 class Heard(Unwatched):

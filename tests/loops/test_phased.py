@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.loop import check_loop
 from loopbench.datasets.task import StatelessEnvironment, Suite
 from loopbench.datasets.task import Task as BenchTask
-from loopbench.experiments.laws import check_loop
 from loopbench.loops.phased import (
     NO_DATA,
     AgentCallbacks,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from loopbench.checks.suite import quick_problems
 from loopbench.runs.changes import arms_of, changes, summary
 from loopbench.runs.config import COMMAND_LINE, CompareConfig, config_from
 from loopbench.runs.folders import refuse_optimization
@@ -20,7 +21,6 @@ from loopbench.runs.store.lock import locked
 from loopbench.runs.trial_models import open_models
 
 from .preparing import UNCHANGED, Experiment, Reopened, SessionSettings, changed_message, look_again
-from .suite_checks import quick_problems
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from loopbench.checks.suite import quick_problems
 from loopbench.metrics.record import Record, records_digest
 from loopbench.runs.changes import arms_of, profile_changed, quoted, suite_changes, summary
 from loopbench.runs.folders import new_name, refuse_optimization
@@ -22,7 +23,6 @@ from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import Traces
 
 from .preparing import UNCHANGED, Experiment, Reopened, SessionSettings, look_again
-from .suite_checks import quick_problems
 
 
 def fork(folder: Path, allowed: Permissions = NO_PERMISSIONS, sitting: SessionSettings = UNCHANGED) -> Experiment:

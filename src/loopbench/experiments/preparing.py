@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from loopbench.checks.suite import quick_problems
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.sequential import Looks
 from loopbench.runs.changes import arms_changed, changes, quoted, suite_changes, summary
@@ -20,8 +21,6 @@ from loopbench.runs.schedule import Arm, PendingTrials, Trial, schedule
 from loopbench.runs.store.files import RunError, read_manifest, write_manifest
 from loopbench.runs.store.lock import locked
 from loopbench.runs.trial_models import TrialModels, open_models
-
-from .suite_checks import quick_problems
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from loopbench.checks.suite import quick_problems
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import Record
@@ -30,7 +31,6 @@ from loopbench.runs.store.records import TRIALS, each_record, read_records
 from loopbench.runs.store.traces import Traces
 
 from .results import Results, results
-from .suite_checks import quick_problems
 
 SCORER = "scorer "
 """How the reason of a trial begins that is errored because it could not be scored."""

@@ -15,7 +15,7 @@ from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import RunError
 
 FILE = Path("b.json")
-OWN = "loopbench.experiments.baselines:Blind"
+OWN = "loopbench.checks.suite.reference_agents:Blind"
 """Named as code of one's own is."""
 
 

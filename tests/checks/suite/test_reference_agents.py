@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets import arithmetic
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.experiments.baselines import (
+from loopbench.checks.suite.reference_agents import (
     NOBODY,
     ORACLE,
     Blind,
@@ -29,6 +27,8 @@ from loopbench.experiments.baselines import (
     trial,
     without_calls,
 )
+from loopbench.datasets import arithmetic
+from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import Interval, wilson
 from loopbench.protocol import (

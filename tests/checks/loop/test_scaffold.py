@@ -12,9 +12,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments import template_loop
-from loopbench.experiments.laws import check_loop
-from loopbench.experiments.scaffold import new_loop
+from loopbench.checks.loop import check_loop, template_loop
+from loopbench.checks.loop.scaffold import new_loop
 from loopbench.protocol import Loop
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,9}", fullmatch=True)

@@ -18,10 +18,10 @@ from loopbench.protocol import (
     WireError,
 )
 
-from .bench import TASKS, play, scripted, shown_error, talking
-from .course import limited
+from .contract import limited
 from .law import Broken, require
-from .moves import any_move, any_reply, busy, done
+from .random_moves import any_move, any_reply, busy, done
+from .scene import TASKS, play, scripted, shown_error, talking
 
 MOVES = 400
 REPLIES = 300

@@ -19,7 +19,9 @@ from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
 
-from .bench import (
+from .law import NotApplicable, require
+from .random_moves import any_reply, busy, done, say
+from .scene import (
     APART,
     CHAIN,
     FAILING,
@@ -43,8 +45,6 @@ from .bench import (
     talking,
     text_of,
 )
-from .law import NotApplicable, require
-from .moves import any_reply, busy, done, say
 
 SPARE = 3
 """Tool steps beyond a task's plan, as a suite grants them."""

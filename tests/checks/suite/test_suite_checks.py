@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.suite import CHECKS, Checked, SuiteFinding, check_suite, quick_problems, sampled, task_problems
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import Environment, Suite, Task
 from loopbench.datasets.worlds import Toolset, WorldEnvironment
-from loopbench.experiments.suite_checks import CHECKS, Checked, SuiteFinding, check_suite, quick_problems, sampled, task_problems
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
 from loopbench.runs.registry import generated_suites
 

@@ -14,7 +14,7 @@ from loopbench.datasets.validity import Replayed
 from loopbench.datasets.validity.checks import Problem
 from loopbench.protocol import ToolSpec
 
-from ..baselines import Passed
+from .reference_agents import Passed
 
 MAX_RUN = 1_000
 """Tasks whose tools are called, where nothing else is said."""

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.laws import LAWS, Finding, check_loop
-from loopbench.experiments.laws.check import NOT_CHECKED
-from loopbench.experiments.laws.course import illegal
-from loopbench.experiments.laws.moves import any_move, any_reply
-from loopbench.experiments.template_loop import ObjectCodec, TemplateLoop
+from loopbench.checks.loop import LAWS, Finding, check_loop
+from loopbench.checks.loop.check import NOT_CHECKED
+from loopbench.checks.loop.contract import illegal
+from loopbench.checks.loop.random_moves import any_move, any_reply
+from loopbench.checks.loop.template_loop import ObjectCodec, TemplateLoop
 from loopbench.loops.bare import Bare
 from loopbench.models.native import NATIVE
 from loopbench.protocol import (

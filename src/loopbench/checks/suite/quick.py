@@ -14,10 +14,10 @@ from loopbench.metrics.scorers import scores_of
 from loopbench.metrics.statistics import accuracy_interval
 from loopbench.protocol import Toolbox, run_sync
 
-from ..baselines import NOBODY, Passed, ReferenceAgent, without_calls
 from .check import find_all
-from .files import FILES, JSON, OPENED, SCHEMAS, answer_score
+from .reference_agents import NOBODY, Passed, ReferenceAgent, without_calls
 from .running import GUESSING, passes_too_many
+from .static import FILES, JSON, OPENED, SCHEMAS, answer_score
 from .subject import MAX_RUN, Find, Subject, SuiteCheck, SuiteFinding, sampled, sound
 
 MAX_QUICK, MAX_QUICKLY_OPENED, MAX_QUICK_SCHEMAS = 200, 40, 5

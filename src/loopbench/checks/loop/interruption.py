@@ -23,23 +23,9 @@ from loopbench.protocol import (
 from loopbench.protocol.digest import canonical_json
 from loopbench.runs.trial.guard import stop
 
-from .bench import (
-    APART,
-    CHAIN,
-    FAILING,
-    GRACE_S,
-    LIMIT_S,
-    ONE_CALL,
-    Played,
-    Scene,
-    Seen,
-    play,
-    scripted,
-    settle,
-    start,
-)
-from .course import limited
+from .contract import limited
 from .law import Broken, NotApplicable, require
+from .scene import APART, CHAIN, FAILING, GRACE_S, LIMIT_S, ONE_CALL, Played, Scene, Seen, play, scripted, settle, start
 
 Kind = Literal["model", "tool"]
 Place = tuple[Kind, int]

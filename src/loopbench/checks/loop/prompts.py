@@ -26,9 +26,9 @@ from loopbench.protocol import (
     program_digest,
 )
 
-from .bench import TASKS, Scene, difference, play, scripted, shown_request, text_of
-from .course import limited
+from .contract import limited
 from .law import Broken, NotApplicable, require
+from .scene import TASKS, Scene, difference, play, scripted, shown_request, text_of
 
 DEMOS = 2
 """Demonstrations that a predictor is given."""

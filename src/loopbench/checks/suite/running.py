@@ -17,7 +17,7 @@ from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.values import cap, error_text
 from loopbench.runs.trial.setting import FinishedTrial
 
-from ..baselines import ORACLE, Passed, baselines, bench, passed, trial
+from .reference_agents import ORACLE, Passed, baselines, bench, passed, trial
 from .subject import MAX_CHARS, MAX_RUN, Subject, SuiteCheck, sampled
 
 

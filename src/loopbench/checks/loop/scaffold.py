@@ -17,7 +17,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 TEST = '''\
 """The laws that every loop must keep, held against {name}."""
 
-from loopbench.experiments.laws import check_loop
+from loopbench.checks.loop import check_loop
 
 from {module} import {design}
 

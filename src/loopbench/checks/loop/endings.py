@@ -24,10 +24,10 @@ from loopbench.protocol import (
     ToolCall,
 )
 
-from .bench import CHAIN, FAILING, JAMMED, TOOLS, Played, Said, Sayer, Scene, play, scripted, talking, tools_of
-from .course import STUBBORN
+from .contract import STUBBORN
 from .law import require
-from .moves import STRATEGIES, any_move, any_reply, any_word, busy, done, say
+from .random_moves import STRATEGIES, any_move, any_reply, any_word, busy, done, say
+from .scene import CHAIN, FAILING, JAMMED, TOOLS, Played, Said, Sayer, Scene, play, scripted, talking, tools_of
 
 MIN_RUNS = 120
 MAX_RUNS = 400

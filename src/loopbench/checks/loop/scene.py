@@ -42,7 +42,7 @@ from loopbench.protocol.values import cap, error_text
 from loopbench.runs.trial.guard import stop
 
 from .law import Broken, require
-from .moves import say
+from .random_moves import say
 
 MAX_CALLS = 200
 """Model calls, and tool calls, after which a run counts as one without end."""

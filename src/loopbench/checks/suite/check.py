@@ -11,9 +11,9 @@ from loopbench.datasets.validity.checks import Problem
 from loopbench.protocol import run_sync
 from loopbench.protocol.values import cap, error_text
 
-from ..baselines import Passed
-from .files import FILES, JSON, OPENED, SET_ASIDE
+from .reference_agents import Passed
 from .running import CALLED, GOLD, GUESSING
+from .static import FILES, JSON, OPENED, SET_ASIDE
 from .subject import MAX_CHARS, MAX_RUN, LeftOut, Progress, Status, Subject, SuiteCheck, SuiteFinding, sampled, sound, unwatched
 
 MAX_READ = 100_000
