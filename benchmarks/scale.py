@@ -13,9 +13,9 @@ from typing import Any
 
 from measure import Taken, taken
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.preparing import prepare
-from loopbench.experiments.results import results
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 

@@ -20,11 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loopbench
-from loopbench.experiments import ablation, compare
+from loopbench.experiments.ablate import ablation
+from loopbench.experiments.compare import run as compare
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.tables import plain
 from loopbench.experiments.loaded import MAX_WARNINGS
-from loopbench.experiments.preparing import prepare
-from loopbench.experiments.report import plain
-from loopbench.experiments.why import why
+from loopbench.experiments.why.why import why
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS, count_faults
 from loopbench.protocol import StopReason, render_value

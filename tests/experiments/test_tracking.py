@@ -35,11 +35,13 @@ from mlflow import MlflowClient
 from mlflow.utils.validation import _validate_logged_model_name, _validate_metric_name, _validate_param_name
 from requests.adapters import HTTPAdapter
 
-from loopbench.experiments import ablation, compare, tracking
+from loopbench.experiments import tracking
+from loopbench.experiments.ablate import ablation
+from loopbench.experiments.compare import run as compare
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.html.page import report_html
-from loopbench.experiments.outside import ImportRequest, import_files
-from loopbench.experiments.preparing import prepare
-from loopbench.experiments.results import Results, results
+from loopbench.experiments.import_runs import ImportRequest, import_files
 from loopbench.experiments.tracking import store
 from loopbench.experiments.tracking.addresses import reason
 from loopbench.experiments.tracking.comparison import MODEL_METRICS
@@ -752,7 +754,7 @@ def no_network(event, arguments):
 sys.addaudithook(no_network)
 from pathlib import Path
 from loopbench.experiments import tracking
-from loopbench.experiments.results import results
+from loopbench.experiments.compare.results import results
 tracked = tracking.track(results(Path(sys.argv[1])), sys.argv[2], "loopbench")
 assert isinstance(tracked, tracking.Tracked), tracked
 assert not {"litellm", "dspy"} & set(sys.modules)

@@ -26,10 +26,10 @@ from loopbench.runs.folders import run_folder, trials_folder
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import read_trace
 
-from .ablation import ablated
-from .report import plain, tables, verdicts
-from .results import Results, find_record, results
-from .why import Why, why
+from .ablate.ablation import ablated
+from .compare.results import Results, find_record, results
+from .compare.tables import plain, tables, verdicts
+from .why.why import Why, why
 
 MAX_WARNINGS = 5
 """Shown of a run in a notebook; `comparison` has all."""

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopbench.experiments.compare.tables import plain
 from loopbench.experiments.html import charts
 from loopbench.experiments.html.histograms import MAX_BINS
 from loopbench.experiments.html.svg import Axis, Box, ChartRow, Group, interval_rows, middle_cut, place, scale, standalone
-from loopbench.experiments.report import plain
 from loopbench.metrics.comparison import ArmInfo, compare
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval, Verdict

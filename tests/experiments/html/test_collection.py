@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.collection import SeveralRuns, collect, tables, to_markdown, verdicts
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.several_runs import SeveralRuns, collect, tables, to_markdown, verdicts
 from loopbench.experiments.html.document import Grid
 from loopbench.experiments.html.overview import overview_section
 from loopbench.experiments.html.page import collection_html
-from loopbench.experiments.results import Results, results
 from loopbench.metrics.statistics import holm
 from loopbench.runs.store.files import RunError
 

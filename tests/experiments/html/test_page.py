@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.tables import plain
 from loopbench.experiments.html.document import Grid
 from loopbench.experiments.html.origin import manifest_section
 from loopbench.experiments.html.page import report_html, sections
-from loopbench.experiments.report import plain
-from loopbench.experiments.results import results
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import FaultRecord
 from loopbench.runs.store.files import RunError

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.ablation import AblationRequest, ablated
-from loopbench.experiments.ablation import prepare as prepare_ablation
-from loopbench.experiments.ablation_report import conclusions
-from loopbench.experiments.compare import run
+from loopbench.experiments.ablate.ablation import AblationRequest, ablated
+from loopbench.experiments.ablate.ablation import prepare as prepare_ablation
+from loopbench.experiments.ablate.tables import conclusions
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.compare.tables import needed_in_words
 from loopbench.experiments.html.document import (
     Amount,
     Banner,
@@ -31,14 +33,12 @@ from loopbench.experiments.html.page import optimization_html, report_html, sect
 from loopbench.experiments.html.reasons import MAX_TRACES, pick, told
 from loopbench.experiments.html.side_by_side import MAX_PIECES, cut, side_by_side
 from loopbench.experiments.html.verdict import together, verdict_section
-from loopbench.experiments.optimization.config import OptimizeConfig, SearchConfig
-from loopbench.experiments.optimization.result import OptimizationResult, optimization_result
-from loopbench.experiments.optimization.run import prepare as prepare_optimization
-from loopbench.experiments.optimization.run import run as optimize
-from loopbench.experiments.optimization.watchers import SILENT
-from loopbench.experiments.report import needed_in_words
-from loopbench.experiments.results import Results, results
-from loopbench.experiments.why import why
+from loopbench.experiments.optimize.config import OptimizeConfig, SearchConfig
+from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
+from loopbench.experiments.optimize.run import prepare as prepare_optimization
+from loopbench.experiments.optimize.run import run as optimize
+from loopbench.experiments.optimize.watchers import SILENT
+from loopbench.experiments.why.why import why
 from loopbench.metrics.trajectory.trajectory import course, unmatched
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.traces import TRACES, read_trace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopbench.experiments.ablation import Ablated
-from loopbench.experiments.ablation_report import notes, tables
+from loopbench.experiments.ablate.ablation import Ablated
+from loopbench.experiments.ablate.tables import notes, tables
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.summary import PRIMARY
 

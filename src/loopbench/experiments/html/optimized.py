@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from loopbench.experiments.optimization.report import notes, tables, verdicts
-from loopbench.experiments.optimization.result import OptimizationResult
+from loopbench.experiments.optimize.result import OptimizationResult
+from loopbench.experiments.optimize.tables import notes, tables, verdicts
 
 from .charts import gains
 from .document import Banner, Block, Code, Figure, Grid, Items, PageSection, Paragraph

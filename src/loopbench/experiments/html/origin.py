@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from loopbench.experiments.results import Results
+from loopbench.experiments.compare.results import Results
 from loopbench.protocol import render_value
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.files import MANIFEST, RunError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopbench.experiments.collection import SeveralRuns, Standing, notes, tables, verdicts
+from loopbench.experiments.compare.several_runs import SeveralRuns, Standing, notes, tables, verdicts
 
 from .document import UNKNOWN, Amount, Banner, Block, Cell, Grid, Items, PageSection
 from .verdict import WARNING

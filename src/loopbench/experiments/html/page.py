@@ -15,12 +15,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from loopbench.experiments.ablation import ablated
-from loopbench.experiments.ablation_report import conclusions
-from loopbench.experiments.collection import SeveralRuns
-from loopbench.experiments.optimization.result import OptimizationResult
-from loopbench.experiments.report import plain
-from loopbench.experiments.results import Results
+from loopbench.experiments.ablate.ablation import ablated
+from loopbench.experiments.ablate.tables import conclusions
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.several_runs import SeveralRuns
+from loopbench.experiments.compare.tables import plain
+from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.files import RunError
 

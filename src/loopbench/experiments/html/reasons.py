@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from loopbench.experiments.results import Results
-from loopbench.experiments.why import ArmLosses, Parted, Why, comparable, why
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.why.why import ArmLosses, Parted, Why, comparable, why
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 from loopbench.metrics.trajectory.divergence import Cause, Divergence
 from loopbench.runs.folders import run_name

@@ -14,7 +14,7 @@ from typing import Literal
 
 from markupsafe import Markup, escape
 
-from loopbench.experiments.report import plain
+from loopbench.experiments.compare.tables import plain
 from loopbench.metrics.statistics import Interval
 
 Mark = Literal["better", "worse", "equivalent", "undecided", "dot"]

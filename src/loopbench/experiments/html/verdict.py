@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from loopbench.experiments.report import needed_in_words, notes
-from loopbench.experiments.results import Results
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.tables import needed_in_words, notes
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.power import Needed
 from loopbench.metrics.summary import PRIMARY

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.optimization.candidates import Candidate, SearchCost, SearchEnd
-from loopbench.experiments.optimization.files import CANDIDATES
+from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from loopbench.experiments.optimize.files import CANDIDATES
 from loopbench.metrics.record import Record
 from loopbench.protocol import Program
 

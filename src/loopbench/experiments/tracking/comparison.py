@@ -16,7 +16,7 @@ from typing import Any
 
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
-from loopbench.experiments.results import Results
+from loopbench.experiments.compare.results import Results
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, ArmSummary

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from loopbench.experiments.ablation import ablated
-from loopbench.experiments.ablation_report import conclusions
+from loopbench.experiments.ablate.ablation import ablated
+from loopbench.experiments.ablate.tables import conclusions
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.tables import verdicts
 from loopbench.experiments.html import charts
 from loopbench.experiments.html.page import report_html
 from loopbench.experiments.html.svg import standalone
-from loopbench.experiments.report import verdicts
-from loopbench.experiments.results import Results
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.power import Needed
 from loopbench.metrics.summary import PRIMARY

@@ -16,7 +16,7 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Self
 
-from loopbench.experiments.optimization.candidates import Candidate, SearchCost, SearchEnd
+from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.metrics.record import Record
 
 from .addresses import default_uri, reason

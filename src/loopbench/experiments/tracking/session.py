@@ -15,9 +15,9 @@ from mlflow.entities import LoggedModel, LoggedModelOutput, Metric, Run, RunTag
 from mlflow.tracing.constant import TraceTagKey
 from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
-from loopbench.experiments.optimization.candidates import Candidate
-from loopbench.experiments.optimization.files import CANDIDATES, PROGRAM
-from loopbench.experiments.results import results
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.optimize.candidates import Candidate
+from loopbench.experiments.optimize.files import CANDIDATES, PROGRAM
 from loopbench.protocol import render_value
 from loopbench.protocol.names import parse_spec
 from loopbench.protocol.redact import redact

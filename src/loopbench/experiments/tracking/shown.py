@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from loopbench.experiments.optimization.candidates import Candidate
+from loopbench.experiments.optimize.candidates import Candidate
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol import render_value
 from loopbench.protocol.program import ABOUT
