@@ -21,7 +21,7 @@ from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.compare.several_runs import SeveralRuns, collect, to_markdown
-from loopbench.experiments.html.page import collection_html
+from loopbench.reports.html.page import collection_html
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import generated_suites

@@ -32,8 +32,8 @@ def main(tasks: int, repeats: int, runs: Path) -> None:
     if early or read.given.comparison.arms[0].summary.scored != tasks * repeats:
         sys.exit("MLflow stood on the trials' path" if early else "trials are missing")
 
-    from loopbench.experiments import tracking  # what takes long to import is no part of the run
-    from loopbench.experiments.tracking.store import open_store
+    from loopbench.reports import mlflow as tracking  # what takes long to import is no part of the run
+    from loopbench.reports.mlflow.store import open_store
 
     uri = tracking.default_uri(runs)
     open_store(uri, "sums", runs)  # makes the database: once, not once a run

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from loopbench.experiments.compare.prepare import prepare
     from loopbench.experiments.compare.results import results
     from loopbench.experiments.compare.run import run
-    from loopbench.experiments.loaded import Loaded, load
     from loopbench.loops.bare import Bare, run_agent
     from loopbench.loops.finish import Finish
     from loopbench.loops.phased import Phased
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from loopbench.models.real import open_model
     from loopbench.models.scripted import Script, Scripted
     from loopbench.protocol import Loop, Model, Outcome, Plan, PlannedCall, Query, Ref, StopReason, Tool, Toolbox, with_program
+    from loopbench.reports.dataframes import Loaded, load
     from loopbench.runs.config import CompareConfig
 
 _HOMES = {
@@ -35,7 +35,7 @@ _HOMES = {
     "loopbench.dspy_seam.program": ("LoopProgram",),
     "loopbench.experiments.compare.run": ("run",),
     "loopbench.runs.config": ("CompareConfig",),
-    "loopbench.experiments.loaded": ("Loaded", "load"),
+    "loopbench.reports.dataframes": ("Loaded", "load"),
     "loopbench.experiments.compare.prepare": ("prepare",),
     "loopbench.experiments.compare.results": ("results",),
     "loopbench.loops.bare": ("Bare", "run_agent"),

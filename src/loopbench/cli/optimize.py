@@ -17,7 +17,7 @@ from .own_prints import own_prints_aside, quiet_loops
 if TYPE_CHECKING:
     from loopbench.experiments.optimize.result import OptimizationResult
     from loopbench.experiments.optimize.run import Optimization
-    from loopbench.experiments.tracking.optimization import OptimizationTracker
+    from loopbench.reports.mlflow.optimization import OptimizationTracker
     from loopbench.runs.permissions import Permissions
 
 
@@ -206,7 +206,7 @@ def _tracker(made: Optimization) -> AbstractContextManager[OptimizationTracker |
     compare = made.config.compare
     if not compare.mlflow:
         return nullcontext()
-    from loopbench.experiments.tracking.optimization import OptimizationTracker  # MLflow takes seconds to import
+    from loopbench.reports.mlflow.optimization import OptimizationTracker  # MLflow takes seconds to import
 
     def tell(line: str) -> None:
         render.say(f"warning: {line}")

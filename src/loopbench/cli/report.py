@@ -89,8 +89,8 @@ def _markdown(found: Results) -> str:
 def _several(folders: Sequence[Path], form: Form, html: Path | None, *, no_html: bool, all_metrics: bool) -> int:
     from loopbench.experiments.compare.results import results
     from loopbench.experiments.compare.several_runs import collect, to_markdown
-    from loopbench.experiments.html.files import PAGE
-    from loopbench.experiments.html.page import collection_html
+    from loopbench.reports.html.files import PAGE
+    from loopbench.reports.html.page import collection_html
     from loopbench.runs.folders import TEST, is_optimization
 
     from . import render
@@ -135,8 +135,8 @@ def print_results(found: Results, *, as_json: bool, all_metrics: bool = False) -
 
 def write_report(found: Results, html: Path | None = None) -> str:
     """The page of a run, into its directory unless another file was typed; gives its text."""
-    from loopbench.experiments.html.files import PAGE
-    from loopbench.experiments.html.page import report_html
+    from loopbench.reports.html.files import PAGE
+    from loopbench.reports.html.page import report_html
 
     page = report_html(found)
     _write(page, html, found.folder / PAGE)
@@ -144,16 +144,16 @@ def write_report(found: Results, html: Path | None = None) -> str:
 
 
 def _write_optimization(folder: Path, html: Path | None) -> None:
-    from loopbench.experiments.html.files import PAGE
-    from loopbench.experiments.html.page import optimization_html
     from loopbench.experiments.optimize.result import optimization_result
+    from loopbench.reports.html.files import PAGE
+    from loopbench.reports.html.page import optimization_html
 
     _write(optimization_html(optimization_result(folder)), html, folder / PAGE)
 
 
 def _write(text: str, typed: Path | None, usual: Path) -> None:
     """Where the usual place cannot be written that is a warning; a file that was typed has to be. Raises OSError."""
-    from loopbench.experiments.html.files import write_page
+    from loopbench.reports.html.files import write_page
 
     from . import render
 

@@ -106,7 +106,7 @@ def resume_command(experiment: Experiment) -> str:
 
 
 def _track(experiment: Experiment, found: Results, page: str) -> None:
-    from loopbench.experiments import tracking
+    from loopbench.reports import mlflow as tracking
 
     from . import render
 

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from loopbench.experiments.compare import rescore as rescoring
 from loopbench.experiments.compare.extend import Additions, extend
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.rescore import REDACTED, UNTOLD, rescore
 from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare import rescore as rescoring
 from loopbench.experiments.compare.run import run
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol import Query

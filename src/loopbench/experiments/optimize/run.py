@@ -20,8 +20,9 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.dspy_seam import lm_of
 from loopbench.dspy_seam.program import LoopProgram, loop_with
 from loopbench.experiments.compare import run as compare
+from loopbench.experiments.compare import prepare as compare_prepare
+from loopbench.experiments.compare import reopen as compare_reopen
 from loopbench.experiments.compare.prepare import Experiment
-from loopbench.experiments.compare import prepare as preparing
 from loopbench.metrics.record import RECORD_VERSION
 from loopbench.models.metering import Meter
 from loopbench.models.profiles import PROFILES_VERSION
@@ -451,9 +452,9 @@ def open_test(made: Optimization) -> Experiment:
         write_manifest(made.folder, {**manifest, "splits": {**manifest["splits"], "test": test}})
     config, is_begun = test_config(made), (folder / MANIFEST).is_file()
     if not is_begun:
-        return preparing.prepare(config, folder)
+        return compare_prepare.prepare(config, folder)
     _follow(folder, config)
-    return preparing.reopen(folder, _typed(config))
+    return compare_reopen.reopen(folder, _typed(config))
 
 
 def test_config(made: Optimization) -> CompareConfig:

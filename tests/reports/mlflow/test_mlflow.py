@@ -35,23 +35,23 @@ from mlflow import MlflowClient
 from mlflow.utils.validation import _validate_logged_model_name, _validate_metric_name, _validate_param_name
 from requests.adapters import HTTPAdapter
 
-from loopbench.experiments import tracking
 from loopbench.experiments.ablate import ablation
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.html.page import report_html
 from loopbench.experiments.import_runs import ImportRequest, import_files
-from loopbench.experiments.tracking import store
-from loopbench.experiments.tracking.addresses import reason
-from loopbench.experiments.tracking.comparison import MODEL_METRICS
-from loopbench.experiments.tracking.notes import arm_note, files
-from loopbench.experiments.tracking.versions import Version
 from loopbench.metrics.comparison import compare as metrics_of
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 from loopbench.protocol import StopReason
 from loopbench.protocol.redact import public_address
+from loopbench.reports import mlflow as tracking
+from loopbench.reports.html.page import report_html
+from loopbench.reports.mlflow import store
+from loopbench.reports.mlflow.addresses import reason
+from loopbench.reports.mlflow.comparison import MODEL_METRICS
+from loopbench.reports.mlflow.notes import arm_note, files
+from loopbench.reports.mlflow.versions import Version
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.traces import Traces, read_trace
@@ -753,7 +753,7 @@ def no_network(event, arguments):
         os.write(2, f"{event} {arguments}".encode()); os._exit(7)
 sys.addaudithook(no_network)
 from pathlib import Path
-from loopbench.experiments import tracking
+from loopbench.reports import mlflow
 from loopbench.experiments.compare.results import results
 tracked = tracking.track(results(Path(sys.argv[1])), sys.argv[2], "loopbench")
 assert isinstance(tracked, tracking.Tracked), tracked

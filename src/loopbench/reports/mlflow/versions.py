@@ -22,8 +22,8 @@ from loopbench.protocol.digest import digest
 from loopbench.protocol.names import Spec
 from loopbench.protocol.redact import redact
 
+from .artifacts import as_json
 from .prompts import plain_name
-from .shown import as_json
 from .store import MAX_TAG, Store, clean, params
 
 VERSION = "loopbench.version"

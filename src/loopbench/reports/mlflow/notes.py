@@ -9,12 +9,12 @@ from loopbench.experiments.ablate.ablation import ablated
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import verdicts
-from loopbench.experiments.html import charts
-from loopbench.experiments.html.page import report_html
-from loopbench.experiments.html.svg import standalone
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.power import Needed
 from loopbench.metrics.summary import PRIMARY
+from loopbench.reports.html import charts
+from loopbench.reports.html.page import report_html
+from loopbench.reports.html.svg import standalone
 from loopbench.text.numbers import counts, dollars, interval, p_value, relation, verdict
 from loopbench.text.table import markdown_cell, markdown_item
 

@@ -17,6 +17,10 @@ from typing import Any
 
 import pandas as pd
 
+from loopbench.experiments.ablate.ablation import ablated
+from loopbench.experiments.compare.results import Results, find_record, results
+from loopbench.experiments.compare.tables import plain, tables, verdicts
+from loopbench.experiments.why.why import Why, why
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY, count_faults, task_values
@@ -25,11 +29,6 @@ from loopbench.protocol import render_value
 from loopbench.runs.folders import run_folder, trials_folder
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import read_trace
-
-from .ablate.ablation import ablated
-from .compare.results import Results, find_record, results
-from .compare.tables import plain, tables, verdicts
-from .why.why import Why, why
 
 MAX_WARNINGS = 5
 """Shown of a run in a notebook; `comparison` has all."""

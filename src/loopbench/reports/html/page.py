@@ -26,19 +26,19 @@ from loopbench.runs.store.files import RunError
 
 from .ablations import effects_section
 from .arms import arms_section, pairs_section
+from .causes import tasks_section, told, traces_section, why_section
+from .cost import confidence_section, cost_section, fronts_section, reliability_section
 from .document import Banner, Chapter, Page, PageSection, kind_of
-from .money import confidence_section, cost_section, fronts_section, reliability_section
+from .failures import errors_section, recovery_section, steps_section
 from .optimized import optimization_sections
-from .origin import manifest_section
 from .overview import overview_section
 from .overview import pairs_section as all_pairs_section
-from .reasons import tasks_section, told, traces_section, why_section
-from .trouble import errors_section, recovery_section, steps_section
+from .provenance import manifest_section
 from .verdict import verdict_section
 
 _BREAKS = re.compile(r"([/(=_])(?=\w)")
 MAX_UNBROKEN = 12
-TEMPLATES = files("loopbench.experiments.html").joinpath("templates")
+TEMPLATES = files("loopbench.reports.html").joinpath("templates")
 
 
 def report_html(found: Results) -> str:
@@ -146,7 +146,7 @@ def _file(name: str) -> str:
 @cache
 def _environment() -> Environment:
     made = Environment(
-        loader=PackageLoader("loopbench.experiments.html"),
+        loader=PackageLoader("loopbench.reports.html"),
         autoescape=True,
         finalize=shown,
         undefined=StrictUndefined,

@@ -64,7 +64,7 @@ def chart(title: str, description: str, height: float, *drawn: str) -> Markup:
 
 def standalone(drawn: str, width: int = 720) -> str:
     """A chart as a file of its own: with its style, and a width in pixels."""
-    style = files("loopbench.experiments.html").joinpath("templates", "chart.css").read_text(encoding="utf-8")
+    style = files("loopbench.reports.html").joinpath("templates", "chart.css").read_text(encoding="utf-8")
     opened = str(drawn).replace(' width="100%"', f' width="{width}"', 1)
     return opened.replace("<title>", f"<style>{style}</style><title>", 1)
 

@@ -30,7 +30,6 @@ from mlflow.entities.model_registry import PromptVersion
 from sqlalchemy.engine import Engine
 
 from loopbench.datasets import arithmetic
-from loopbench.experiments import tracking
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import results as read_results
@@ -38,13 +37,14 @@ from loopbench.experiments.optimize.candidates import Candidate, SearchCost, Sea
 from loopbench.experiments.optimize.files import CANDIDATES, ENDED, PROGRAM
 from loopbench.experiments.optimize.log import log_digest
 from loopbench.experiments.optimize.result import optimization_result
-from loopbench.experiments.tracking import OptimizationTracker, board
-from loopbench.experiments.tracking.board import SearchBoard
-from loopbench.experiments.tracking.prompts import as_template, prompt_name, prompt_text
-from loopbench.experiments.tracking.shown import note, program_file
 from loopbench.metrics.record import Record
 from loopbench.protocol import Program, Prompt, program_digest, read_program
 from loopbench.protocol.names import parse_spec
+from loopbench.reports import mlflow as tracking
+from loopbench.reports.mlflow import OptimizationTracker, board
+from loopbench.reports.mlflow.artifacts import note, program_file
+from loopbench.reports.mlflow.board import SearchBoard
+from loopbench.reports.mlflow.prompts import as_template, prompt_name, prompt_text
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched

@@ -10,10 +10,10 @@ import pytest
 
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.several_runs import SeveralRuns, collect, tables, to_markdown, verdicts
-from loopbench.experiments.html.document import Grid
-from loopbench.experiments.html.overview import overview_section
-from loopbench.experiments.html.page import collection_html
 from loopbench.metrics.statistics import holm
+from loopbench.reports.html.document import Grid
+from loopbench.reports.html.overview import overview_section
+from loopbench.reports.html.page import collection_html
 from loopbench.runs.store.files import RunError
 
 

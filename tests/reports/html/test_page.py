@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.tables import plain
-from loopbench.experiments.html.document import Grid
-from loopbench.experiments.html.origin import manifest_section
-from loopbench.experiments.html.page import report_html, sections
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import FaultRecord
+from loopbench.reports.html.document import Grid
+from loopbench.reports.html.page import report_html, sections
+from loopbench.reports.html.provenance import manifest_section
 from loopbench.runs.store.files import RunError
 
 DIRTY = ["\x1b[2J", "\u202e", "\u2066", "\x00", "\x7f", "\ud800", "\U000e0041", "\x85", "\r", "\u2028", "\ufeff"]

@@ -24,10 +24,10 @@ from loopbench.protocol.redact import redact
 from loopbench.runs.folders import KIND, TEST
 from loopbench.runs.store.files import MANIFEST
 
+from .artifacts import as_json, interval, note, program_file, ranking_table
 from .board import CandidateRow, DesignRow, SearchBoard
 from .comparison import log_comparison
 from .prompts import plain_name, prompt_name, register
-from .shown import as_json, interval, note, program_file, ranking_table
 from .store import MAX_NAME, MAX_TAG, RunEntry, Store, clean, interval_metrics, metric_key, numbers, params, run_name
 from .versions import VERSION, Version, configuration, find_versions, finish_model, new_model
 

@@ -14,7 +14,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from loopbench.experiments.compare.several_runs import collect
-from loopbench.experiments.html.page import collection_html, report_html
+from loopbench.reports.html.page import collection_html, report_html
 
 BROWSER, DRIVER = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
 FLAGS = (

@@ -17,7 +17,15 @@ from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.compare.tables import needed_in_words
-from loopbench.experiments.html.document import (
+from loopbench.experiments.optimize.config import OptimizeConfig, SearchConfig
+from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
+from loopbench.experiments.optimize.run import prepare as prepare_optimization
+from loopbench.experiments.optimize.run import run as optimize
+from loopbench.experiments.optimize.watchers import SILENT
+from loopbench.experiments.why.why import why
+from loopbench.metrics.trajectory.trajectory import course, unmatched
+from loopbench.reports.html.causes import MAX_TRACES, pick, told
+from loopbench.reports.html.document import (
     Amount,
     Banner,
     Folded,
@@ -29,17 +37,9 @@ from loopbench.experiments.html.document import (
     Subsection,
     cell_text,
 )
-from loopbench.experiments.html.page import optimization_html, report_html, sections
-from loopbench.experiments.html.reasons import MAX_TRACES, pick, told
-from loopbench.experiments.html.side_by_side import MAX_PIECES, cut, side_by_side
-from loopbench.experiments.html.verdict import together, verdict_section
-from loopbench.experiments.optimize.config import OptimizeConfig, SearchConfig
-from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
-from loopbench.experiments.optimize.run import prepare as prepare_optimization
-from loopbench.experiments.optimize.run import run as optimize
-from loopbench.experiments.optimize.watchers import SILENT
-from loopbench.experiments.why.why import why
-from loopbench.metrics.trajectory.trajectory import course, unmatched
+from loopbench.reports.html.page import optimization_html, report_html, sections
+from loopbench.reports.html.side_by_side import MAX_PIECES, cut, side_by_side
+from loopbench.reports.html.verdict import together, verdict_section
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.traces import TRACES, read_trace
 from loopbench.text.numbers import interval

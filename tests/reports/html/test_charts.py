@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.compare.tables import plain
-from loopbench.experiments.html import charts
-from loopbench.experiments.html.histograms import MAX_BINS
-from loopbench.experiments.html.svg import Axis, Box, ChartRow, Group, interval_rows, middle_cut, place, scale, standalone
 from loopbench.metrics.comparison import ArmInfo, compare
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval, Verdict
 from loopbench.metrics.views import CostPoint, Front
+from loopbench.reports.html import charts
+from loopbench.reports.html.histograms import MAX_BINS
+from loopbench.reports.html.svg import Axis, Box, ChartRow, Group, interval_rows, middle_cut, place, scale, standalone
 
 SVG = "{http://www.w3.org/2000/svg}"
 VALUES = st.floats(-1e6, 1e6)

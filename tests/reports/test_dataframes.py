@@ -24,11 +24,11 @@ from loopbench.experiments.ablate import ablation
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.tables import plain
-from loopbench.experiments.loaded import MAX_WARNINGS
 from loopbench.experiments.why.why import why
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS, count_faults
 from loopbench.protocol import StopReason, render_value
+from loopbench.reports.dataframes import MAX_WARNINGS
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError
