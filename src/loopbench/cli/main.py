@@ -243,9 +243,8 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List what can be named on the command line, with options."""
-    from loopbench.experiments.catalogue import entries
-
     from . import render
+    from .catalogue import entries
 
     found = entries(what.value)
     if as_json:

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from loopbench.checks.loop import LAWS, Finding
 from loopbench.checks.loop.scaffold import Scaffold
-from loopbench.experiments.catalogue import CatalogueEntry, SuiteEntry
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.several_runs import SeveralRuns
 from loopbench.experiments.compare.several_runs import notes as collection_notes
@@ -22,6 +21,7 @@ from loopbench.experiments.compare.several_runs import verdicts as collection_ve
 from loopbench.experiments.compare.tables import notes, plain, tables, verdicts
 from loopbench.text.table import Table as Lines
 
+from .catalogue import CatalogueEntry, SuiteEntry
 from .console import out as out
 from .console import say as say
 

@@ -19,9 +19,9 @@ from dspy.utils.saving import get_dependency_versions
 from loopbench.datasets.task import Suite, Task
 from loopbench.dspy_seam import lm_of
 from loopbench.dspy_seam.program import LoopProgram, loop_with
-from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare import prepare as compare_prepare
 from loopbench.experiments.compare import reopen as compare_reopen
+from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.metrics.record import RECORD_VERSION
 from loopbench.models.metering import Meter
