@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,14 +9,6 @@ import typer
 
 from .codes import DONE, INVALID
 from .report import Json, Runs, print_results, write_report
-
-
-class ImportFormat(StrEnum):
-    """Of a file."""
-
-    INSPECT = "inspect"
-    PYDANTIC_EVALS = "pydantic-evals"
-    CSV = "csv"
 
 
 def import_(
@@ -32,7 +23,8 @@ def import_(
         typer.Option("--name", "-o", help="The run's name under runs/, or a path [default: made up].", show_default=False),
     ] = None,
     format_: Annotated[
-        ImportFormat | None, typer.Option("--format", help="Of all files [default: each file tells].", show_default=False)
+        str | None,
+        typer.Option("--format", help="Format of all files, such as inspect [default: each file tells].", show_default=False),
     ] = None,
     arm: Annotated[
         list[str] | None, typer.Option(help="Name of the arm of each file in turn; equal names are repeats of one.")
@@ -59,7 +51,7 @@ def import_(
     from . import render
 
     wanted = ImportRequest(
-        format=None if format_ is None else format_.value,
+        format=format_,
         reading=ReadingOptions(scorer, None if scale is None else ScoreScale.parse(scale), cluster, errors_as_failures),
         arms=arm or (),
         suite=suite,
