@@ -79,7 +79,7 @@ class ArmResult:
             "excluded": summary.excluded,
             "tasks": summary.tasks,
         }
-        made |= {metric: _interval(getattr(summary, metric)) for metric in METRICS}
+        made |= {metric: _interval(mean) for metric, mean in summary.means.items()}
         return made | {
             "stops": dict(summary.stops),
             "errors": dict(summary.errors),
