@@ -14,10 +14,10 @@ from pathlib import Path
 from measure import measured, typed
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import Experiment, prepare
 from loopbench.metrics.record import Record
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 
 REPEATS = 4
 """Of each task, as a run has them that is to show anything: its plan is replayed once, for what the scripted model goes by."""

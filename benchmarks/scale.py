@@ -14,10 +14,10 @@ from typing import Any
 from measure import Taken, taken
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import results
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 
 
 def phase(name: str, found: Taken[Any]) -> dict[str, float]:

@@ -27,11 +27,13 @@ FLOORS: dict[str, frozenset[str]] = {
     "models": frozenset({"protocol", "dspy_seam"}),
     "metrics": frozenset({"protocol", "datasets"}),
     "text": frozenset({"protocol", "metrics"}),
-    "experiments": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "text"}),
-    "cli": frozenset({"protocol", "datasets", "loops", "models", "metrics", "text", "experiments"}),
-    "__init__": frozenset({"_lazy", "protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "experiments"}),
+    "runs": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "text"}),
+    "checks": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "text", "runs"}),
+    "experiments": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "text", "runs", "checks"}),
+    "cli": frozenset({"protocol", "datasets", "loops", "models", "metrics", "text", "runs", "checks", "experiments"}),
+    "__init__": frozenset({"_lazy", "protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "runs", "experiments"}),
     "__main__": frozenset({"cli"}),
-    "pytest_plugin": frozenset({"metrics", "experiments"}),
+    "pytest_plugin": frozenset({"metrics", "runs", "experiments"}),
 }
 CONFINED: dict[str, tuple[str, frozenset[str]]] = {
     # library: the part of the tree, and the only files and folders there that may import it

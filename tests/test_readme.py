@@ -15,8 +15,6 @@ import typer
 
 from loopbench.cli.main import app
 from loopbench.experiments import compare
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.optimization import run as optimization
 from loopbench.experiments.optimization.config import load_optimize_config
 from loopbench.experiments.optimization.report import tables, verdicts
@@ -25,6 +23,8 @@ from loopbench.experiments.optimization.watchers import Watchers
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.report import to_markdown
 from loopbench.experiments.results import results
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.text.table import Table, markdown_cell, markdown_page
 
 ROOT = Path(__file__).parents[1]

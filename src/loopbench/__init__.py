@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from loopbench.dspy_seam import DspyModel
     from loopbench.dspy_seam.program import LoopProgram
     from loopbench.experiments.compare import run
-    from loopbench.experiments.config import CompareConfig
     from loopbench.experiments.loaded import Loaded, load
     from loopbench.experiments.preparing import prepare
     from loopbench.experiments.results import results
@@ -28,13 +27,14 @@ if TYPE_CHECKING:
     from loopbench.models.real import open_model
     from loopbench.models.scripted import Script, Scripted
     from loopbench.protocol import Loop, Model, Outcome, Plan, PlannedCall, Query, Ref, StopReason, Tool, Toolbox, with_program
+    from loopbench.runs.config import CompareConfig
 
 _HOMES = {
     "loopbench.datasets.task": ("Environment", "StatelessEnvironment", "Suite", "Task"),
     "loopbench.dspy_seam": ("DspyModel",),
     "loopbench.dspy_seam.program": ("LoopProgram",),
     "loopbench.experiments.compare": ("run",),
-    "loopbench.experiments.config": ("CompareConfig",),
+    "loopbench.runs.config": ("CompareConfig",),
     "loopbench.experiments.loaded": ("Loaded", "load"),
     "loopbench.experiments.preparing": ("prepare",),
     "loopbench.experiments.results": ("results",),

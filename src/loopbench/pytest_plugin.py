@@ -135,8 +135,8 @@ class LoopGate:
         return judged
 
     def _prepared(self, loop: str | type, settings: Mapping[str, Any]) -> Experiment:
-        from loopbench.experiments.config import config_from
         from loopbench.experiments.preparing import prepare
+        from loopbench.runs.config import config_from
 
         _check_no_loop_runs(self.item)
         named = loop if isinstance(loop, str) else f"{loop.__module__}:{loop.__qualname__}"
@@ -145,8 +145,8 @@ class LoopGate:
 
     def _run(self, experiment: Experiment) -> Results:
         from loopbench.experiments.compare import run
-        from loopbench.experiments.engine.runner import Unwatched
         from loopbench.experiments.results import results
+        from loopbench.runs.engine.runner import Unwatched
 
         stopped = run(experiment, Unwatched())
         if stopped:

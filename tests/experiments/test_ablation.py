@@ -15,12 +15,13 @@ import pytest
 from loopbench.experiments.ablation import Ablated, AblationRequest, ablated, prepare
 from loopbench.experiments.ablation_report import conclusions, effects_tables, notes, tables, to_markdown
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.journal import MANIFEST, TRIALS, RunError, read_manifest
 from loopbench.experiments.preparing import Experiment, reopen
 from loopbench.experiments.results import MAX_PAIRED, Results, results
 from loopbench.metrics.statistics import Verdict, VerdictWord
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.files import MANIFEST, RunError, read_manifest
+from loopbench.runs.store.records import TRIALS
 
 pytestmark = pytest.mark.thorough
 

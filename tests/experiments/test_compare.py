@@ -13,16 +13,16 @@ import pytest
 
 from loopbench.datasets.task import Suite
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.folders import run_folder
-from loopbench.experiments.journal import MANIFEST, RunError, write_manifest
-from loopbench.experiments.preparing import new_folder, prepare
+from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, find_record, results
 from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import is_abstention
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.folders import new_folder, run_folder
+from loopbench.runs.store.files import MANIFEST, RunError, write_manifest
 
-BLIND = "loopbench.experiments.baselines:Blind"
+BLIND = "loopbench.checks.suite.reference_agents:Blind"
 """Named as code of one's own is."""
 
 
@@ -302,7 +302,7 @@ def test_a_run_never_takes_the_directory_of_another(tmp_path, monkeypatch):
     """Two processes may begin in one second, and draw the same."""
     drawn = iter(["aaaa", "aaaa", "aaaa", "bbbb"])
     monkeypatch.setattr("secrets.token_hex", lambda size: next(drawn))
-    monkeypatch.setattr("loopbench.experiments.preparing.datetime", Clock)
+    monkeypatch.setattr("loopbench.runs.folders.datetime", Clock)
     made = [new_folder(tmp_path / "runs", "a suite/../of mine").name for _ in range(2)]
     assert made == ["20260101-000000-a-suite-..-of-mine-aaaa", "20260101-000000-a-suite-..-of-mine-bbbb"]
 

@@ -29,17 +29,20 @@ from loopbench.experiments.fit import (
     remarks,
     to_toml,
 )
-from loopbench.experiments.journal import Journal, RunError, write_manifest
 from loopbench.experiments.points import hint_of, read_course, wire_damage
-from loopbench.experiments.registry import make_loop, parse_spec
-from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import FinishedTrial, TrialContext, run_trial
 from loopbench.metrics.statistics import Interval, wilson
 from loopbench.models.faults import spoil
 from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, load_profile
 from loopbench.models.scripted import PROVIDER_FAULTS
 from loopbench.protocol import Reply, ToolCall
+from loopbench.protocol.names import parse_spec
 from loopbench.protocol.wire import native_call
+from loopbench.runs.registry import make_loop
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.journal import Journal
+from loopbench.runs.trial.setting import FinishedTrial, TrialContext
+from loopbench.runs.trial.trial import run_trial
 
 KNOWN = {
     "wire.malformed": 0.02,

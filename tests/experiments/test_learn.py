@@ -20,24 +20,28 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.suite import task_problems
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.datasets.validity import planned_answer, replay
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.from_trace import Kind, Made, Unlearnable, draft_of, leaves, made_calls, plan_of
-from loopbench.experiments.journal import TRIALS, RunError, read_trace, write_manifest
 from loopbench.experiments.learn import Learned, kind_of, learn_run, learn_suite, open_suite, write_suite
-from loopbench.experiments.preparing import Experiment, Permissions, manifest_of, prepare, reopen
-from loopbench.experiments.registry import make_suite, parse_spec
+from loopbench.experiments.preparing import Experiment, prepare, reopen
 from loopbench.experiments.results import results
-from loopbench.experiments.schedule import make_arms
-from loopbench.experiments.suite_checks import task_problems
-from loopbench.experiments.traces import PLAIN_TRACES
 from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import is_abstention
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, refs
 from loopbench.protocol.digest import canonical_json, sha256
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.manifest import manifest_of
+from loopbench.runs.permissions import Permissions
+from loopbench.runs.registry import make_suite
+from loopbench.runs.schedule import make_arms
+from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.records import TRIALS
+from loopbench.runs.store.traces import PLAIN_TRACES, read_trace
 
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 

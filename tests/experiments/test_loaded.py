@@ -21,9 +21,6 @@ from hypothesis import strategies as st
 
 import loopbench
 from loopbench.experiments import ablation, compare
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.journal import RunError
 from loopbench.experiments.loaded import MAX_WARNINGS
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.report import plain
@@ -31,6 +28,9 @@ from loopbench.experiments.why import why
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS, count_faults
 from loopbench.protocol import StopReason, render_value
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.files import RunError
 
 pytestmark = pytest.mark.thorough
 

@@ -10,18 +10,21 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.journal import TRIALS, RunError
 from loopbench.experiments.optimization.config import load_optimize_config
-from loopbench.experiments.preparing import Experiment, Permissions, SessionSettings, prepare, reopen
+from loopbench.experiments.preparing import Experiment, SessionSettings, prepare, reopen
 from loopbench.experiments.report import notes
-from loopbench.experiments.results import Results, looks_of, results
+from loopbench.experiments.results import Results, results
 from loopbench.metrics.record import Record
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.manifest import looks_of
+from loopbench.runs.permissions import Permissions
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.records import TRIALS
 
 pytestmark = pytest.mark.thorough
 
-FAR_APART = ("bare", "loopbench.experiments.baselines:Blind")
+FAR_APART = ("bare", "loopbench.checks.suite.reference_agents:Blind")
 
 
 class Heard(Unwatched):

@@ -14,17 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import BudgetConfig, CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.extending import Additions, extend
 from loopbench.experiments.forking import fork
-from loopbench.experiments.history import notes_on
-from loopbench.experiments.journal import TRIALS, Journal, RunError, locked, read_manifest, read_records, read_trace, write_manifest
-from loopbench.experiments.past import Spent, SpentTally, larger, read_state
-from loopbench.experiments.preparing import Experiment, Permissions, SessionSettings, prepare, reopen, resume_flags
+from loopbench.experiments.preparing import Experiment, SessionSettings, prepare, reopen
 from loopbench.experiments.results import results
 from loopbench.metrics.record import Record, records_digest
 from loopbench.protocol import Capabilities, ProviderError, Reply, Request
+from loopbench.runs.config import BudgetConfig, CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.manifest import notes_on
+from loopbench.runs.permissions import Permissions, resume_flags
+from loopbench.runs.run_state import Spent, SpentTally, larger, read_state
+from loopbench.runs.store.files import RunError, read_manifest, write_manifest
+from loopbench.runs.store.journal import Journal
+from loopbench.runs.store.lock import locked
+from loopbench.runs.store.records import TRIALS, read_records
+from loopbench.runs.store.traces import read_trace
 
 BARE = "bare(check_types=true)"
 

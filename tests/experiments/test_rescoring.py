@@ -16,16 +16,18 @@ from hypothesis import strategies as st
 
 from loopbench.experiments import rescoring
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.extending import Additions, extend
-from loopbench.experiments.journal import TRIALS, RunError, read_manifest, read_records, write_manifest
-from loopbench.experiments.past import read_state
-from loopbench.experiments.preparing import Permissions, prepare, reopen
+from loopbench.experiments.preparing import prepare, reopen
 from loopbench.experiments.rescoring import REDACTED, UNTOLD, rescore
 from loopbench.experiments.results import results
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol import Query
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.permissions import Permissions
+from loopbench.runs.run_state import read_state
+from loopbench.runs.store.files import RunError, read_manifest, write_manifest
+from loopbench.runs.store.records import TRIALS, read_records
 
 SUITES = """
 from dataclasses import replace

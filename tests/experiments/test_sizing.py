@@ -13,8 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.journal import TRIALS, RunError, write_manifest
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.sizing import SizeRequest, Sizing, report, size
 from loopbench.experiments.sizing.pilot import logged
@@ -22,6 +20,9 @@ from loopbench.metrics.power import difference_power, equivalence_power, pass_po
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import log_ratios
 from loopbench.metrics.summary import METRICS, TaskValues, task_values
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.records import TRIALS
 
 Draw = Callable[[random.Random, int], float]
 

@@ -36,14 +36,10 @@ from mlflow.utils.validation import _validate_logged_model_name, _validate_metri
 from requests.adapters import HTTPAdapter
 
 from loopbench.experiments import ablation, compare, tracking
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.html.page import report_html
-from loopbench.experiments.journal import read_trace
 from loopbench.experiments.outside import ImportRequest, import_files
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
-from loopbench.experiments.traces import Traces
 from loopbench.experiments.tracking import store
 from loopbench.experiments.tracking.addresses import reason
 from loopbench.experiments.tracking.comparison import MODEL_METRICS
@@ -54,6 +50,9 @@ from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 from loopbench.protocol import StopReason
 from loopbench.protocol.redact import public_address
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.traces import Traces, read_trace
 
 # MLflow's own, at its first store
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")

@@ -15,15 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.journal import TRIALS, RunError, read_records, read_trace
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
-from loopbench.experiments.traces import PLAIN_TRACES
 from loopbench.experiments.why import comparable, loss_of, why
 from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.trajectory.trajectory import TracedRun, course, events
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.records import TRIALS, read_records
+from loopbench.runs.store.traces import PLAIN_TRACES, read_trace
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")

@@ -56,8 +56,8 @@ def ablate(
 ) -> None:
     """Vary a loop's options together and say what each of them does, and which depend on each other, with intervals."""
     from loopbench.experiments.ablation import AblationRequest, prepare
-    from loopbench.experiments.config import load_config
     from loopbench.metrics.factors.factorial import EFFECT_METRICS
+    from loopbench.runs.config import load_config
 
     flags: dict[str, Any] = {
         "loops": (loop,),

@@ -62,7 +62,8 @@ def extend(
     """Add loops, profiles, models, repeats or tasks to a run: its trials stay and count, only the new ones are run."""
     from loopbench.experiments.extending import Additions
     from loopbench.experiments.extending import extend as extended
-    from loopbench.experiments.preparing import Permissions, SessionSettings
+    from loopbench.experiments.preparing import SessionSettings
+    from loopbench.runs.permissions import Permissions
 
     from . import render
 

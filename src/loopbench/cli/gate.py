@@ -73,8 +73,8 @@ def gate(
 ) -> None:
     """Say whether a run is worse than a baseline: exit code 0 if not, 1 if so, 3 if that is open, 4 if the run is no measure."""
     from loopbench.experiments.gating import RerunSettings, check_asked, judge, read_baseline, read_run
-    from loopbench.experiments.preparing import Permissions
     from loopbench.metrics.statistics import ALPHA
+    from loopbench.runs.permissions import Permissions
 
     from . import render
 
@@ -150,7 +150,7 @@ def _run_again(baseline: Baseline, path: Path, again: RerunSettings, *, quiet: b
     """The directory of the new run. An interrupted one can be resumed, and judged then."""
     from loopbench.experiments.compare import run
     from loopbench.experiments.gating import prepare_again
-    from loopbench.experiments.preparing import resume_flags
+    from loopbench.runs.permissions import resume_flags
 
     from . import render
     from .progress import watching

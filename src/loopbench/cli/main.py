@@ -164,8 +164,8 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Run loops over a suite's tasks and say which is better, with intervals."""
-    from loopbench.experiments.config import load_config
     from loopbench.experiments.preparing import prepare
+    from loopbench.runs.config import load_config
 
     from . import render
 
@@ -260,8 +260,9 @@ def check_loop(
     as_json: Json = False,
 ) -> None:
     """Run a loop against every law, with models and tools made up for it; exit code 1 where one does not hold."""
-    from loopbench.experiments import laws
-    from loopbench.experiments.registry import make_loop, parse_spec
+    from loopbench.checks import loop as laws
+    from loopbench.protocol.names import parse_spec
+    from loopbench.runs.registry import make_loop
 
     from . import render
 
@@ -282,7 +283,7 @@ def new_loop(
     into: Annotated[Path, typer.Option(help="Folder to write to [default: this one].", show_default=False)] = Path("."),
 ) -> None:
     """Write NAME.py, a small loop that works, and test_NAME.py, which holds the laws against it."""
-    from loopbench.experiments import scaffold
+    from loopbench.checks.loop import scaffold
 
     from . import render
 

@@ -17,8 +17,8 @@ from .own_prints import own_prints_aside, quiet_loops
 if TYPE_CHECKING:
     from loopbench.experiments.optimization.result import OptimizationResult
     from loopbench.experiments.optimization.run import Optimization
-    from loopbench.experiments.preparing import Permissions
     from loopbench.experiments.tracking.optimization import OptimizationTracker
+    from loopbench.runs.permissions import Permissions
 
 
 def optimize(
@@ -135,9 +135,9 @@ def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, as_json: b
 
 def print_report(folder: Path, *, as_json: bool, as_csv: bool, as_markdown: bool, all_metrics: bool) -> int:
     """What `report` prints; no model is called. Gives the exit code."""
-    from loopbench.experiments.optimization.files import TEST
     from loopbench.experiments.optimization.report import to_markdown
     from loopbench.experiments.optimization.result import optimization_result
+    from loopbench.runs.folders import TEST
 
     if as_csv or all_metrics:
         raise ValueError(f"--{'csv' if as_csv else 'all-metrics'} is for comparisons; the test is one: {folder / TEST}")
@@ -215,8 +215,8 @@ def _tracker(made: Optimization) -> AbstractContextManager[OptimizationTracker |
 
 
 def _resume_command(made: Optimization) -> str:
-    from loopbench.experiments.preparing import resume_flags
     from loopbench.protocol.names import parse_spec
+    from loopbench.runs.permissions import resume_flags
 
     compare = made.config.compare
     optimizer = parse_spec(made.config.search.optimizer).name

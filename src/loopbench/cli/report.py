@@ -39,7 +39,7 @@ def report(
     no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
 ) -> None:
     """Print the tables of a run again, and write its page; no model is called."""
-    from loopbench.experiments.optimization.files import is_optimization
+    from loopbench.runs.folders import is_optimization
 
     if as_json + as_csv + as_markdown > 1:
         raise ValueError("--json, --csv and --markdown exclude each other")
@@ -77,8 +77,8 @@ def _one(folder: Path, form: Form, html: Path | None, *, no_html: bool, all_metr
 def _markdown(found: Results) -> str:
     from loopbench.experiments import ablation_report
     from loopbench.experiments.ablation import ablated
-    from loopbench.experiments.folders import run_name
     from loopbench.experiments.report import to_markdown
+    from loopbench.runs.folders import run_name
 
     made = ablated(found)
     if made is not None:
@@ -90,8 +90,8 @@ def _several(folders: Sequence[Path], form: Form, html: Path | None, *, no_html:
     from loopbench.experiments.collection import collect, to_markdown
     from loopbench.experiments.html.files import PAGE
     from loopbench.experiments.html.page import collection_html
-    from loopbench.experiments.optimization.files import TEST, is_optimization
     from loopbench.experiments.results import results
+    from loopbench.runs.folders import TEST, is_optimization
 
     from . import render
 
@@ -179,8 +179,10 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print the trace of one trial: prompt, reply, move, observation, faults."""
-    from loopbench.experiments.journal import find_trial, read_manifest, read_trace
-    from loopbench.experiments.optimization.files import trials_folder
+    from loopbench.runs.folders import trials_folder
+    from loopbench.runs.store.files import read_manifest
+    from loopbench.runs.store.records import find_trial
+    from loopbench.runs.store.traces import read_trace
     from loopbench.text.trace_text import as_judged
 
     from . import render_trace
@@ -200,7 +202,7 @@ def show(
 
 def _list_missed(folder: Path, *, as_json: bool) -> None:
     """The trials that were not solved."""
-    from loopbench.experiments.journal import read_records
+    from loopbench.runs.store.records import read_records
 
     from . import render_trace
 

@@ -37,7 +37,8 @@ from .own_prints import own_prints_aside
 from .running import carry_out
 
 if TYPE_CHECKING:
-    from loopbench.experiments.preparing import Experiment, Permissions, SessionSettings
+    from loopbench.experiments.preparing import Experiment, SessionSettings
+    from loopbench.runs.permissions import Permissions
 
 
 class RetryChoice(StrEnum):
@@ -78,8 +79,9 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with an interrupted run: only trials without a result, or that infrastructure made fail, are run."""
-    from loopbench.experiments.optimization.files import is_optimization
-    from loopbench.experiments.preparing import Permissions, SessionSettings
+    from loopbench.experiments.preparing import SessionSettings
+    from loopbench.runs.folders import is_optimization
+    from loopbench.runs.permissions import Permissions
 
     settings = {
         "concurrency": concurrency,

@@ -23,9 +23,9 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
     Raises ValueError where no worker can be had.
     """
     from loopbench.experiments.compare import run
-    from loopbench.experiments.engine.links import WorkerError
     from loopbench.experiments.results import results
-    from loopbench.experiments.run_files import CutShort
+    from loopbench.runs.engine.messages import WorkerError
+    from loopbench.runs.store.files import CutShort
 
     from . import render
     from .progress import watching
@@ -71,7 +71,7 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
 
 def _as_it_stands(experiment: Experiment, found: Results) -> Experiment:
     """With what this sitting has added to the run's past."""
-    from loopbench.experiments.past import read_state
+    from loopbench.runs.run_state import read_state
 
     return replace(experiment, manifest=found.manifest, past=read_state(experiment.folder, experiment.past))
 
@@ -83,8 +83,8 @@ def _left(experiment: Experiment, found: Results) -> int:
 
 def resume_command(experiment: Experiment) -> str:
     """What goes on with a run that has stopped, in full; where a limit of its budget is used up, with a larger one."""
-    from loopbench.experiments.past import larger
-    from loopbench.experiments.preparing import resume_flags
+    from loopbench.runs.permissions import resume_flags
+    from loopbench.runs.run_state import larger
 
     folder, config, begun = experiment.folder, experiment.config, experiment.manifest["config"]
     shown = config.public()

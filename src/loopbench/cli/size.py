@@ -42,8 +42,8 @@ def size(
 ) -> None:
     """Say from a pilot run how many tasks and repeats a decision takes, and what they cost; no model is called."""
     from loopbench.experiments import sizing
-    from loopbench.experiments.optimization.files import trials_folder
     from loopbench.experiments.results import results
+    from loopbench.runs.folders import trials_folder
 
     wanted = sizing.SizeRequest(metric, margin, alpha, power, sizing.PURPOSES if purpose is None else (purpose.value,))
     found, second = (None if name is None else results(trials_folder(run_folder(name, runs))) for name in (run, again))

@@ -67,7 +67,7 @@ def learn(
 
 def _command(learned: Learned, out: Path) -> str:
     """What runs the scripted model on the file."""
-    from loopbench.experiments.registry import Spec
+    from loopbench.runs.registry import Spec
 
     scorers = sorted({task.scorer for task in learned.tasks if ":" in task.scorer})  # code of the user's own, to be named again
     spec = str(Spec("jsonl", {"scorer": scorers[0]} if scorers else {}))

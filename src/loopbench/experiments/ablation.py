@@ -18,15 +18,18 @@ from loopbench.metrics.factors.fractional import Fraction, fraction, full_factor
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.protocol import Loop
-from loopbench.protocol.names import parse_values, value_text
+from loopbench.protocol.names import nearest, parse_spec, parse_values, value_text
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.lookup import suite_of, tasks_of_split
+from loopbench.runs.manifest import ABLATION
+from loopbench.runs.options import options_of
+from loopbench.runs.registry import Spec, find, make_loop
+from loopbench.runs.store.files import RunError, write_manifest
 from loopbench.text.plain_text import json_safe
 
-from .config import CompareConfig
-from .journal import RunError, write_manifest
-from .preparing import Experiment, suite_of, tasks_of_split
+from .preparing import Experiment
 from .preparing import prepare as prepare_comparison
-from .registry import Spec, find, make_loop, nearest, options_of, parse_spec
-from .results import ABLATION, Results
+from .results import Results
 
 Kind = Literal["full", "fractional"]
 MAX_ARMS = 200

@@ -11,11 +11,11 @@ from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.protocol.names import value_text
+from loopbench.runs.folders import run_name
 from loopbench.text.numbers import interval, p_value
 from loopbench.text.table import Table, markdown_page
 
 from .ablation import Ablated, ablated, setting
-from .folders import run_name
 from .results import MAX_PAIRED, Results
 
 

@@ -16,8 +16,8 @@ from loopbench.metrics.modules import module_in
 from loopbench.metrics.scoring import SCORERS, scorer_names
 from loopbench.metrics.summary import METRICS
 from loopbench.models.profiles import built_in_profiles, load_profile
-
-from .registry import PACKAGES, Spec, builtin_names, find, make_suite, options_of
+from loopbench.runs.options import options_of
+from loopbench.runs.registry import PACKAGES, Spec, builtin_names, find, make_suite
 
 
 @dataclass(frozen=True, slots=True)

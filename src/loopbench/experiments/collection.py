@@ -10,11 +10,11 @@ from typing import Any, Literal
 from loopbench.metrics.comparison import Pair, PairTest, judged, paired_test
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, task_values
+from loopbench.runs.folders import run_name
+from loopbench.runs.store.files import RunError
 from loopbench.text.numbers import interval, p_value, short_name, verdict
 from loopbench.text.table import Table, markdown_page
 
-from .folders import run_name
-from .journal import RunError
 from .results import Results
 
 Place = Literal["highest", "not told apart", "lower"]

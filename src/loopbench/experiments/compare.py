@@ -13,19 +13,19 @@ from pathlib import Path
 
 from loopbench.metrics.sequential import Looks, looked
 from loopbench.models.metering import Meter
+from loopbench.runs.changes import arms_of
+from loopbench.runs.engine.engine import Engine, opened
+from loopbench.runs.engine.job import Job, budget_of
+from loopbench.runs.engine.runner import Progress, run_trials
+from loopbench.runs.manifest import RETRIED, looks_of, noted
+from loopbench.runs.run_state import CUT_SHORT, Spent, read_state
+from loopbench.runs.schedule import Trial
+from loopbench.runs.store.files import CutShort, RunError, read_manifest, write_manifest
+from loopbench.runs.store.journal import Journal
+from loopbench.runs.store.traces import TracePolicy
 
-from .engine.engines import Engine, opened
-from .engine.job import Job, budget_of
-from .engine.runner import Progress, run_trials
-from .ground import arms_of
-from .history import RETRIED, noted
-from .journal import Journal, RunError, read_manifest, write_manifest
-from .past import CUT_SHORT, Spent, read_state
 from .preparing import Experiment
-from .results import looks_of, results
-from .run_files import CutShort
-from .schedule import Trial
-from .traces import TracePolicy
+from .results import results
 
 
 def run(experiment: Experiment, progress: Progress) -> str:

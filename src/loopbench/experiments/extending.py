@@ -7,30 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .config import COMMAND_LINE, CompareConfig, config_from
-from .ground import ASKED, arms_of, changes, summary
-from .history import EXTENDED, noted
-from .journal import RunError, locked, write_manifest
-from .optimization.files import refuse_optimization
-from .past import read_state
-from .preparing import (
-    NO_PERMISSIONS,
-    UNCHANGED,
-    Experiment,
-    Permissions,
-    Reopened,
-    SessionSettings,
-    asked_of,
-    changed_message,
-    check_plans,
-    look_again,
-    manifest_of,
-    tasks_of_split,
-)
-from .results import ABLATION
-from .schedule import Arm, make_arms
-from .suite_checks import quick_problems
-from .trial_models import open_models
+from loopbench.checks.suite import quick_problems
+from loopbench.runs.changes import arms_of, changes, summary
+from loopbench.runs.config import COMMAND_LINE, CompareConfig, config_from
+from loopbench.runs.folders import refuse_optimization
+from loopbench.runs.lookup import check_plans, tasks_of_split
+from loopbench.runs.manifest import ABLATION, ASKED, EXTENDED, asked_of, manifest_of, noted
+from loopbench.runs.permissions import NO_PERMISSIONS, Permissions
+from loopbench.runs.run_state import read_state
+from loopbench.runs.schedule import Arm, make_arms
+from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.lock import locked
+from loopbench.runs.trial_models import open_models
+
+from .preparing import UNCHANGED, Experiment, Reopened, SessionSettings, changed_message, look_again
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,11 @@ from loopbench.models.faults import CALLING, FLAKY_ATTEMPTS
 from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile
 from loopbench.models.tokens import MESSAGE_OVERHEAD, estimate_tokens
 from loopbench.protocol import Message
+from loopbench.runs.store.files import RunError, read_manifest
+from loopbench.runs.store.records import each_record
+from loopbench.runs.store.traces import Traces, policy_of
 
-from .journal import RunError, each_record, read_manifest
 from .points import REFUSED, REPEATED, TOOL, Attempt, DecisionPoint, Hint, ReadTrial, Shape, provider_fault, read_course
-from .traces import Traces, policy_of
 
 MIN_POINTS = 30
 """Fewer points than this, and an estimate says little: the profile says so."""

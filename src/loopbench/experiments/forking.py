@@ -9,26 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from loopbench.checks.suite import quick_problems
 from loopbench.metrics.record import Record, records_digest
+from loopbench.runs.changes import arms_of, profile_changed, quoted, suite_changes, summary
+from loopbench.runs.folders import new_name, refuse_optimization
+from loopbench.runs.manifest import FORKED, NOTES, notes_on
+from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, resume_flags
+from loopbench.runs.run_state import CUT_SHORT, read_state
+from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.journal import Journal
+from loopbench.runs.store.lock import locked
+from loopbench.runs.store.records import read_records
+from loopbench.runs.store.traces import Traces
 
-from .ground import arms_of, profile_changed, quoted, suite_changes, summary
-from .history import FORKED, NOTES, notes_on
-from .journal import Journal, RunError, locked, read_records, write_manifest
-from .optimization.files import refuse_optimization
-from .past import CUT_SHORT, read_state
-from .preparing import (
-    NO_PERMISSIONS,
-    UNCHANGED,
-    Experiment,
-    Permissions,
-    Reopened,
-    SessionSettings,
-    look_again,
-    new_name,
-    resume_flags,
-)
-from .suite_checks import quick_problems
-from .traces import Traces
+from .preparing import UNCHANGED, Experiment, Reopened, SessionSettings, look_again
 
 
 def fork(folder: Path, allowed: Permissions = NO_PERMISSIONS, sitting: SessionSettings = UNCHANGED) -> Experiment:

@@ -14,8 +14,7 @@ from loopbench.protocol import Plan, PlannedCall, Query, Ref, refs, render_value
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import MARK, redact
 from loopbench.protocol.wire import from_json
-
-from .trace import NEVER_RAN
+from loopbench.runs.trial.recorder import NEVER_RAN
 
 MIN = 10
 """Whole numbers nearer to zero are too common to tell where they came from."""

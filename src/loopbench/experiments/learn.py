@@ -27,8 +27,13 @@ from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Plan, PlannedCall, StopReason, Tool, Toolbox, plan_to_json, refs, render_value, resolve, run_sync
 from loopbench.protocol.redact import MARK
 from loopbench.protocol.values import error_text
+from loopbench.runs.config import CompareConfig, config_from
+from loopbench.runs.lookup import suite_of
+from loopbench.runs.permissions import own_code
+from loopbench.runs.store.files import RunError, read_manifest
+from loopbench.runs.store.records import read_records
+from loopbench.runs.store.traces import read_trace
 
-from .config import CompareConfig, config_from
 from .from_trace import (
     FixedValue,
     Kind,
@@ -42,8 +47,6 @@ from .from_trace import (
     plan_of,
     refused_calls,
 )
-from .journal import RunError, read_manifest, read_records, read_trace
-from .preparing import own_code, suite_of
 
 DRIFTED = "it stands for another value on replay"
 FAILED = "the call fails with it on replay"

@@ -22,11 +22,11 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY, count_faults, task_values
 from loopbench.metrics.views import Views
 from loopbench.protocol import render_value
+from loopbench.runs.folders import run_folder, trials_folder
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.traces import read_trace
 
 from .ablation import ablated
-from .folders import run_folder
-from .journal import RunError, read_trace
-from .optimization.files import trials_folder
 from .report import plain, tables, verdicts
 from .results import Results, find_record, results
 from .why import Why, why

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from loopbench.protocol import Message, Optimizable, Prompt, program_digest, read_program
+from loopbench.protocol.names import parse_spec
 from loopbench.protocol.program import CONVERSATION, Demo, in_own_format
+from loopbench.runs.registry import make_loop
 from loopbench.text.table import markdown_block, markdown_cell, markdown_item
-
-from .registry import make_loop, parse_spec
 
 BOOTSTRAPPED = "augmented"
 """DSPy marks a demonstration so that comes from a run of the program."""

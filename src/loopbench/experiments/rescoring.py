@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from loopbench.checks.suite import quick_problems
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import Record
@@ -19,16 +20,17 @@ from loopbench.protocol import StopReason
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import MARK
 from loopbench.protocol.values import error_text
+from loopbench.runs.config import CompareConfig, config_from
+from loopbench.runs.folders import refuse_optimization
+from loopbench.runs.lookup import suite_of, tasks_of_split
+from loopbench.runs.manifest import ASKED, RESCORED, asked_of, looks_of, noted, suite_manifest
+from loopbench.runs.permissions import allowed_code, own_code
+from loopbench.runs.store.files import RunError, append_whole, new_file, open_repaired, write_manifest
+from loopbench.runs.store.lock import locked
+from loopbench.runs.store.records import TRIALS, each_record, read_records
+from loopbench.runs.store.traces import Traces
 
-from .config import CompareConfig, config_from
-from .ground import ASKED
-from .history import RESCORED, noted
-from .journal import TRIALS, RunError, append_whole, each_record, locked, new_file, open_repaired, read_records, write_manifest
-from .optimization.files import refuse_optimization
-from .preparing import allowed_code, asked_of, own_code, suite_manifest, suite_of, tasks_of_split
-from .results import Results, looks_of, results
-from .suite_checks import quick_problems
-from .traces import Traces
+from .results import Results, results
 
 SCORER = "scorer "
 """How the reason of a trial begins that is errored because it could not be scored."""

@@ -13,14 +13,12 @@ from loopbench.metrics.comparison import ArmInfo, Comparison, compare, undecided
 from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.sequential import Looked, Looks, all_decided, looked
 from loopbench.metrics.views import Views, views
+from loopbench.runs.gc_tuning import relaxed_gc
+from loopbench.runs.manifest import ABLATION, looks_of, remarks_of, warnings_of
+from loopbench.runs.store.files import RunError, read_manifest
+from loopbench.runs.store.records import one_of, read_records
+from loopbench.runs.store.traces import TracesSize, traces_size
 
-from .garbage import relaxed_gc
-from .history import remarks_of, warnings_of
-from .journal import RunError, one_of, read_manifest, read_records
-from .traces import TracesSize, traces_size
-
-ABLATION = "ablation"
-"""Of the manifest: which arm is which cell of an ablation, see `ablation.py`."""
 MAX_PAIRED = 16
 """Arms of an ablation up to which they are compared in pairs too; beyond that its effects say more, and sooner."""
 
@@ -131,8 +129,3 @@ def find_record(found: Results, trial: str) -> Record:
 def looked_at(looks: Looks, records: Sequence[Record], manifest: Mapping[str, Any]) -> Looked:
     per_task = len(manifest["arms"]) * int(manifest["config"]["repeats"])
     return looked(looks, Counter(record.task for record in records), per_task)
-
-
-def looks_of(manifest: Mapping[str, Any]) -> Looks | None:
-    """When a run is looked at on its way; None where it is not. Raises KeyError, TypeError or ValueError for a damaged plan."""
-    return None if manifest.get("looks") is None else Looks.from_json(manifest["looks"])

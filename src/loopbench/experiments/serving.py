@@ -43,8 +43,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.values import error_text
 from loopbench.protocol.wire import from_json, read_call
-
-from .scripting import script_of
+from loopbench.runs.trial.script import script_of
 
 MODEL = "scripted"
 MAX_TRIALS = 1_024

@@ -16,10 +16,10 @@ from loopbench.metrics.tasks import TaskFindings, task_findings
 from loopbench.metrics.trajectory.divergence import Cause, Divergence, Loss, divergence, explain, read_trial
 from loopbench.metrics.trajectory.failures import TracedTrial
 from loopbench.metrics.trajectory.trajectory import TracedStep, course
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.traces import Traces, traces_file
 
-from .journal import RunError
 from .results import Results
-from .traces import Traces, traces_file
 
 Read = TypeVar("Read")
 Example = TypeVar("Example")

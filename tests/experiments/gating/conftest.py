@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.journal import TRIALS, write_manifest
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
 from loopbench.metrics.record import Record
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.files import write_manifest
+from loopbench.runs.store.records import TRIALS
 
 TASKS = 12
 

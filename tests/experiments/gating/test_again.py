@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.gating import Baseline, RerunSettings, bless, gate, write_baseline
 from loopbench.experiments.gating.gate import config_again
-from loopbench.experiments.journal import RunError
-from loopbench.experiments.preparing import Permissions
 from loopbench.metrics.record import Record
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.permissions import Permissions
+from loopbench.runs.store.files import RunError
 
 FILE = Path("b.json")
-OWN = "loopbench.experiments.baselines:Blind"
+OWN = "loopbench.checks.suite.reference_agents:Blind"
 """Named as code of one's own is."""
 
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.config import config_from
 from loopbench.experiments.gating import Baseline, bless, read_baseline, read_run, write_baseline
 from loopbench.experiments.gating.baseline import changes, outcome_of, to_text
-from loopbench.experiments.journal import RunError, write_manifest
 from loopbench.experiments.results import Results
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
+from loopbench.runs.config import config_from
+from loopbench.runs.store.files import RunError, write_manifest
 
 SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.journal import MANIFEST, TRIALS, read_trace
 from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import Results, results
-from loopbench.experiments.traces import PLAIN_TRACES
 from loopbench.metrics.record import Record
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.files import MANIFEST
+from loopbench.runs.store.records import TRIALS
+from loopbench.runs.store.traces import PLAIN_TRACES, read_trace
 
 VOID = frozenset({"meta", "link", "wbr", "br", "img", "input", "hr"})
 TAGS = {

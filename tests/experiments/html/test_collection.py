@@ -12,9 +12,9 @@ from loopbench.experiments.collection import SeveralRuns, collect, tables, to_ma
 from loopbench.experiments.html.document import Grid
 from loopbench.experiments.html.overview import overview_section
 from loopbench.experiments.html.page import collection_html
-from loopbench.experiments.journal import RunError
 from loopbench.experiments.results import Results, results
 from loopbench.metrics.statistics import holm
+from loopbench.runs.store.files import RunError
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from loopbench.experiments.html.document import Grid
 from loopbench.experiments.html.origin import manifest_section
 from loopbench.experiments.html.page import report_html, sections
-from loopbench.experiments.journal import RunError
 from loopbench.experiments.report import plain
 from loopbench.experiments.results import results
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import FaultRecord
+from loopbench.runs.store.files import RunError
 
 DIRTY = ["\x1b[2J", "\u202e", "\u2066", "\x00", "\x7f", "\ud800", "\U000e0041", "\x85", "\r", "\u2028", "\ufeff"]
 MARKS = ["<script>", "</script>", "</style>", "<!--", "]]>", "&amp;", '"', "'", "`", "{{ x }}", "{% x %}", "<svg/onload=x>"]

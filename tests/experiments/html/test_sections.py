@@ -15,7 +15,6 @@ from loopbench.experiments.ablation import AblationRequest, ablated
 from loopbench.experiments.ablation import prepare as prepare_ablation
 from loopbench.experiments.ablation_report import conclusions
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
 from loopbench.experiments.html.document import (
     Amount,
     Banner,
@@ -32,7 +31,6 @@ from loopbench.experiments.html.page import optimization_html, report_html, sect
 from loopbench.experiments.html.reasons import MAX_TRACES, pick, told
 from loopbench.experiments.html.side_by_side import MAX_PIECES, cut, side_by_side
 from loopbench.experiments.html.verdict import together, verdict_section
-from loopbench.experiments.journal import TRACES, read_trace
 from loopbench.experiments.optimization.config import OptimizeConfig, SearchConfig
 from loopbench.experiments.optimization.result import OptimizationResult, optimization_result
 from loopbench.experiments.optimization.run import prepare as prepare_optimization
@@ -42,6 +40,8 @@ from loopbench.experiments.report import needed_in_words
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.why import why
 from loopbench.metrics.trajectory.trajectory import course, unmatched
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.store.traces import TRACES, read_trace
 from loopbench.text.numbers import interval
 
 

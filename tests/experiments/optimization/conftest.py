@@ -14,16 +14,17 @@ from typing import Any
 import pytest
 
 from loopbench.datasets.task import Suite
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.experiments.optimization.background import Background
 from loopbench.experiments.optimization.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimization.rollouts import Rollouts
-from loopbench.experiments.registry import make_loop, make_suite, parse_spec
-from loopbench.experiments.schedule import Arm
-from loopbench.experiments.trial import TrialContext
 from loopbench.metrics.record import Record
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.profiles import load_profile
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.registry import make_loop, make_suite
+from loopbench.runs.schedule import Arm
+from loopbench.runs.trial.setting import TrialContext
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "optimizers.py"
 

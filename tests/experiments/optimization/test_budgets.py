@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loopbench.experiments.config import BudgetConfig
 from loopbench.experiments.optimization.budgets import budget_text, parse_budget
+from loopbench.runs.config import BudgetConfig
 
 COUNTS = st.none() | st.integers(1, 10**15)
 DOLLARS = st.none() | st.floats(1e-6, 1e15, allow_nan=False)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.journal import RunError
 from loopbench.experiments.optimization.log import JsonLinesLog, log_digest, read_log
+from loopbench.runs.store.files import RunError
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

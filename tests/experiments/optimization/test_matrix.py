@@ -13,8 +13,9 @@ import pytest
 from loopbench.dspy_seam.program import LoopProgram
 from loopbench.experiments.optimization.optimizers import optimizer_named, optimizers
 from loopbench.experiments.optimization.result import DesignResult
-from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.protocol import program_digest, read_program
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import make_loop
 
 pytestmark = pytest.mark.thorough
 

@@ -31,15 +31,11 @@ from sqlalchemy.engine import Engine
 
 from loopbench.datasets import arithmetic
 from loopbench.experiments import compare, tracking
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.journal import MANIFEST, read_manifest, write_manifest
 from loopbench.experiments.optimization.candidates import Candidate, SearchCost, SearchEnd
-from loopbench.experiments.optimization.files import CANDIDATES, ENDED, PROGRAM, TEST
+from loopbench.experiments.optimization.files import CANDIDATES, ENDED, PROGRAM
 from loopbench.experiments.optimization.log import log_digest
 from loopbench.experiments.optimization.result import optimization_result
-from loopbench.experiments.preparing import configuration, prepare
-from loopbench.experiments.registry import code_digest, make_loop, parse_spec
+from loopbench.experiments.preparing import prepare
 from loopbench.experiments.results import results as read_results
 from loopbench.experiments.tracking import OptimizationTracker, board
 from loopbench.experiments.tracking.board import SearchBoard
@@ -47,6 +43,14 @@ from loopbench.experiments.tracking.prompts import as_template, prompt_name, pro
 from loopbench.experiments.tracking.shown import note, program_file
 from loopbench.metrics.record import Record
 from loopbench.protocol import Program, Prompt, program_digest, read_program
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.code_digests import code_digest
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.folders import TEST
+from loopbench.runs.manifest import configuration
+from loopbench.runs.registry import make_loop
+from loopbench.runs.store.files import MANIFEST, read_manifest, write_manifest
 
 # MLflow's own, at its first store
 pytestmark = [pytest.mark.thorough, pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")]

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.journal import RunError
 from loopbench.experiments.optimization.background import Background
 from loopbench.experiments.optimization.candidates import SearchCost
 from loopbench.experiments.optimization.proposals import Proposals
@@ -21,6 +20,7 @@ from loopbench.models.metering import Budget, Meter
 from loopbench.models.proposer import ScriptedProposer
 from loopbench.protocol import Message, Model, ProviderError, Reply, Request, WrappedModel, run_sync
 from loopbench.protocol.model import ProviderTrouble
+from loopbench.runs.store.files import RunError
 
 ASKS = "Your output fields are:\n1. `proposed_instruction` (str):\n[[ ## proposed_instruction ## ]]\n"
 Make = Callable[..., Proposals]

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from loopbench.experiments.journal import Journal, RunError, read_manifest, write_manifest
 from loopbench.experiments.optimization.candidates import SearchCost, SearchEnd
-from loopbench.experiments.optimization.files import ENDED, PROGRAM, ROLLOUTS, TEST, is_optimization, trials_folder
+from loopbench.experiments.optimization.files import ENDED, PROGRAM, ROLLOUTS
 from loopbench.experiments.optimization.log import JsonLinesLog, log_digest
 from loopbench.experiments.optimization.report import notes, tables, to_markdown, verdicts
 from loopbench.experiments.optimization.result import OptimizationResult, optimization_result, spent_once
@@ -21,6 +20,9 @@ from loopbench.experiments.results import results
 from loopbench.metrics.gains import Cost
 from loopbench.metrics.record import Record
 from loopbench.protocol import Prompt, program_digest
+from loopbench.runs.folders import TEST, is_optimization, trials_folder
+from loopbench.runs.store.files import RunError, read_manifest, write_manifest
+from loopbench.runs.store.journal import Journal
 
 OWN = program_digest({"decide": Prompt("Own.", {}, {})})
 TASKS = 60

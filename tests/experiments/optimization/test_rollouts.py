@@ -18,10 +18,7 @@ import pytest
 from dspy.utils.parallelizer import ParallelExecutor
 
 from loopbench.dspy_seam.program import LoopProgram, ProgramResult, SampledPrediction
-from loopbench.experiments.engine.runner import FIRST_FAILURES
-from loopbench.experiments.journal import RunError
 from loopbench.experiments.optimization.rollouts import BudgetSpent, Key, Rollouts, RunStopped
-from loopbench.experiments.past import MAX_ATTEMPTS
 from loopbench.protocol import (
     Model,
     Observer,
@@ -36,6 +33,9 @@ from loopbench.protocol import (
     Toolbox,
     WrappedModel,
 )
+from loopbench.runs.engine.runner import FIRST_FAILURES
+from loopbench.runs.run_state import MAX_ATTEMPTS
+from loopbench.runs.store.files import RunError
 
 Make = Callable[..., Rollouts]
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.journal import RunError, locked, read_manifest
 from loopbench.experiments.optimization.config import OptimizeConfig, load_optimize_config
 from loopbench.experiments.optimization.log import read_log
 from loopbench.experiments.optimization.run import Optimization, prepare, reopen, run
-from loopbench.experiments.preparing import Permissions
 from loopbench.experiments.results import results
+from loopbench.runs.permissions import Permissions
+from loopbench.runs.store.files import RunError, read_manifest
+from loopbench.runs.store.lock import locked
 
 pytestmark = pytest.mark.thorough
 
@@ -189,7 +190,8 @@ def _interrupted(made: Optimization) -> Any:
 UNPLANNED = """
 from dataclasses import replace
 
-from loopbench.experiments.registry import make_suite, parse_spec
+from loopbench.runs.registry import make_suite
+from loopbench.protocol.names import parse_spec
 
 
 def made(split: str = "test"):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.journal import RunError
 from loopbench.experiments.preparing import reopen
+from loopbench.runs.store.files import RunError
 
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.sampled_from([0, 1])), min_size=1, max_size=10)
 

@@ -16,16 +16,16 @@ from typing import Annotated, Any, Literal, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from loopbench.experiments.journal import RunError
-from loopbench.experiments.optimization.files import TEST, is_optimization
-from loopbench.experiments.preparing import package_version
 from loopbench.experiments.results import Results, results
-from loopbench.experiments.traces import Traces
 from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.record import Record, records_digest
 from loopbench.metrics.summary import MAX_VALUE, METRICS, PRIMARY
 from loopbench.metrics.trajectory.trajectory import course
 from loopbench.protocol.digest import digest
+from loopbench.runs.folders import TEST, is_optimization
+from loopbench.runs.manifest import package_version
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.traces import Traces
 
 VERSION = 1
 OUTCOME_DIGITS = 8

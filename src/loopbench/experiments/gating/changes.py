@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopbench.experiments.journal import read_trace
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trajectory.divergence import Cause, cause_of, first_difference
 from loopbench.metrics.trajectory.trajectory import course, signatures
+from loopbench.runs.store.traces import read_trace
 
 from .baseline import TaskLine, measured
 from .judged import Became, Side, TaskChange

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig, config_from
-from loopbench.experiments.engine.runner import Progress, Unwatched
-from loopbench.experiments.journal import RunError
 from loopbench.experiments.outside.joining import PROFILE
-from loopbench.experiments.preparing import NO_PERMISSIONS, Experiment, Permissions, allowed_config, prepare
-from loopbench.experiments.registry import loops_named, parse_spec
+from loopbench.experiments.preparing import Experiment, prepare
 from loopbench.metrics.statistics import ALPHA
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.config import CompareConfig, config_from
+from loopbench.runs.engine.runner import Progress, Unwatched
+from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config
+from loopbench.runs.registry import loops_named
+from loopbench.runs.store.files import RunError
 
 from .baseline import Baseline, read_baseline, read_run
 from .judge import DEFAULT_METRICS, Incomparable, check_asked, judge, match_arms, missing_arms, refuse_other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loopbench.experiments.run_files import write_whole
+from loopbench.runs.store.files import write_whole
 
 PAGE = "report.html"
 

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from loopbench.experiments.folders import run_name
-from loopbench.experiments.journal import MANIFEST, RunError
 from loopbench.experiments.results import Results
 from loopbench.protocol import render_value
+from loopbench.runs.folders import run_name
+from loopbench.runs.store.files import MANIFEST, RunError
 
 from .document import Cell, Code, Folded, Grid, PageSection
 

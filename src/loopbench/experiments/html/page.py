@@ -18,11 +18,11 @@ from markupsafe import Markup, escape
 from loopbench.experiments.ablation import ablated
 from loopbench.experiments.ablation_report import conclusions
 from loopbench.experiments.collection import SeveralRuns
-from loopbench.experiments.folders import run_name
-from loopbench.experiments.journal import RunError
 from loopbench.experiments.optimization.result import OptimizationResult
 from loopbench.experiments.report import plain
 from loopbench.experiments.results import Results
+from loopbench.runs.folders import run_name
+from loopbench.runs.store.files import RunError
 
 from .ablations import effects_section
 from .arms import arms_section, pairs_section

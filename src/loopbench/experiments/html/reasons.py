@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from loopbench.experiments.folders import run_name
-from loopbench.experiments.journal import RunError
 from loopbench.experiments.results import Results
-from loopbench.experiments.traces import Traces
 from loopbench.experiments.why import ArmLosses, Parted, Why, comparable, why
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 from loopbench.metrics.trajectory.divergence import Cause, Divergence
+from loopbench.runs.folders import run_name
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.traces import Traces
 from loopbench.text.numbers import interval, short_name
 
 from .charts import grouped

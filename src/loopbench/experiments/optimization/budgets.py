@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from loopbench.experiments.config import BudgetConfig
+from loopbench.runs.config import BudgetConfig
 
 _PART = re.compile(r"(\$?)\s*(\d+(?:\.\d+)?(?:e\+?\d{1,2}|e-\d{1,2})?)\s*([a-z]*)", re.ASCII)
 _UNITS = {

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import dspy
 
 from loopbench.dspy_seam.program import LoopProgram
-from loopbench.experiments.registry import Option, options_of
+from loopbench.runs.options import Option, options_of
 
 from .compiling import Workshop, compiled, instructed, judge, loud, score, share
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from loopbench.experiments.config import COMMAND_LINE, FLAGS, BudgetConfig, CompareConfig, Positive, config_from, flag_of
-from loopbench.experiments.registry import nearest
+from loopbench.protocol.names import nearest
+from loopbench.runs.config import COMMAND_LINE, FLAGS, BudgetConfig, CompareConfig, Positive, config_from, flag_of
 
 DEFAULT_BUDGET = BudgetConfig(calls=2000)
 REPEATS = 3

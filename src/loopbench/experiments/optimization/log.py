@@ -9,8 +9,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from loopbench.experiments.journal import MAX_UNSYNCED, MAX_UNSYNCED_S, RunError, append_whole, open_repaired
 from loopbench.protocol.digest import sha256
+from loopbench.runs.store.files import RunError, append_whole, open_repaired
+from loopbench.runs.store.journal import MAX_UNSYNCED, MAX_UNSYNCED_S
 
 _ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
 

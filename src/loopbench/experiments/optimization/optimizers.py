@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Protocol
 from pydantic_core import to_jsonable_python
 
 from loopbench.dspy_seam.program import LoopProgram
-from loopbench.experiments.registry import Option, Spec, checked_options, options_of
 from loopbench.protocol import Program
 from loopbench.protocol.names import own_object
+from loopbench.runs.options import Option, options_of
+from loopbench.runs.registry import Spec, checked_options
 
 from .built_in import BOTH, BUILT_IN, BuiltIn, Part
 from .compiling import OptimizerFailed, Workshop, any_metric, compiled, judge, loud, score

@@ -10,7 +10,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from loopbench.experiments.journal import RunError
 from loopbench.models.metering import Meter
 from loopbench.models.proposer import ScriptedProposer
 from loopbench.models.tokens import estimate_input, estimate_usage
@@ -18,6 +17,7 @@ from loopbench.protocol import BudgetExceeded, Chunk, Model, NativeCall, Provide
 from loopbench.protocol.digest import digest
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import error_text
+from loopbench.runs.store.files import RunError
 
 from .background import Background
 from .candidates import SearchCost

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.config import BudgetConfig
-from loopbench.experiments.journal import MANIFEST, RunError, read_manifest
 from loopbench.experiments.results import Results, results
 from loopbench.metrics.gains import Amortised, Arms, Cost, DevGain, Gain, Gains, Use, amortised, dev_gain, gains, use_of
 from loopbench.protocol.digest import digest
+from loopbench.runs.config import BudgetConfig
+from loopbench.runs.folders import KIND, TEST
+from loopbench.runs.store.files import MANIFEST, RunError, read_manifest
 
 from .candidates import SearchCost, SearchEnd
-from .files import ENDED, KIND, PROGRAM, ROLLOUTS, TEST, saved_digest
+from .files import ENDED, PROGRAM, ROLLOUTS, saved_digest
 from .log import log_digest, read_log
 
 

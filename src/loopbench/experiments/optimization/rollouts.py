@@ -19,16 +19,17 @@ from typing import Any
 
 from loopbench.datasets.task import Task
 from loopbench.dspy_seam.program import PredictorCall, ProgramResult, ReportingModel, SampledPrediction, loop_with
-from loopbench.experiments.engine.runner import FIRST_FAILURES
-from loopbench.experiments.journal import RunError
-from loopbench.experiments.past import MAX_ATTEMPTS
-from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import FinishedTrial, NotRun, TrialContext, run_trial
 from loopbench.metrics.record import Record
 from loopbench.models.metering import Meter
 from loopbench.models.receipts import strip_receipts
 from loopbench.protocol import SILENT, Loop, Model, Observer, Outcome, Program, Query, StopReason, Toolbox, program_digest
 from loopbench.protocol.redact import redact
+from loopbench.runs.engine.runner import FIRST_FAILURES
+from loopbench.runs.run_state import MAX_ATTEMPTS
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.store.files import RunError
+from loopbench.runs.trial.setting import FinishedTrial, NotRun, TrialContext
+from loopbench.runs.trial.trial import run_trial
 
 from .background import Background
 from .candidates import Candidate, SearchCost, Watcher

@@ -20,44 +20,35 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.dspy_seam import lm_of
 from loopbench.dspy_seam.program import LoopProgram, loop_with
 from loopbench.experiments import compare, preparing
-from loopbench.experiments.config import BudgetConfig, CompareConfig
-from loopbench.experiments.engine.job import budget_of
-from loopbench.experiments.engine.runner import Progress
-from loopbench.experiments.journal import MANIFEST, RunError, locked, read_manifest, write_manifest
-from loopbench.experiments.preparing import (
-    NO_PERMISSIONS,
-    PACKAGES,
-    Experiment,
-    Permissions,
-    allowed_config,
-    check_plans,
-    configuration,
-    loop_program_digest,
-    new_folder,
-    own_code,
-    package_version,
-    suite_code,
-    suite_of,
-)
-from loopbench.experiments.registry import code_digest, parse_spec
-from loopbench.experiments.run_files import write_whole
-from loopbench.experiments.schedule import Arm, make_arms
-from loopbench.experiments.trial import TrialContext
-from loopbench.experiments.trial_models import TrialModels, open_models
+from loopbench.experiments.preparing import Experiment
 from loopbench.metrics.record import RECORD_VERSION
 from loopbench.models.metering import Meter
 from loopbench.models.profiles import PROFILES_VERSION
 from loopbench.models.proposer import ScriptedProposer
 from loopbench.models.real import RealModel
 from loopbench.protocol import Model, Optimizable, Program
+from loopbench.protocol.names import parse_spec
 from loopbench.protocol.program import ABOUT
 from loopbench.protocol.redact import redact
+from loopbench.runs.code_digests import code_digest
+from loopbench.runs.config import BudgetConfig, CompareConfig
+from loopbench.runs.engine.job import budget_of
+from loopbench.runs.engine.runner import Progress
+from loopbench.runs.folders import KIND, TEST, new_folder
+from loopbench.runs.lookup import check_plans, suite_of
+from loopbench.runs.manifest import PACKAGES, configuration, loop_program_digest, package_version, suite_code
+from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config, own_code
+from loopbench.runs.schedule import Arm, make_arms
+from loopbench.runs.store.files import MANIFEST, RunError, read_manifest, write_manifest, write_whole
+from loopbench.runs.store.lock import locked
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial_models import TrialModels, open_models
 from loopbench.text.plain_text import json_safe
 
 from .background import Background
 from .candidates import Candidate, SearchEnd, Status, Watcher
 from .config import OptimizeConfig, optimize_config_from
-from .files import CANDIDATES, ENDED, FAILURE, KIND, PROGRAM, PROPOSALS, ROLLOUTS, TEST, saved_digest
+from .files import CANDIDATES, ENDED, FAILURE, PROGRAM, PROPOSALS, ROLLOUTS, saved_digest
 from .log import log_digest
 from .optimizers import Optimizer, OptimizerFailed, Workshop, optimizer_named, unheard
 from .proposals import Proposals

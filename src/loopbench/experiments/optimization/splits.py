@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopbench.datasets.task import Suite, Task
-from loopbench.experiments.preparing import tasks_of_split
 from loopbench.protocol.digest import digest
+from loopbench.runs.lookup import tasks_of_split
 
 from .config import OptimizeConfig
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from loopbench.experiments.engine.runner import Unwatched
 from loopbench.metrics.record import Record
+from loopbench.runs.engine.runner import Unwatched
 
 from .candidates import Candidate, SearchCost, SearchEnd, Watcher
 

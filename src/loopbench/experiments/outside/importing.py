@@ -11,9 +11,9 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, get_args
 
-from loopbench.experiments.folders import RUNS
-from loopbench.experiments.journal import TRIALS, write_manifest
-from loopbench.experiments.preparing import new_folder
+from loopbench.runs.folders import RUNS, new_folder
+from loopbench.runs.store.files import write_manifest
+from loopbench.runs.store.records import TRIALS
 
 from .archive import opened
 from .inspect_log import read_inspect_archive, read_inspect_json

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from loopbench.experiments.preparing import package_version
 from loopbench.metrics.comparison import MARGIN
 from loopbench.metrics.record import RECORD_VERSION, Record
 from loopbench.metrics.statistics import ALPHA
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
+from loopbench.runs.manifest import package_version
 
 from .told import ForeignLog, ForeignTrial, Format, ReadingOptions, ToldArm
 from .values import located, name_of, names_in_a_line, shown

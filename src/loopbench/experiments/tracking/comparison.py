@@ -16,12 +16,12 @@ from typing import Any
 
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
-from loopbench.experiments.journal import MANIFEST
 from loopbench.experiments.results import Results
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, ArmSummary
 from loopbench.protocol.digest import digest
+from loopbench.runs.store.files import MANIFEST
 
 from .addresses import reason
 from .notes import arm_note, files, note

@@ -15,13 +15,14 @@ from mlflow.entities import LoggedModel, LoggedModelOutput, Metric, Run, RunTag
 from mlflow.tracing.constant import TraceTagKey
 from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
-from loopbench.experiments.journal import MANIFEST
 from loopbench.experiments.optimization.candidates import Candidate
-from loopbench.experiments.optimization.files import CANDIDATES, KIND, PROGRAM, TEST
+from loopbench.experiments.optimization.files import CANDIDATES, PROGRAM
 from loopbench.experiments.results import results
 from loopbench.protocol import render_value
 from loopbench.protocol.names import parse_spec
 from loopbench.protocol.redact import redact
+from loopbench.runs.folders import KIND, TEST
+from loopbench.runs.store.files import MANIFEST
 
 from .board import CandidateRow, DesignRow, SearchBoard
 from .comparison import log_comparison

@@ -23,11 +23,11 @@ from mlflow.tracing.client import TracingClient
 from mlflow.utils.credentials import get_default_host_creds
 from mlflow.utils.rest_utils import http_request
 
-from loopbench.experiments.journal import MANIFEST
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.redact import public_address
+from loopbench.runs.store.files import MANIFEST
 
 from .addresses import DATABASES, SERVERS, scheme_of, ui_command
 

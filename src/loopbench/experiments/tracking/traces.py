@@ -21,11 +21,11 @@ from mlflow.entities import (
 )
 from mlflow.tracing.constant import SpanAttributeKey, TraceMetadataKey, TraceTagKey
 
-from loopbench.experiments.traces import Traces
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol import StopReason, render_value
 from loopbench.protocol.digest import digest
+from loopbench.runs.store.traces import Traces
 
 from .store import MAX_NAME, MAX_PREVIEW, Store, clean, run_name
 

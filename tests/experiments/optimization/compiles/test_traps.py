@@ -23,9 +23,10 @@ from loopbench.dspy_seam import lm_of
 from loopbench.dspy_seam.program import LoopProgram, PredictorCall, loop_with
 from loopbench.experiments.optimization.optimizers import OptimizerFailed, Workshop, judge, optimizer_named, unheard
 from loopbench.experiments.optimization.rollouts import BudgetSpent, Rollouts
-from loopbench.experiments.registry import builtin_names, find, make_loop, options_of
 from loopbench.protocol import Optimizable, Program, own_prompt, read_program
 from loopbench.protocol.names import Spec, parse_spec
+from loopbench.runs.options import options_of
+from loopbench.runs.registry import builtin_names, find, make_loop
 
 pytestmark = pytest.mark.thorough
 
