@@ -39,6 +39,7 @@ from loopbench.experiments.optimization.watchers import SILENT
 from loopbench.experiments.report import needed_in_words
 from loopbench.experiments.results import Results, results
 from loopbench.experiments.why import why
+from loopbench.metrics.trace import Trace
 from loopbench.metrics.trajectory.trajectory import course, unmatched
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.traces import TRACES, read_trace
@@ -187,7 +188,7 @@ def test_both_courses_are_marked_once_where_they_part(breeze):
 
 def test_the_mark_stands_at_the_first_step_that_the_other_does_not_have(breeze):
     winner, loser = lost_pair(breeze)
-    ours, theirs = course(winner), course(loser)
+    ours, theirs = course(Trace.from_json(winner)), course(Trace.from_json(loser))
     alone = sorted(unmatched([step.signature for step in ours], [step.signature for step in theirs]))
     made = side_by_side((winner, loser), "run").courses[1]
     marked = next(piece for piece in made.pieces if piece.parts_here)
