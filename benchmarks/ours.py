@@ -13,8 +13,8 @@ from pathlib import Path
 
 from measure import measured, typed
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.preparing import Experiment, prepare
+from loopbench.experiments.compare.prepare import Experiment, prepare
+from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched

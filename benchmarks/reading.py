@@ -17,7 +17,7 @@ from measure import measured, typed
 from ours import REPEATS, counted
 from questions import next_call
 
-from loopbench.experiments.preparing import Experiment, prepare
+from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.protocol import Capabilities, Chunk, Reply, Request, Usage
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.trial_models import TrialModels

@@ -14,9 +14,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.preparing import prepare
-from loopbench.experiments.results import results
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
 from loopbench.metrics.comparison import Comparison
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched

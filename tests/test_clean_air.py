@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.preparing import prepare
-from loopbench.experiments.results import results
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched

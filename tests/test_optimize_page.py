@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.optimization.built_in import BUILT_IN
+from loopbench.experiments.optimize.built_in import BUILT_IN
 from loopbench.protocol import Optimizable
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import builtin_names, make_loop

@@ -21,9 +21,9 @@ from pydantic_core import to_jsonable_python
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.dspy_seam import FORMAT, SignatureCodec
 from loopbench.dspy_seam.program import LoopProgram, PredictorCall, ReportingModel
-from loopbench.experiments.compare import run
-from loopbench.experiments.preparing import prepare
-from loopbench.experiments.results import results
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
 from loopbench.loops import Microcompact, ReactExtract, ReactExtractProgram, RepeatGuard, Stateless
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import Clears, Profile

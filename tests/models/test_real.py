@@ -31,8 +31,9 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import Replayed, replay
 from loopbench.dspy_seam import DspyModel, clients, close_local_clients, local_client, open_lm
 from loopbench.dspy_seam.clients import LOCAL_KEY
-from loopbench.experiments import compare
-from loopbench.experiments.preparing import prepare, reopen
+from loopbench.experiments.compare import run as compare
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import reopen
 from loopbench.loops import bare, react_extract
 from loopbench.metrics.record import Record
 from loopbench.models import real

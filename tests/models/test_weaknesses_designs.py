@@ -12,9 +12,9 @@ import pytest
 from pydantic_core import to_jsonable_python
 
 from loopbench.datasets.task import Suite, Task
-from loopbench.experiments.compare import run
-from loopbench.experiments.preparing import prepare
-from loopbench.experiments.results import results
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile
 from loopbench.models.weaknesses import CURES

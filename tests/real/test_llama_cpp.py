@@ -21,9 +21,10 @@ import pytest
 from jsonschema import validate  # type: ignore[import-untyped]
 
 from loopbench.dspy_seam import DspyModel, open_lm
-from loopbench.experiments import compare
-from loopbench.experiments.preparing import prepare, reopen
-from loopbench.experiments.results import results
+from loopbench.experiments.compare import run as compare
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import reopen
+from loopbench.experiments.compare.results import results
 from loopbench.metrics.record import Record
 from loopbench.models.probe import MAX_TOKENS, probe
 from loopbench.models.real import RealModel, RealOptions, open_model

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.preparing import Experiment, prepare
+from loopbench.experiments.compare.prepare import Experiment, prepare
+from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record, records_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.records import read_records

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.preparing import SessionSettings, prepare, reopen
-from loopbench.experiments.results import Results, results
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import SessionSettings, reopen
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import FAULT_KINDS, built_in_profiles
 from loopbench.runs.config import BudgetConfig, CompareConfig, ProviderConfig

@@ -91,7 +91,7 @@ def _finding(console: Console, found: SuiteFinding) -> None:
     """A line for a check, and one for each of the first problems."""
     from rich.text import Text
 
-    from loopbench.experiments.report import plain
+    from loopbench.experiments.compare.tables import plain
 
     mark, style = _MARKS[found.status]
     console.print(Text.assemble((f"{mark:<15}", style), f"{found.check:<17}", (found.says, "dim")), soft_wrap=True)

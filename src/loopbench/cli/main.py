@@ -164,7 +164,7 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Run loops over a suite's tasks and say which is better, with intervals."""
-    from loopbench.experiments.preparing import prepare
+    from loopbench.experiments.compare.prepare import prepare
     from loopbench.runs.config import load_config
 
     from . import render
@@ -243,9 +243,8 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List what can be named on the command line, with options."""
-    from loopbench.experiments.catalogue import entries
-
     from . import render
+    from .catalogue import entries
 
     found = entries(what.value)
     if as_json:
@@ -317,7 +316,7 @@ def main() -> None:
         with terminated_as_interrupted(), lasting_stdout():
             app()
     except (ValueError, OSError) as error:
-        from loopbench.experiments.report import plain
+        from loopbench.experiments.compare.tables import plain
         from loopbench.protocol.redact import redact
 
         print(f"error: {plain(' '.join(redact(_said(error)).split()))}", file=sys.stderr)

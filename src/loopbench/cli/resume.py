@@ -37,7 +37,8 @@ from .own_prints import own_prints_aside
 from .running import carry_out
 
 if TYPE_CHECKING:
-    from loopbench.experiments.preparing import Experiment, SessionSettings
+    from loopbench.experiments.compare.prepare import Experiment
+    from loopbench.experiments.compare.reopen import SessionSettings
     from loopbench.runs.permissions import Permissions
 
 
@@ -79,7 +80,7 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with an interrupted run: only trials without a result, or that infrastructure made fail, are run."""
-    from loopbench.experiments.preparing import SessionSettings
+    from loopbench.experiments.compare.reopen import SessionSettings
     from loopbench.runs.folders import is_optimization
     from loopbench.runs.permissions import Permissions
 
@@ -107,7 +108,7 @@ def _refuse_for_optimizations(flags: Mapping[str, Any]) -> None:
 
 
 def _reopened(folder: Path, allowed: Permissions, sitting: SessionSettings) -> Experiment:
-    from loopbench.experiments.preparing import reopen
+    from loopbench.experiments.compare.reopen import reopen
 
     from . import render
 
@@ -126,7 +127,7 @@ def _reopened(folder: Path, allowed: Permissions, sitting: SessionSettings) -> E
 
 
 def _forked(folder: Path, allowed: Permissions, sitting: SessionSettings) -> Experiment:
-    from loopbench.experiments.forking import fork
+    from loopbench.experiments.compare.fork import fork
 
     from . import render
 

@@ -13,8 +13,8 @@ from .own_prints import own_prints_aside, quiet_loops
 from .report import print_results, write_report
 
 if TYPE_CHECKING:
-    from loopbench.experiments.preparing import Experiment
-    from loopbench.experiments.results import Results
+    from loopbench.experiments.compare.prepare import Experiment
+    from loopbench.experiments.compare.results import Results
 
 
 def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn:
@@ -22,8 +22,8 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
 
     Raises ValueError where no worker can be had.
     """
-    from loopbench.experiments.compare import run
-    from loopbench.experiments.results import results
+    from loopbench.experiments.compare.results import results
+    from loopbench.experiments.compare.run import run
     from loopbench.runs.engine.messages import WorkerError
     from loopbench.runs.store.files import CutShort
 
@@ -106,7 +106,7 @@ def resume_command(experiment: Experiment) -> str:
 
 
 def _track(experiment: Experiment, found: Results, page: str) -> None:
-    from loopbench.experiments import tracking
+    from loopbench.reports import mlflow as tracking
 
     from . import render
 

@@ -24,8 +24,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.preparing import SessionSettings, reopen
+from loopbench.experiments.compare.reopen import SessionSettings, reopen
+from loopbench.experiments.compare.run import run
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.preparing import SessionSettings, prepare, reopen
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import SessionSettings, reopen
+from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import records_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched

@@ -12,16 +12,18 @@ import time
 
 import pytest
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.preparing import prepare, reopen
-from loopbench.experiments.results import results
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import reopen
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
 
 RUN = """
 import sys
 from pathlib import Path
-from loopbench.experiments.compare import run
+from loopbench.experiments.compare.run import run
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.experiments.preparing import Allowed, reopen
+from loopbench.experiments.compare.prepare import Allowed
+from loopbench.experiments.compare.reopen import reopen
 run(reopen(Path(sys.argv[1]), Allowed(code=sys.argv[2:])), Unwatched())
 """
 LIMIT_S = 60.0

@@ -21,9 +21,10 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.preparing import SessionSettings, prepare, reopen
-from loopbench.experiments.results import results
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import SessionSettings, reopen
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
 from loopbench.runs.config import load_config
 from loopbench.runs.engine.messages import WorkerError
 from loopbench.runs.engine.ray import PREFIX, joined, ray_folder

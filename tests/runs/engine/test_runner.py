@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from loopbench.datasets.task import Suite
-from loopbench.experiments.compare import run
-from loopbench.experiments.preparing import Experiment, SessionSettings, prepare, reopen
-from loopbench.experiments.results import Results, results
+from loopbench.experiments.compare.prepare import Experiment, prepare
+from loopbench.experiments.compare.reopen import SessionSettings, reopen
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record, records_digest
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason

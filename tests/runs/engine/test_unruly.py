@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.preparing import reopen
+from loopbench.experiments.compare.reopen import reopen
 from loopbench.runs.engine import pool
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import RunError

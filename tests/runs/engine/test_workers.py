@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.preparing import prepare, reopen
-from loopbench.experiments.results import results
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import reopen
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
 from loopbench.runs.engine import pool
 from loopbench.runs.engine.messages import WorkerError
 
