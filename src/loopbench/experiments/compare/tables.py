@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.measure import in_table_order
-from loopbench.metrics.omnibus import Omnibus
 from loopbench.metrics.power import Needed
 from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS
@@ -93,7 +92,6 @@ def notes(comparison: Comparison) -> list[str]:
         f"all pairs of a metric (Holm); equivalent means within {comparison.margin:g} (accuracy), or within that share of the mean "
         "(the rest, which are secondary)."
     )
-    said += [_omnibus(found) for found in comparison.omnibus]
     for arm in comparison.arms:
         found = arm.summary
         for what, reasons in (("crashed", found.crashes), ("errored", found.errored_reasons), ("excluded", found.exclusions)):
@@ -109,13 +107,6 @@ def notes(comparison: Comparison) -> list[str]:
             "(4 characters each), seconds the simulated time of slow and hanging faults."
         )
     return said
-
-
-def _omnibus(found: Omnibus) -> str:
-    """One line: does any arm differ?"""
-    where = f"All {len(found.arms)} arms of {found.suite}, {found.profile}, at once"
-    said = f"{where}: {found.test}, χ² {found.statistic:.2f} with {found.df} degrees of freedom, p {p_value(found.p)}"
-    return f"{said}, {found.n} units; no verdict depends on it."
 
 
 MAX_REASONS = 3
