@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from loopbench.metrics.calibration import Calibration, Histogram, auroc, brier, calibration, histogram
 from loopbench.metrics.comparison import AT_BUDGET, family, paired_test
+from loopbench.metrics.permutation import mcnemar_exact, sign_flip
 from loopbench.metrics.record import Record
 from loopbench.metrics.reliability import Reliability, reliability
 from loopbench.metrics.statistics import (
     Interval,
     accuracy_interval,
     log_ratios,
-    mcnemar_exact,
     mean_bounds,
     mean_difference,
     mean_equivalence,
@@ -36,7 +36,6 @@ from loopbench.metrics.statistics import (
     score_bounds,
     score_difference,
     score_equivalence,
-    sign_flip,
     wilson,
 )
 from loopbench.metrics.summary import PRIMARY, TaskValues

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.power import (
     MAX_UNITS,
     Spread,
@@ -26,7 +27,7 @@ from loopbench.metrics.power import (
     smallest,
     spread,
 )
-from loopbench.metrics.statistics import clustered_error, score_bounds, score_equivalence, sign_flip, standard_error
+from loopbench.metrics.statistics import clustered_error, score_bounds, score_equivalence, standard_error
 from loopbench.metrics.summary import TaskValues
 
 LEVEL = st.floats(0.001, 0.2)

@@ -13,31 +13,27 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
+from loopbench.metrics.permutation import DRAWS, mcnemar_exact, sign_flip
+from loopbench.metrics.reliability import pass_at_k, pass_hat_k, variance_split
 from loopbench.metrics.statistics import (
-    DRAWS,
     Interval,
     accuracy_interval,
     clustered_error,
     event_rate,
     holm,
     log_ratios,
-    mcnemar_exact,
     mean_bounds,
     mean_difference,
     mean_equivalence,
     mean_exceeds,
     mean_interval,
-    pass_at_k,
-    pass_hat_k,
     score_bounds,
     score_difference,
     score_equivalence,
     score_exceeds,
-    sign_flip,
     standard_error,
     unit_count,
     unit_groups,
-    variance_split,
     verdict,
     wilson,
 )

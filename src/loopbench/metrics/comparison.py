@@ -15,6 +15,7 @@ from typing import Any, Literal
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
 
+from .permutation import sign_flip
 from .power import Needed, needed, spread
 from .record import RECORDING, Record
 from .statistics import (
@@ -26,7 +27,6 @@ from .statistics import (
     mean_equivalence,
     score_difference,
     score_equivalence,
-    sign_flip,
     unit_count,
     verdict,
 )

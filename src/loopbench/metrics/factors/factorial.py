@@ -17,20 +17,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ..comparison import MARGIN
+from ..permutation import sign_flip
 from ..record import Record
-from ..statistics import (
-    ALPHA,
-    Clusters,
-    Floats,
-    Interval,
-    Verdict,
-    holm,
-    mean_difference,
-    mean_equivalence,
-    sign_flip,
-    unit_groups,
-    verdict,
-)
+from ..statistics import ALPHA, Clusters, Floats, Interval, Verdict, holm, mean_difference, mean_equivalence, unit_groups, verdict
 from ..summary import METRICS, PRIMARY, task_values
 from .odds import NoOdds, odds_ratios
 
