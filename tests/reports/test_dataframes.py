@@ -223,7 +223,8 @@ def test_a_notebook_shows_text_as_text(drawn):
     assert head.startswith(f"<{run.results.folder.name}: ")
     assert len(sentences) >= len(run.verdicts)
     assert all(sentence == plain(sentence) for sentence in sentences)
-    assert all(plain(said) in sentences for said in (*run.verdicts, *run.comparison.warnings[:MAX_WARNINGS]))
+    warnings = [f"Warning: {warning}" for warning in run.comparison.warnings[:MAX_WARNINGS]]
+    assert all(plain(said) in sentences for said in (*run.verdicts, *warnings))
     run._repr_html_().encode()
 
 
