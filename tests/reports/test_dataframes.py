@@ -150,7 +150,7 @@ def test_arms_and_pairs_are_the_comparison(drawn):
         assert row["arm"] == render_value(arm.info.arm)
         assert (row["trials"], row["scored"], row["errored"]) == (arm.summary.trials, arm.summary.scored, arm.summary.errored)
         for metric in METRICS:
-            interval = getattr(arm.summary, metric)
+            interval = arm.summary.means[metric]
             for end, name in (("value", ""), ("low", "_low"), ("high", "_high")):
                 assert same(row[f"{metric}{name}"], None if interval is None else getattr(interval, end))
             assert row[f"{metric}_n"] == (0 if interval is None else interval.n)
@@ -173,7 +173,7 @@ def test_means_over_tasks_are_the_means_of_arms(drawn):
             assert own[name].sum() == getattr(arm.summary, name)
         assert (own["solved"] <= own["scored"]).all()
         for metric in METRICS:
-            interval = getattr(arm.summary, metric)
+            interval = arm.summary.means[metric]
             assert own[metric].notna().sum() == (0 if interval is None else interval.n)
             if interval is not None:
                 assert own[metric].mean() == pytest.approx(interval.value)
@@ -219,7 +219,12 @@ def test_a_notebook_shows_text_as_text(drawn):
     for said in (*run.verdicts, *run.comparison.warnings[:MAX_WARNINGS]):
         assert plain(said) in shown.text
     assert all(f"{plain(arm)}\n" in shown.text for arm in drawn[0])
-    assert "\n" not in repr(run)
+    head, *sentences = repr(run).split("\n")
+    assert head.startswith(f"<{run.results.folder.name}: ")
+    assert len(sentences) >= len(run.verdicts)
+    assert all(sentence == plain(sentence) for sentence in sentences)
+    warnings = [f"Warning: {warning}" for warning in run.comparison.warnings[:MAX_WARNINGS]]
+    assert all(plain(said) in sentences for said in (*run.verdicts, *warnings))
     run._repr_html_().encode()
 
 

@@ -308,7 +308,7 @@ def use_of(summary: ArmSummary) -> Use | None:
     """Of an arm's scored trials; None where there are none."""
     if summary.accuracy is None:
         return None
-    found = (summary.lm_calls, summary.tokens, summary.cost_usd)
+    found = (summary.means[name] for name in ("lm_calls", "tokens", "cost_usd"))
     return Use(Cost(*(None if interval is None else interval.value for interval in found)), summary.accuracy.value)
 
 

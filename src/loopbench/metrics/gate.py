@@ -17,19 +17,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .permutation import sign_flip
 from .power import Needed, needed_for_gate, spread
-from .statistics import (
-    ALPHA,
-    Floats,
-    holm,
-    log_ratios,
-    mean_bounds,
-    mean_exceeds,
-    score_bounds,
-    score_exceeds,
-    sign_flip,
-    unit_count,
-)
+from .statistics import ALPHA, Floats, holm, log_ratios, mean_bounds, mean_exceeds, score_bounds, score_exceeds, unit_count
 from .summary import METRICS, PRIMARY, TaskValues
 
 LineOutcome = Literal["identical", "pass", "regression", "undecided"]

@@ -92,32 +92,6 @@ class Needed:
         return asdict(self)
 
 
-# --- published formulae ---
-
-
-def tasks_for(difference: float, variance: float, alpha: float = ALPHA, power: float = POWER) -> int:
-    """Tasks for a two-sided test of a difference (Miller 2024, arXiv:2411.00640, §5).
-
-    `variance`: ω² + σ²_A/K_A + σ²_B/K_B, of one task's difference. Raises ValueError for a difference of 0.
-    """
-    _check(difference, alpha, power)
-    return max(1, math.ceil((_z(alpha / 2) + _z(1 - power)) ** 2 * variance / difference**2))
-
-
-def smallest_effect(tasks: int, variance: float, alpha: float = ALPHA, power: float = POWER) -> float:
-    """The minimum detectable effect of a two-sided test (Miller 2024, §5)."""
-    _check(1.0, alpha, power)
-    return (_z(alpha / 2) + _z(1 - power)) * math.sqrt(variance / tasks)
-
-
-def mcnemar_tasks(only_a: float, only_b: float, alpha: float = ALPHA, power: float = POWER) -> int:
-    """Tasks for McNemar's test, from the shares of tasks that only one of two arms solves (Connor 1987, Biometrics 43:207-211)."""
-    discordant, difference = only_a + only_b, only_a - only_b
-    _check(difference, alpha, power)
-    spreads = _z(alpha / 2) * math.sqrt(discordant) + _z(1 - power) * math.sqrt(max(discordant - difference**2, 0.0))
-    return max(1, math.ceil(spreads**2 / difference**2))
-
-
 def design_effect(size: float, icc: float) -> float:
     """How many tasks that share templates, `size` to each, count for as much as an independent one: 1 + (m̄-1) ICC (Kish 1965)."""
     return 1 + (size - 1) * icc
@@ -413,10 +387,3 @@ def _z(tail: float) -> float:
 
 def _times(cost_usd: float | None, trials: int) -> float | None:
     return None if cost_usd is None else cost_usd * trials
-
-
-def _check(difference: float, alpha: float, power: float) -> None:
-    if not (0 < alpha < 1 and 0 < power < 1):
-        raise ValueError(f"alpha {alpha!r} and power {power!r} must lie between 0 and 1")
-    if difference == 0:
-        raise ValueError("no number of tasks shows a difference of 0")

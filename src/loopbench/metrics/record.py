@@ -111,8 +111,8 @@ class Record:
     attempt: int = 0
     """How many earlier attempts at this trial were errored."""
     trace_at: tuple[int, ...] | None = None
-    """In bytes: offset and length of a frame of `traces.zst`, offset and length of the trace in the frame's text; of an earlier
-    version offset and length in `traces.jsonl`."""
+    """In bytes: offset and length of a frame of `traces.zst`, and of the trace in the frame's text; or offset and length
+    in `traces.jsonl`, whose lines stand as they are."""
     unknown: tuple[str, ...] = ()
     """Metrics and fields that an imported record's source does not tell: what stands in them, 0 or nothing, was not measured."""
     version: int = RECORD_VERSION
@@ -178,8 +178,7 @@ class Record:
         values["faults"] = tuple([FaultRecord(**fault) for fault in data["faults"]])
         at = data.get("trace_at")
         values["trace_at"] = None if at is None else _place(at)
-        not_counted = () if "repeated_calls" in data else ("repeated_calls",)  # by an earlier version
-        values["unknown"] = (*data.get("unknown", ()), *not_counted)
+        values["unknown"] = tuple(data.get("unknown", ()))
         if len(values) < len(_SLOTS):
             return cls(**values)
         made = object.__new__(cls)  # the constructor of a frozen class sets each field through the class: four times as long

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from .trajectory import RECEIPT, Event, ModelRequest
+from ..trace import RECEIPT, ModelExchange, TraceEvent
 
 Prompt = Sequence[str]
 """The texts of a request's messages, in order."""
@@ -18,7 +18,7 @@ MIN_WORDS = 4
 """A text of fewer words is looked for as it is only: words of their own say little."""
 
 
-def prompts(happened: Iterable[Event]) -> list[Prompt]:
+def prompts(happened: Iterable[TraceEvent]) -> list[Prompt]:
     """Of each event the prompt that was sent; empty for what is no request.
 
     A trace keeps of a request what the last one of its role and scope had not shown yet.
@@ -26,11 +26,11 @@ def prompts(happened: Iterable[Event]) -> list[Prompt]:
     shown: dict[tuple[str, str], tuple[str, ...]] = {}
     found: list[Prompt] = []
     for event in happened:
-        if not isinstance(event, ModelRequest):
+        if not isinstance(event, ModelExchange):
             found.append(())
             continue
         key = (event.role, event.scope)
-        shown[key] = (*shown.get(key, ())[: max(event.same, 0)], *event.messages)
+        shown[key] = (*shown.get(key, ())[: max(event.same, 0)], *event.texts)
         found.append(shown[key])
     return found
 
