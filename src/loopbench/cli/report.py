@@ -195,7 +195,7 @@ def show(
     record = find_trial(folder, trial)
     trace = as_judged(read_trace(folder, record), record)
     if as_json:
-        print(json.dumps(trace, ensure_ascii=True))
+        print(json.dumps(trace.to_json(), ensure_ascii=True))
     else:
         render_trace.trace(trace, record.faults, full=full)
 

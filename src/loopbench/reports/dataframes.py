@@ -119,7 +119,7 @@ class Loaded:
 
         Raises RunError where none or several match, or the trial has no trace.
         """
-        return read_trace(self.results.folder, find_record(self.results, trial))
+        return read_trace(self.results.folder, find_record(self.results, trial)).to_json()
 
     def __repr__(self) -> str:
         """Return a line that names the run, then its verdicts, a line each."""

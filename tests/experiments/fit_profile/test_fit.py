@@ -17,19 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.datasets import arithmetic
-from loopbench.experiments.fit_profile.decision_points import hint_of, read_course, wire_damage
-from loopbench.experiments.fit_profile.fit import (
-    SLOW_FROM_S,
-    SLOW_TIMES,
-    UNTELLABLE,
-    Fitted,
-    RateEstimate,
-    cluster_rate,
-    fit,
-    fit_run,
-    remarks,
-    to_toml,
-)
+from loopbench.experiments.fit_profile.decision_points import read_points
+from loopbench.experiments.fit_profile.estimates import SLOW_FROM_S, SLOW_TIMES, UNTELLABLE, RateEstimate, cluster_rate
+from loopbench.experiments.fit_profile.fit import Fitted, fit, fit_run
+from loopbench.experiments.fit_profile.replies import hint_of, wire_damage
+from loopbench.experiments.fit_profile.toml import remarks, to_toml
 from loopbench.metrics.statistics import Interval, wilson
 from loopbench.models.faults import spoil
 from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, load_profile

@@ -106,5 +106,5 @@ def _copy(source: Path, records: Sequence[Record], into: Path) -> None:
         for record in records:
             line = b""
             if record.trace_at is not None:
-                line = json.dumps(traces.read(record), separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+                line = json.dumps(traces.read(record).to_json(), separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
             journal.append(replace(record, trace_at=None), line)

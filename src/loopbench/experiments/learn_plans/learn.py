@@ -24,6 +24,7 @@ from loopbench.datasets.validity import Replayed, carry_out
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import scores_of
+from loopbench.metrics.trace import ToolRun, TraceEvent
 from loopbench.protocol import Plan, PlannedCall, StopReason, Tool, Toolbox, plan_to_json, refs, render_value, resolve, run_sync
 from loopbench.protocol.redact import MARK
 from loopbench.protocol.values import error_text
@@ -194,14 +195,14 @@ class _Pupil:
     check: bool
     any_order: bool
 
-    def lesson(self, record: Record, calls: Callable[[Mapping[str, Any]], tuple[Made, ...]] = made_calls) -> Lesson:
+    def lesson(self, record: Record, calls: Callable[[Sequence[TraceEvent]], tuple[Made, ...]] = made_calls) -> Lesson:
         """What a successful trial teaches by those of its calls. Raises Unlearnable where it teaches no plan."""
         trial = f"{record.arm}/{record.task}/{record.repeat}"
         try:
-            trace = read_trace(self.folder, record)
-            made = calls(trace)
+            events = read_trace(self.folder, record).events
+            made = calls(events)
             if not made and self.task.expected is not None:
-                is_called = any(event.get("event") == "tool" for event in trace["events"])
+                is_called = any(isinstance(event, ToolRun) for event in events)
                 raise _NoResult(f"{'none of its calls gave a result' if is_called else 'no calls'}: cannot be learned")
             draft = draft_of(made, self.task.query, self._kinds(), any_order=self.any_order)
             plan, kept = self._proved(draft, record) if self.check else self._plan(draft, record, draft.sources.values)

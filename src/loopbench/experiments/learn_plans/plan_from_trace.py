@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from loopbench.metrics.trace import NEVER_RAN
-from loopbench.models.receipts import strip_receipts
+from loopbench.metrics.trace import ModelExchange, ToolRun, TraceEvent
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, refs, render_value
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import MARK, redact
@@ -27,7 +26,7 @@ ANSWER = "answer"
 Kind = Literal["json", "text", "other"]
 """What a tool gives: a value that a reference can walk as its JSON reads; text; an object, into which no reference leads."""
 
-_TRUE_RESULT = frozenset({None, "tool.slow"})
+_TRUE_RESULT = frozenset({"", "tool.slow"})
 """Faults under which a call still gives what its tool gave."""
 _CUT = re.compile(r"\.\.\. \(truncated, \d+ characters in all\)$")
 """As `protocol.tools.cap` ends what it cuts."""
@@ -49,6 +48,11 @@ class Made:
     """Calls of one turn were made without a look at each other's results."""
     failed: bool = False
     """It gave an error, and no result."""
+
+    @property
+    def key(self) -> str:
+        """Equal for equal calls."""
+        return canonical_json([self.tool, _plain(self.arguments)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,53 +104,54 @@ class PlanDraft:
         return replace(self, steps=steps, kept=(*self.kept, *more))
 
 
-def made_calls(trace: Mapping[str, Any]) -> tuple[Made, ...]:
-    """The calls of a trial that gave a result, in the order in which the results came, each once.
+def made_calls(events: Sequence[TraceEvent]) -> tuple[Made, ...]:
+    """Return the calls of a trial that gave a result, in the order in which the results came, each once.
 
     Raises Unlearnable for what no plan can say: one call with two results, a call whose only result a fault had spoiled, a secret
-    among the arguments; and for events that are none.
+    among the arguments.
     """
     made: dict[str, Made] = {}
     spoiled: dict[str, str] = {}
-    turn = 0
-    for event in trace["events"]:
-        if not isinstance(event, dict):
-            raise Unlearnable("its trace holds what is no event")
-        turn += event.get("event") == "ask"
-        if event.get("event") != "tool" or event.get("status") != "success":
+    for event, turn in _runs(events):
+        if not event.ok:
             continue
         call = _made(event, turn)
-        key = canonical_json([call.tool, _plain(call.arguments)])
-        if event.get("fault") not in _TRUE_RESULT:
-            spoiled[key] = call.tool
-        elif made.setdefault(key, call).text != call.text:
+        if event.fault not in _TRUE_RESULT:
+            spoiled[call.key] = call.tool
+        elif made.setdefault(call.key, call).text != call.text:
             raise Unlearnable(f"it called {call.tool} twice alike and got different results, which no plan can say")
     for key in spoiled.keys() - made.keys():
         raise Unlearnable(f"the only result of a call of {spoiled[key]} was spoiled by a fault")
     return tuple(made.values())
 
 
-def refused_calls(trace: Mapping[str, Any]) -> tuple[Made, ...]:
-    """The calls of a trial in which none gave a result, those of them that their tools refused, each once. Raises Unlearnable."""
+def refused_calls(events: Sequence[TraceEvent]) -> tuple[Made, ...]:
+    """Return the calls that their tools refused, each once, of a trial in which no call gave a result. Raises Unlearnable."""
     made: dict[str, Made] = {}
-    turn = 0
-    for event in trace["events"]:
-        turn += event.get("event") == "ask"
-        if event.get("event") == "tool" and event.get("fault") in _TRUE_RESULT and event.get("error_type") not in NEVER_RAN:
+    for event, turn in _runs(events):
+        if event.fault in _TRUE_RESULT and not event.never_ran:
             call = replace(_made(event, turn), text=None, failed=True)
-            made.setdefault(canonical_json([call.tool, _plain(call.arguments)]), call)
+            made.setdefault(call.key, call)
     return tuple(made.values())
 
 
-def _made(event: Mapping[str, Any], turn: int) -> Made:
-    tool, arguments, data = event.get("tool"), event.get("arguments"), event.get("data")
-    if not (isinstance(tool, str) and isinstance(arguments, dict) and isinstance(data, str)):
+def _runs(events: Sequence[TraceEvent]) -> Iterator[tuple[ToolRun, int]]:
+    """Yield the tools' runs, each with the number of its turn: calls between two requests are one turn."""
+    turn = 0
+    for event in events:
+        turn += isinstance(event, ModelExchange)
+        if isinstance(event, ToolRun):
+            yield event, turn
+
+
+def _made(event: ToolRun, turn: int) -> Made:
+    tool, arguments = event.call.tool, event.call.arguments
+    if not isinstance(arguments, dict):
         raise Unlearnable("its trace holds a call that cannot be read")
-    told = canonical_json(arguments)
-    if MARK in told or redact(told) != told:
+    text = canonical_json(arguments)
+    if MARK in text or redact(text) != text:
         raise Unlearnable(f"a secret stands among the arguments of a call of {tool}")
-    text = strip_receipts(data)
-    return Made(tool, arguments, None if MARK in text or _CUT.search(text) else text, turn)
+    return Made(tool, arguments, None if MARK in event.result or _CUT.search(event.result) else event.result, turn)
 
 
 def _plain(value: Any) -> Any:

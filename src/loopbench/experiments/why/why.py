@@ -6,7 +6,7 @@ Traces are read one after the other, each once; of what they say only counts and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Generic, TypeVar
@@ -14,14 +14,12 @@ from typing import Any, Generic, TypeVar
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.record import Record
 from loopbench.metrics.tasks import TaskFindings, task_findings
-from loopbench.metrics.trace import Trace
 from loopbench.metrics.trajectory.divergence import Cause, Divergence, Loss, divergence, explain, read_trial
 from loopbench.metrics.trajectory.failures import TracedTrial
 from loopbench.metrics.trajectory.trajectory import TracedStep, course
 from loopbench.runs.store.files import RunError
-from loopbench.runs.store.traces import Traces, traces_file
+from loopbench.runs.store.traces import Traces
 
-Read = TypeVar("Read")
 Example = TypeVar("Example")
 
 
@@ -158,15 +156,7 @@ def comparable(found: Results) -> list[tuple[str, str]]:
 
 def loss_of(found: Results, record: Record) -> Loss:
     """Why a trial was lost, by itself. Raises RunError where it has no trace, or one that is none."""
-    return explain(_read(Traces(found.folder), record, lambda trace: read_trial(trace, record)))
-
-
-def _read(traces: Traces, record: Record, read: Callable[[Trace], Read]) -> Read:
-    trace = traces.read(record)
-    try:
-        return read(Trace.from_json(trace))
-    except ValueError as error:
-        raise RunError(f"{traces_file(traces.folder, record)}: trial {record.name}: {error}") from None
+    return explain(read_trial(Traces(found.folder).read(record), record))
 
 
 def _cells(records: Sequence[Record], arms: set[str]) -> Iterator[list[Record]]:
@@ -250,7 +240,7 @@ class _Collected:
 
     def _course(self, record: Record) -> Sequence[TracedStep]:
         """Empty where it has no trace."""
-        return () if record.trace_at is None else _read(self.traces, record, course)
+        return () if record.trace_at is None else course(self.traces.read(record))
 
     def _explain(self, record: Record, lost: Sequence[tuple[tuple[str, str], str, Sequence[TracedStep]]]) -> None:
         if not lost and record.arm not in self._alone:
@@ -258,7 +248,7 @@ class _Collected:
         if record.trace_at is None:
             self.untraced += 1
             return
-        trial = _read(self.traces, record, lambda trace: read_trial(trace, record))
+        trial = read_trial(self.traces.read(record), record)
         if record.arm in self._alone:
             loss = explain(trial)
             self._alone[record.arm].add(loss.cause, Lost(record.task, record.repeat, record.stop, loss), self.most)

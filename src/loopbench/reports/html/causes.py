@@ -11,7 +11,6 @@ from loopbench.experiments.why.why import ArmLosses, Parted, Why, comparable, wh
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 from loopbench.metrics.trajectory.divergence import Cause, Divergence
 from loopbench.runs.folders import run_name
-from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 from loopbench.text.numbers import interval, short_name
 
@@ -220,12 +219,9 @@ def traces_section(told: LossFindings) -> PageSection | None:
     parts, called, traces = [], run_name(told.found.folder), Traces(told.found.folder)
     for anchor, one in told.chosen.values():
         winner, loser = (traces.read(records[arm, one.task, one.repeat]) for arm in (one.winner, one.loser))
-        try:
-            both = side_by_side((winner, loser), called)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(f"{told.found.folder}: trace of task {one.task!r}: {error}") from None
+        both = side_by_side((winner, loser), called)
         names = f"{short_name(infos[one.winner])} and {short_name(infos[one.loser])}, {infos[one.loser].profile}"
         said = f"They part at step {one.step} of {short_name(infos[one.loser])}, which lost it; {one.cause}: {one.detail}."
-        folded = Folded("Both trials, step by step", (Paragraph(str(loser["query"]), "quote"), both), anchor)
+        folded = Folded("Both trials, step by step", (Paragraph(loser.head.query, "quote"), both), anchor)
         parts.append(Subsection(f"{one.task}: {names}", (Paragraph(said), folded)))
     return PageSection("traces", "Trials side by side", tuple(parts)) if parts else None

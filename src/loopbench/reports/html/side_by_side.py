@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from loopbench.metrics.trace import Trace
 from loopbench.metrics.trajectory.trajectory import TracedStep, course, unmatched
@@ -19,20 +19,20 @@ MAX_PIECES = 40
 _ENDS, _AROUND = 8, 10
 
 
-def side_by_side(traces: tuple[Mapping[str, Any], Mapping[str, Any]], run: str) -> SideBySide:
-    """Two traces of the same task. `run`: the name that `loopbench show` takes. Raises ValueError for what is no trace."""
-    first, second = (course(Trace.from_json(trace)) for trace in traces)
+def side_by_side(traces: tuple[Trace, Trace], run: str) -> SideBySide:
+    """Show two traces of the same task. `run`: the name that `loopbench show` takes."""
+    first, second = map(course, traces)
     return SideBySide((_course(traces[0], first, second, run), _course(traces[1], second, first, run)))
 
 
-def _course(trace: Mapping[str, Any], own: Sequence[TracedStep], other: Sequence[TracedStep], run: str) -> SideView:
+def _course(trace: Trace, own: Sequence[TracedStep], other: Sequence[TracedStep], run: str) -> SideView:
     found = list(blocks(trace))
     at = _place(trace, found, own[_parting(own, other)])
     pieces = list(_pieces(found, at))
-    arm = str(trace["arm"])
-    trial = f"{arm}/{trace['task']}/{trace['repeat']}"
-    scores = ", ".join(f"{name} {value:g}" for name, value in trace["scores"].items())
-    return SideView(arm, show_command(run, trial), f"{trace['stop']}; {scores}", tuple(_shortened(pieces)))
+    head = trace.head
+    scores = ", ".join(f"{name} {value:g}" for name, value in head.scores.items())
+    command = show_command(run, f"{head.arm}/{head.task}/{head.repeat}")
+    return SideView(head.arm, command, f"{head.stop}; {scores}", tuple(_shortened(pieces)))
 
 
 def show_command(run: str, trial: str) -> str:
@@ -48,11 +48,11 @@ def _parting(own: Sequence[TracedStep], other: Sequence[TracedStep]) -> int:
     return min(alone) if alone else next(moved, len(own) - 1)
 
 
-def _place(trace: Mapping[str, Any], found: Sequence[Block], step: TracedStep) -> int:
+def _place(trace: Trace, found: Sequence[Block], step: TracedStep) -> int:
     """Index of the block that tells of a step: behind its prompts."""
     if step.event is None:
         return len(found) - 1
-    before = {**trace, "events": trace["events"][: step.event]}
+    before = replace(trace, events=trace.events[: step.event])
     start = len(list(blocks(before))) - 1  # without its end
     return next((place for place in range(start, len(found)) if found[place].kind != "prompt"), len(found) - 1)
 
