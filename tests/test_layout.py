@@ -166,6 +166,38 @@ def test_careless_calls_are_found() -> None:
     assert careless_calls(ast.parse(code)) == {"pickle", "dill", "eval", "exec", "yaml.load"}
 
 
+TRACE_KEYS = frozenset({"event", "same", "failed_attempts", "wire_error", "move"})
+"""Fields of a trace that nothing else has."""
+OTHERS_KEYS = frozenset({"experiments/import_runs/formats/inspect_log.py"})
+"""Files that read logs of other tools, which have a field of the same name."""
+
+
+def keys_read(tree: ast.AST) -> set[object]:
+    """Constants by which a mapping is read: `x["key"]`, `x.get("key")`, `x.pop("key")`, `"key" in x`."""
+    found = set[object]()
+    for node in ast.walk(tree):
+        key: ast.expr | None = None
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            key = node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop") and node.args:
+            key = node.args[0]
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            key = node.left
+        if isinstance(key, ast.Constant):
+            found.add(key.value)
+    return found
+
+
+def test_keys_are_seen_however_they_are_read() -> None:
+    tree = ast.parse("a['b']; a.get('c'); a.pop('d', 1); 'e' in a; 'f' not in a; a['g'] = 1; get('h'); a[i]")
+    assert keys_read(tree) == {"b", "c", "d", "e", "f"}
+
+
+def test_only_its_own_module_reads_a_trace_by_its_keys() -> None:
+    reading = {below(path) for path in MODULES if keys_read(parsed(path)) & TRACE_KEYS}
+    assert reading - OTHERS_KEYS == {"metrics/trace.py"}
+
+
 def test_no_text_is_run_as_code() -> None:
     assert not {below(path): calls for path in MODULES if (calls := careless_calls(parsed(path)))}
 

@@ -31,6 +31,7 @@ from loopbench.experiments.learn_plans.learn import Learned, kind_of, learn_run,
 from loopbench.experiments.learn_plans.plan_from_trace import Kind, Made, Unlearnable, draft_of, leaves, made_calls, plan_of
 from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import is_abstention
+from loopbench.metrics.trace import Trace, TraceError, TraceEvent
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, refs
 from loopbench.protocol.digest import canonical_json, sha256
 from loopbench.protocol.names import parse_spec
@@ -237,10 +238,11 @@ tool_events = st.fixed_dictionaries(
     },
     optional={"fault": st.sampled_from(["tool.slow", "tool.lies", "tool.huge"])},
 )
+ASK = {"event": "ask", "role": "decide", "messages": []}
 half_events = st.dictionaries(
     st.sampled_from(["event", "status", "tool", "arguments", "data"]), json_values | st.sampled_from(["tool", "success"])
 )
-events = st.lists(tool_events | half_events | st.just({"event": "ask"}) | st.just(7), max_size=8)
+events = st.lists(tool_events | half_events | st.just(ASK) | st.just(7), max_size=8)
 questions = st.text(max_size=30) | st.just("Step 1: call search. Step 1 of plan 1. 7 and 12")
 
 
@@ -249,8 +251,8 @@ questions = st.text(max_size=30) | st.just("Step 1: call search. Step 1 of plan 
 def test_any_trace_gives_a_plan_with_goals_that_tell_it_apart_or_a_reason_why_not(events, question, any_order, kind: Kind):
     query = Query(question, question)
     try:
-        made = made_calls({"events": events})
-    except Unlearnable:
+        made = made_calls(read_events(*events))
+    except (TraceError, Unlearnable):
         return
     draft = draft_of(made, query, {"search": kind}, any_order=any_order)
     plan = plan_of(draft.steps, 1, query)
@@ -269,7 +271,7 @@ def test_any_trace_gives_a_plan_with_goals_that_tell_it_apart_or_a_reason_why_no
 
 @settings(slow, max_examples=40)
 @given(
-    events=st.lists(tool_events | st.just({"event": "ask"}), max_size=5),
+    events=st.lists(tool_events | st.just(ASK), max_size=5),
     answer=json_values,
     check=st.booleans(),
     torn=st.booleans(),
@@ -294,17 +296,20 @@ def test_no_trace_can_stop_a_suite_from_being_learned(tmp_path_factory, record, 
 # --- each rule by example ---
 
 
+def read_events(*events: Any) -> tuple[TraceEvent, ...]:
+    return Trace.from_json({"events": list(events)}).events
+
+
 def event(tool: str, data: Any, /, status: str = "success", **arguments: Any) -> dict[str, Any]:
     text = data if isinstance(data, str) else json.dumps(data)
     return {"event": "tool", "tool": tool, "arguments": arguments, "status": status, "data": text}
 
 
-ASK = {"event": "ask", "role": "decide"}
 FOUND = {"items": [{"id": "item-17", "price": 1250}, {"id": "item-99", "price": 80}], "total": 2}
 
 
 def draft(*events: Mapping[str, Any], question: str = "What does it cost?", any_order: bool = False, **kinds: Kind):
-    return draft_of(made_calls({"events": events}), Query(question), kinds, any_order=any_order)
+    return draft_of(made_calls(read_events(*events)), Query(question), kinds, any_order=any_order)
 
 
 def last(*events: Mapping[str, Any], **more: Any) -> Any:
@@ -375,9 +380,9 @@ def test_a_call_comes_after_those_of_the_turn_before_unless_it_refers_to_them_or
 
 
 def test_errors_and_repeats_are_left_out():
-    made = made_calls({"events": [
+    made = made_calls(read_events(
         ASK, event("a", "no", "error", n=1), ASK, event("a", "one", n=1), ASK, event("a", "one", n=1.0), ASK, event("b", "two"),
-    ]})  # fmt: skip
+    ))  # fmt: skip
     assert [(call.tool, call.text) for call in made] == [("a", "one"), ("b", "two")]
 
 
@@ -388,18 +393,18 @@ def test_errors_and_repeats_are_left_out():
         ([{**event("a", "one"), "fault": "tool.lies"}], "the only result of a call of a was spoiled by a fault"),
         ([event("a", "one", key="[redacted]")], "a secret stands among the arguments"),
         ([event("a", "one", key="sk-proj-0123456789abcdef")], "a secret stands among the arguments"),
-        ([7], "no event"),
+        ([7], "event 0 of the trace is not an object"),
         ([{**event("a", "one"), "arguments": "n=1"}], "cannot be read"),
     ],
 )
 def test_what_no_plan_can_say_is_a_reason(events, reason):
-    with pytest.raises(Unlearnable, match=reason):
-        made_calls({"events": events})
+    with pytest.raises((TraceError, Unlearnable), match=reason):
+        made_calls(read_events(*events))
 
 
 def test_a_fault_that_only_takes_time_spoils_nothing_and_a_spoiled_call_that_came_out_later_counts():
     late = [{**event("a", "one"), "fault": "tool.slow"}, {**event("b", "x"), "fault": "tool.garbage"}, event("b", "two")]
-    assert [call.text for call in made_calls({"events": late})] == ["one", "two"]
+    assert [call.text for call in made_calls(read_events(*late))] == ["one", "two"]
 
 
 @pytest.mark.parametrize("text", ['{"id": "item-17", "key": "[redacted]"}', "item-17... (truncated, 30000 characters in all)"])
@@ -651,7 +656,7 @@ def joined(folder: Path, *runs: Path) -> Path:
         for found in read(other):
             trace = read_trace(other, found)
             arm = found.arm if number == 0 else "bare/again" if number == 1 else "a/first"
-            raw = json.dumps(trace | {"arm": arm}).encode() + b"\n"
+            raw = json.dumps(trace.to_json() | {"arm": arm}).encode() + b"\n"
             lines.append(json.dumps(replace(found, arm=arm, trace_at=(len(traces), len(raw))).to_json()))
             traces += raw
     (folder / TRIALS).write_text("\n".join(lines) + "\n")

@@ -19,12 +19,11 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.why.why import comparable, loss_of, why
 from loopbench.metrics.record import Record, records_digest
-from loopbench.metrics.trace import ToolRun, Trace
+from loopbench.metrics.trace import ToolRun
 from loopbench.metrics.trajectory.trajectory import course
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError
-from loopbench.runs.store.records import TRIALS, read_records
 from loopbench.runs.store.traces import PLAIN_TRACES, read_trace
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
@@ -73,7 +72,7 @@ def test_pairs_are_those_that_met_the_same_and_their_counts_add_up(found):
         assert pair.tasks == len({each.task for each in pair.divergences})
         for each in pair.divergences:
             assert records[each.loser, each.task, each.repeat].accuracy < 1 <= records[each.winner, each.task, each.repeat].accuracy
-            step = course(Trace.from_json(read_trace(found.folder, records[each.loser, each.task, each.repeat])))[each.step - 1]
+            step = course(read_trace(found.folder, records[each.loser, each.task, each.repeat]))[each.step - 1]
             assert step.signature
 
 
@@ -134,7 +133,7 @@ def test_repeated_calls_are_those_of_the_trace(found):
     for record in found.records:
         gave: set[str] = set()
         again = 0
-        for event in Trace.from_json(read_trace(found.folder, record)).events:
+        for event in read_trace(found.folder, record).events:
             if isinstance(event, ToolRun):
                 again += event.call.key in gave
                 gave |= {event.call.key} if event.gave else set()
@@ -146,18 +145,6 @@ def test_repeated_calls_are_those_of_the_trace(found):
 def test_repeated_calls_are_no_part_of_the_digest(found):
     other = [replace(record, repeated_calls=record.repeated_calls + 1) for record in found.records]
     assert records_digest(other) == found.digest
-
-
-def test_records_of_an_earlier_version_are_read_and_not_counted(found, tmp_path):
-    lines = [json.loads(line) for line in (found.folder / TRIALS).read_text().splitlines()]
-    for line in lines:
-        del line["repeated_calls"]
-    (tmp_path / TRIALS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    old = read_records(tmp_path)
-    assert records_digest(old) == found.digest
-    assert {(record.repeated_calls, "repeated_calls" in record.unknown) for record in old} == {(0, True)}
-    findings = why(replace(found, records=tuple(old)), most=0).findings
-    assert all(arm.repeated_calls is None for group in findings.groups for arm in group.arms)
 
 
 # --- traces that are missing or damaged ---
@@ -183,7 +170,7 @@ def test_where_only_the_winner_has_no_trace_the_loss_is_told_alone(found):
 def damaged(found: Results, folder: Path, change: Callable[[dict[str, Any]], None]) -> Results:
     """A run whose only trace is that of its first loss, changed."""
     record = next(record for record in found.records if record.status == "scored" and record.accuracy < 1)
-    trace = read_trace(found.folder, record)
+    trace = read_trace(found.folder, record).to_json()
     change(trace)
     line = json.dumps(trace).encode() + b"\n"
     (folder / PLAIN_TRACES).write_bytes(line)
@@ -238,7 +225,7 @@ def copied(found: Results, folder: Path, times: int) -> Results:
         for record in found.records:
             for k in range(times):
                 task = f"{record.task}-{k}"
-                line = json.dumps(read_trace(found.folder, record) | {"task": task}).encode() + b"\n"
+                line = json.dumps(read_trace(found.folder, record).to_json() | {"task": task}).encode() + b"\n"
                 records.append(replace(record, task=task, trace_at=(offset, len(line))))
                 offset += file.write(line)
     return replace(found, folder=folder, records=tuple(records))

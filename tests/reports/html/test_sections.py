@@ -23,7 +23,7 @@ from loopbench.experiments.optimize.run import prepare as prepare_optimization
 from loopbench.experiments.optimize.run import run as optimize
 from loopbench.experiments.optimize.watchers import SILENT
 from loopbench.experiments.why.why import why
-from loopbench.metrics.trace import Trace
+from loopbench.metrics.trace import ModelExchange, Note, ToolRun, Trace
 from loopbench.metrics.trajectory.trajectory import course, unmatched
 from loopbench.reports.html.causes import MAX_TRACES, pick, told
 from loopbench.reports.html.document import (
@@ -188,18 +188,19 @@ def test_both_courses_are_marked_once_where_they_part(breeze):
 
 def test_the_mark_stands_at_the_first_step_that_the_other_does_not_have(breeze):
     winner, loser = lost_pair(breeze)
-    ours, theirs = course(Trace.from_json(winner)), course(Trace.from_json(loser))
+    ours, theirs = course(winner), course(loser)
     alone = sorted(unmatched([step.signature for step in ours], [step.signature for step in theirs]))
     made = side_by_side((winner, loser), "run").courses[1]
     marked = next(piece for piece in made.pieces if piece.parts_here)
     step = theirs[alone[0]]
-    event = None if step.event is None else loser["events"][step.event]
+    event = None if step.event is None else loser.events[step.event]
     if event is None:
         assert marked.kind == "end"
-    elif event["event"] == "tool":
-        assert marked.label.startswith(event["tool"]) or marked.text == event.get("fault")
+    elif isinstance(event, ToolRun):
+        assert marked.label.startswith(event.call.tool) or marked.text == event.fault
     else:
-        assert marked.text.startswith((event.get("fault") or event.get("reply", ""))[:20])
+        assert isinstance(event, ModelExchange)
+        assert marked.text.startswith((event.fault or event.reply or "")[:20])
 
 
 def test_equal_courses_part_at_their_end(calm):
@@ -210,9 +211,9 @@ def test_equal_courses_part_at_their_end(calm):
 
 def test_a_long_trial_keeps_its_ends_and_the_mark(calm):
     trace = read_trace(calm.folder, calm.records[0])
-    note = {"event": "note", "kind": "k", "n": 1}
-    longer = {**trace, "events": [*[note] * 300, *trace["events"], *[note] * 300]}
-    made = side_by_side((trace, {**longer, "answer": "other"}), "run").courses[1]
+    notes = (Note("k", {"n": 1}),) * 300
+    longer = Trace(replace(trace.head, answer="other"), (*notes, *trace.events, *notes))
+    made = side_by_side((trace, longer), "run").courses[1]
     assert len(made.pieces) <= MAX_PIECES + 3
     assert any(piece.parts_here for piece in made.pieces)
     left_out = [int(piece.text.split()[0]) for piece in made.pieces if piece.label == "left out"]
@@ -348,6 +349,7 @@ def test_numbers_stand_to_the_right_and_words_to_the_left(breeze):
 
 def test_commands_can_be_pasted_into_a_shell(breeze):
     arm = "finish(forced_finish=off)/flaky-tools"
-    trace = {**lost_pair(breeze)[1], "arm": arm}
+    trace = lost_pair(breeze)[1]
+    trace = replace(trace, head=replace(trace.head, arm=arm))
     made = side_by_side((trace, trace), "a run").courses[0]
-    assert shlex.split(made.command) == ["loopbench", "show", "a run", f"{arm}/{trace['task']}/{trace['repeat']}"]
+    assert shlex.split(made.command) == ["loopbench", "show", "a run", f"{arm}/{trace.head.task}/{trace.head.repeat}"]

@@ -22,6 +22,9 @@ TOOL = "tool"
 MIN_RUNS = 3
 """So many failures in a row, feedback shown, and no success: the fault is taken to stay for good."""
 
+MAX_RETRIES = 10**6
+"""More retries of one trial are not a count."""
+
 Key = tuple[str, str]
 """A call: the tool's name and its arguments as canonical JSON."""
 Shape = tuple[tuple[str, str], ...]
@@ -179,7 +182,9 @@ class ReadTrial:
 
 def read_points(trace: Trace, retries: Mapping[str, int] | None = None) -> ReadTrial:
     """Sort a trace into points. `retries`: the client's own, by kind of failure. Raises ValueError for impossible counts."""
-    head = trace.head
+    head, counts = trace.head, dict(retries or {})
+    if not all(isinstance(count, int) and 0 <= count < MAX_RETRIES for count in counts.values()):
+        raise ValueError(f"trace {head.arm}/{head.task}/{head.repeat}: retries are not counts by kind")
     reading = _Reading()
     for place, event in enumerate(trace.events):
         try:
@@ -197,7 +202,7 @@ def read_points(trace: Trace, retries: Mapping[str, int] | None = None) -> ReadT
         tuple(reading.troubles()),
         tuple(sorted({reading.made[key] for key, runs in reading.runs.items() if "" in runs})),
         frozenset(reading.exists),
-        retries or {},
+        counts,
     )
 
 
