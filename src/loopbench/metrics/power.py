@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import special  # its distribution functions; the classes of scipy.stats take 50 µs per call
@@ -130,25 +130,32 @@ def pass_power(
     return 1.0 - _below(_passing(units, half, margin, alpha, scores), center, deviation)
 
 
+class Levels(NamedTuple):
+    """Levels of a gate's one-sided tests: where many arms are gated, a regression is tested at a lower one."""
+
+    regression: float = ALPHA
+    passing: float = ALPHA
+
+
 def regression_power(
     units: int,
     difference: float,
     variance: float,
     margin: float,
-    alpha: float = ALPHA,
+    levels: Levels = Levels(),  # noqa: B008  immutable
     *,
     scores: bool = True,
     step: float = 0.0,
-    pass_alpha: float | None = None,
 ) -> float:
-    """Chance that the gate says regression of a true advantage (a drop is a negative one): its upper bound lies below 0, the
-    sign-flip test agrees, and it does not pass, at `pass_alpha` where that is another level.
+    """Return the chance that the gate says regression of a true advantage (a drop is a negative one).
+
+    It does so where its upper bound lies below 0, the sign-flip test agrees, and it does not pass.
     """
-    center, deviation, half = _interval(units, difference, variance, alpha, scores)
-    level = alpha if pass_alpha is None else pass_alpha
-    passing = _passing(units, _interval(units, difference, variance, level, scores)[2], margin, level, scores)
+    center, deviation, half = _interval(units, difference, variance, levels.regression, scores)
+    passing_half = _interval(units, difference, variance, levels.passing, scores)[2]
+    passing = _passing(units, passing_half, margin, levels.passing, scores)
     bound = _below(min(-half, passing), center, deviation)
-    return min(bound, difference_power(units, difference, variance, 2 * alpha, step=step))
+    return min(bound, difference_power(units, difference, variance, 2 * levels.regression, step=step))
 
 
 def fewest_units(power_of: Callable[[int], float], power: float = POWER) -> int | None:
@@ -280,13 +287,13 @@ def needed_for_gate(
 
     `found`: the run minus the baseline, turned so that positive is good; `margin` in the same unit, of ratios log(1 + margin).
     """
-    repeats = found.repeats
+    repeats, levels = found.repeats, Levels(alpha, alpha)
     d, variance, step = found.difference, found.variance(repeats), found.step(repeats)
     ways: dict[Literal["difference", "equivalence"], Callable[[int], float]]
     if d > -margin:
         ways = {"equivalence": lambda n: pass_power(n, d, variance, margin, alpha, scores=found.scores)}
     else:
-        ways = {"difference": lambda n: regression_power(n, d, variance, margin, alpha, scores=found.scores, step=step)}
+        ways = {"difference": lambda n: regression_power(n, d, variance, margin, levels, scores=found.scores, step=step)}
     return _cheapest(found, ways, power, arms=1, cost_usd=cost_usd)
 
 
