@@ -23,9 +23,9 @@ from .summary import TaskValues
 POWER = 0.8
 """Chance of a decision that is planned for."""
 MAX_UNITS = 10_000_000
-"""More is no plan."""
+"""A plan of more units is not a plan."""
 PSEUDO_UNITS = 2
-"""Of +1 and of -1: the intervals of scores append them (Bonett & Price 2012)."""
+"""Units of +1 and of -1 that the intervals of scores append (Bonett & Price 2012)."""
 DOUBLE = math.log(2) ** 2
 """Square of the difference that an amount twice as large makes, in logarithms."""
 
@@ -60,7 +60,7 @@ class Spread:
         return design_effect(self.tasks / self.units, self.icc)
 
     def variance(self, repeats: int, difference: float = 0.0) -> float:
-        """Of one unit's difference at so many trials per task and arm.
+        """Return the variance of one unit's difference at so many trials per task and arm.
 
         `difference`: a true one that is supposed; among scores it may consist of whole tasks won or lost, and so brings a variance
         of |δ|(1-|δ|) between units.
@@ -81,7 +81,7 @@ class Needed:
     """In all."""
     repeats: int
     trials: int
-    """Of both arms together; for a gate, of the new run."""
+    """Trials of both arms together; for a gate, of the new run."""
     cost_usd: float | None
     """None where no price is known."""
     to_show: Literal["difference", "equivalence"]
@@ -331,7 +331,7 @@ def _within(tasks: Sequence[Sequence[float]]) -> float | None:
 
 
 def _icc(d: Sequence[float], units: int, error: float) -> float:
-    """From how much larger the clustered error is than that of independent tasks; negative where templates even out."""
+    """Return the ICC: how much larger the clustered error is than the independent one; negative where templates even out."""
     n, alone = len(d), float(np.var(d)) / len(d)
     if units == n or alone == 0:
         return 0.0
@@ -354,7 +354,7 @@ def _unseen(n: int, scores: bool) -> float:
 
 
 def _interval(units: int, difference: float, variance: float, alpha: float, scores: bool) -> tuple[float, float, float]:
-    """Of a one-sided interval: where its middle falls, with what standard deviation, and how far the bound lies from it."""
+    """Return where a one-sided interval's middle falls, with what standard deviation, and how far the bound lies from it."""
     if scores:
         total = units + PSEUDO_UNITS
         center = units * difference / total
