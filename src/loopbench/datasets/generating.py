@@ -29,6 +29,7 @@ MAX_DRAWS = 1_000
 
 Item = TypeVar("Item")
 Drawn = TypeVar("Drawn", int, str)
+AnyTemplate = TypeVar("AnyTemplate", bound=Callable[..., Any])
 
 
 class Draw:
@@ -49,6 +50,10 @@ class Draw:
     def choice(self, items: Sequence[Item]) -> Item:
         return items[int(self._random() * len(items))]
 
+    def pick(self, *items: Item) -> Item:
+        """Return one of the arguments, such as one of several wordings."""
+        return self.choice(items)
+
     def sample(self, items: Sequence[Item], count: int) -> list[Item]:
         """Different ones, in random order. Raises ValueError where there are fewer."""
         if count > len(items):
@@ -63,8 +68,15 @@ class Draw:
         return made
 
 
+def draw_until(fits: Callable[[Item], bool], draw_one: Callable[[], Item]) -> Item:
+    """Draw until something fits, and return it. Something must fit."""
+    while not fits(drawn := draw_one()):
+        pass
+    return drawn
+
+
 def distinct(count: int, draw_one: Callable[[], Drawn]) -> list[Drawn]:
-    """As many as wanted, no two the same. There must be more than that to be drawn."""
+    """Return so many different draws. There must be more than that to be drawn."""
     made: dict[Drawn, None] = {}
     while len(made) < count:
         made[draw_one()] = None
@@ -161,7 +173,7 @@ def generate(name: str, seed: int, templates: Sequence[Template], unanswerable: 
     seen: set[str] = set()
     index = 0
     while True:
-        template = _template_of(index, templates, unanswerable)
+        template = template_of(index, templates, unanswerable)
         for attempt in range(MAX_DRAWS):
             draft = template(Draw(name, seed, index, attempt))
             key = sha256(f"{draft.question}\n{draft.context}\n{json.dumps(draft.world, sort_keys=True)}")[:16]
@@ -174,7 +186,8 @@ def generate(name: str, seed: int, templates: Sequence[Template], unanswerable: 
         yield _task(name, seed, index, template.__name__.strip("_"), draft)
 
 
-def _template_of(index: int, templates: Sequence[Template], unanswerable: Sequence[Template]) -> Template:
+def template_of(index: int, templates: Sequence[AnyTemplate], unanswerable: Sequence[AnyTemplate]) -> AnyTemplate:
+    """Return the template of the task with this index, from 0: all in turn, and every twelfth one without an answer."""
     if not unanswerable:
         return templates[index % len(templates)]
     turn, place = divmod(index, UNANSWERABLE_EVERY)
@@ -224,7 +237,7 @@ def split_of(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A generated suite: what `load` of each module hands its options to."""
+    """A generated suite: how its tasks are made, and the environments that they are solved in."""
 
     name: str
     version: str
@@ -246,8 +259,11 @@ class Source:
         """File of the default tasks, one `Task.as_dict()` as canonical JSON per line; None where they are generated."""
         return None if self.snapshots is None else self.snapshots / f"{self.name}-v{self.version}.jsonl"
 
-    def suite(self, size: int | None, seed: int) -> Suite:
-        """The suite; its snapshot, if it has one, where neither size nor seed is given.
+    def suite(self, size: int | None = None, seed: int = 0) -> Suite:
+        """Return the suite. Each module of a generated suite exports this method of its source as `load`.
+
+        `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks. With neither, the tasks are the
+        committed snapshot, if there is one; `default_size` may differ from 120.
 
         Raises ValueError for values out of range, OSError for a snapshot that cannot be read.
         """

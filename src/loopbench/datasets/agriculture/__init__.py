@@ -26,14 +26,4 @@ def _generate(seed: int) -> Iterator[Task]:
 
 SOURCE = Source("agriculture", "1", _generate, _open, snapshots=SNAPSHOTS)
 
-
-def load(size: int | None = None, seed: int = 0) -> Suite:
-    """The suite `agriculture`.
-
-    `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks. With neither, the tasks are the
-    committed snapshot. Raises ValueError for values out of range.
-    """
-    return SOURCE.suite(size, seed)
-
-
-SUITE = load
+SUITE = load = SOURCE.suite

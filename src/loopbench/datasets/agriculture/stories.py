@@ -43,43 +43,39 @@ def _without_readings(season: Season, station: str, measure: Measure, day: int) 
 
 def _who(draw: Draw) -> str:
     name = draw.choice(("Ana", "Bohdan", "Chipo", "Dao", "Elif", "Farid", "Gita", "Hugo", "Isla", "Juma", "Karin", "Luis"))
-    return draw.choice(
-        (
-            f"{name} runs a farm and asks for advice.",
-            f"A question from {name}, who has just taken over the farm:",
-            f"You advise {name} on what to do this week.",
-            f"{name} calls from the tractor.",
-            f"For the meeting of the cooperative {name} needs one figure.",
-            f"{name} is filling in the farm's log book.",
-            f"The agronomist {name} wants to check an estimate.",
-            f"{name} has been asked by the bank.",
-            f"Before breakfast {name} sends this:",
-            f"{name} and a neighbour disagree, so they turn to you.",
-            f"At the weekly market {name} stops you.",
-        )
+    return draw.pick(
+        f"{name} runs a farm and asks for advice.",
+        f"A question from {name}, who has just taken over the farm:",
+        f"You advise {name} on what to do this week.",
+        f"{name} calls from the tractor.",
+        f"For the meeting of the cooperative {name} needs one figure.",
+        f"{name} is filling in the farm's log book.",
+        f"The agronomist {name} wants to check an estimate.",
+        f"{name} has been asked by the bank.",
+        f"Before breakfast {name} sends this:",
+        f"{name} and a neighbour disagree, so they turn to you.",
+        f"At the weekly market {name} stops you.",
     )
 
 
 def _aside(draw: Draw) -> str:
     """Nothing that matters."""
-    return draw.choice(
-        (
-            f"The neighbour has {draw.integer(12, 90)} sheep.",
-            f"Last year it was {draw.integer(11, 39)} percent more.",
-            "The hedges were cut in winter.",
-            f"The old tractor has {draw.integer(40, 120)} horsepower.",
-            "Nobody trusts the almanac any more.",
-            f"The radio promises {draw.integer(1, 9)} mm of rain for next week.",
-            f"The barn roof was mended for ${draw.integer(300, 900)}.",
-            "The bees are doing well.",
-            "A fence post is missing at the lane.",
-            f"The well is {draw.integer(21, 64)} m deep.",
-            "Two swallows have come back.",
-            f"A lorry comes at {draw.integer(13, 17)}:00.",
-            "The dog has chewed up the calendar.",
-            f"The lane is {draw.integer(2, 9)} km long and full of holes.",
-            "Somebody has left the gate open again.",
-        )
+    return draw.pick(
+        f"The neighbour has {draw.integer(12, 90)} sheep.",
+        f"Last year it was {draw.integer(11, 39)} percent more.",
+        "The hedges were cut in winter.",
+        f"The old tractor has {draw.integer(40, 120)} horsepower.",
+        "Nobody trusts the almanac any more.",
+        f"The radio promises {draw.integer(1, 9)} mm of rain for next week.",
+        f"The barn roof was mended for ${draw.integer(300, 900)}.",
+        "The bees are doing well.",
+        "A fence post is missing at the lane.",
+        f"The well is {draw.integer(21, 64)} m deep.",
+        "Two swallows have come back.",
+        f"A lorry comes at {draw.integer(13, 17)}:00.",
+        "The dog has chewed up the calendar.",
+        f"The lane is {draw.integer(2, 9)} km long and full of holes.",
+        "Somebody has left the gate open again.",
     )
 
 
@@ -104,12 +100,10 @@ def degree_days(draw: Draw) -> Draft:
     base = Fraction(season.crop(name).base_c)
     pairs = zip(season.readings(station, "high", *days), season.readings(station, "low", *days), strict=True)
     expected = sum((max(Fraction(0), (high + low) / 2 - base) for high, low in pairs), Fraction(0))
-    wish = draw.choice(
-        (
-            f"How many growing degree days, in °C, has the crop on {name} gathered {_between(season, days)}?",
-            f"What grows on {name} needs warmth: which sum of growing degree days (°C) came together {_between(season, days)}?",
-            f"Add up the growing degree days of {name} {_between(season, days)}, in degrees Celsius.",
-        )
+    wish = draw.pick(
+        f"How many growing degree days, in °C, has the crop on {name} gathered {_between(season, days)}?",
+        f"What grows on {name} needs warmth: which sum of growing degree days (°C) came together {_between(season, days)}?",
+        f"Add up the growing degree days of {name} {_between(season, days)}, in degrees Celsius.",
     )
     return draft(script, (_who(draw), _aside(draw), wish), answer, expected)
 
@@ -131,13 +125,10 @@ def irrigation(draw: Draw) -> Draft:
     field = script.field(name)
     rain = script.weather(name, station, part(field, "station"), "rain", *days)
     answer = _water(script, name, days, field, rain)
-    wish = draw.choice(
-        (
-            f"How many cubic metres of irrigation does {name} lack for the days {_between(season, days)}?",
-            f"The crop on {name} used water {_between(season, days)} and got some rain. How many m3 have to be irrigated?",
-            f"{name} is to get back what it lost {_between(season, days)}, rain considered: how many cubic "
-            "metres of water is that?",
-        )
+    wish = draw.pick(
+        f"How many cubic metres of irrigation does {name} lack for the days {_between(season, days)}?",
+        f"The crop on {name} used water {_between(season, days)} and got some rain. How many m3 have to be irrigated?",
+        f"{name} is to get back what it lost {_between(season, days)}, rain considered: how many cubic metres of water is that?",
     )
     return draft(script, (_who(draw), wish, _aside(draw)), answer, season.water(name, station, *days))
 
@@ -153,13 +144,11 @@ def water_bill(draw: Draw) -> Draft:
     rain = script.weather(name, station, part(field, "station"), "rain", *days)
     answer = script.cost("water", _water(script, name, days, field, rain), script.price("water", "water"))
     expected = season.water(name, station, *days) * season.price("water")
-    wish = draw.choice(
-        (
-            f"Water is bought for what {name} lacked {_between(season, days)}. How many dollars will be on the bill?",
-            f"What does it cost, in dollars, to irrigate {name} for the water missing {_between(season, days)}?",
-            f"{_between(season, days).capitalize()} the crop on {name} took more water than rain brought; in "
-            "dollars, what is it worth?",
-        )
+    wish = draw.pick(
+        f"Water is bought for what {name} lacked {_between(season, days)}. How many dollars will be on the bill?",
+        f"What does it cost, in dollars, to irrigate {name} for the water missing {_between(season, days)}?",
+        f"{_between(season, days).capitalize()} the crop on {name} took more water than rain brought; in "
+        "dollars, what is it worth?",
     )
     return draft(script, (_who(draw), wish, _aside(draw)), answer, expected)
 
@@ -174,13 +163,11 @@ def fertilizer_bill(draw: Draw) -> Draft:
     amount = script.fertilizer(name, script.crop(name, field), soil, price, script.hectares(name, field))
     answer = script.cost(product, amount, price)
     expected = season.fertilizer(name, product) * season.price(product)
-    wish = draw.choice(
-        (
-            f"{name} shall get the nitrogen that its crop needs now and its soil does not hold, as {product}. "
-            "How many dollars is that?",
-            f"For how many dollars of {product} does {name} lack nitrogen at this stage?",
-            f"With {product} at today's price, what does it cost in dollars to bring {name} up to its crop's nitrogen need?",
-        )
+    wish = draw.pick(
+        f"{name} shall get the nitrogen that its crop needs now and its soil does not hold, as {product}. "
+        "How many dollars is that?",
+        f"For how many dollars of {product} does {name} lack nitrogen at this stage?",
+        f"With {product} at today's price, what does it cost in dollars to bring {name} up to its crop's nitrogen need?",
     )
     return draft(script, (_who(draw), _aside(draw), wish), answer, expected)
 
@@ -197,12 +184,10 @@ def harvest_value(draw: Draw) -> Draft:
     yields = [script.hectares(name, field), part(crop, "yield_t_ha"), 1000]
     answer = script.cost(crop_name, script.calculate("the kilograms of the harvest", "product", yields), price)
     expected = season.hectares(name) * Fraction(str(season.crop(name).yield_t_ha)) * 1000 * season.price(crop_name)
-    wish = draw.choice(
-        (
-            f"What will the harvest of {name} bring in dollars, with a usual yield and at today's price?",
-            f"At the price of today and the usual yield, how many dollars stand on {name}?",
-            f"{name} is insured for the value of its harvest, as usual yield times price. How many dollars is that?",
-        )
+    wish = draw.pick(
+        f"What will the harvest of {name} bring in dollars, with a usual yield and at today's price?",
+        f"At the price of today and the usual yield, how many dollars stand on {name}?",
+        f"{name} is insured for the value of its harvest, as usual yield times price. How many dollars is that?",
     )
     return draft(script, (_who(draw), wish, _aside(draw)), answer, expected)
 
@@ -228,14 +213,12 @@ def heat_margin(draw: Draw) -> Draft:
     ]
     mean = script.calculate("the mean of both means", "mean", means)
     answer = script.calculate("how far it lies above the base", "difference", [mean, part(crop, "base_c")])
-    wish = draw.choice(
-        (
-            f"By how many °C was the mean temperature at {name} {_between(season, days)}, taken as the mean of "
-            "mean high and mean "
-            "low, above the base temperature of its crop?",
-            f"Take the middle between mean high and mean low of the days {_between(season, days)} at {name}: how many °C is it "
-            "above the base temperature of what grows there?",
-        )
+    wish = draw.pick(
+        f"By how many °C was the mean temperature at {name} {_between(season, days)}, taken as the mean of "
+        "mean high and mean "
+        "low, above the base temperature of its crop?",
+        f"Take the middle between mean high and mean low of the days {_between(season, days)} at {name}: how many °C is it "
+        "above the base temperature of what grows there?",
     )
     return draft(script, (_who(draw), wish, _aside(draw)), answer, expected)
 
@@ -254,12 +237,10 @@ def seed(draw: Draw) -> Draft:
     answer = script.calculate("the kilograms of seed", "product", [total, part(crop, "seed_kg_ha")])
     expected = sum((season.hectares(name) for name in names), Fraction(0)) * Fraction(season.region.crops[crop_name].seed_kg_ha)
     listed = f"{names[0]}, {names[1]} and {names[2]}"
-    wish = draw.choice(
-        (
-            f"Next year {listed} will all be sown with {crop_name}. How many kilograms of seed are needed?",
-            f"How many kilograms of {crop_name} seed must be ordered to sow {listed}?",
-            f"{listed}: suppose all of it became {crop_name}; how many kg of seed would go into the ground?",
-        )
+    wish = draw.pick(
+        f"Next year {listed} will all be sown with {crop_name}. How many kilograms of seed are needed?",
+        f"How many kilograms of {crop_name} seed must be ordered to sow {listed}?",
+        f"{listed}: suppose all of it became {crop_name}; how many kg of seed would go into the ground?",
     )
     return draft(script, (_who(draw), wish, _aside(draw)), answer, expected)
 
@@ -283,12 +264,10 @@ def rain_range(draw: Draw) -> Draft:
     most = script.calculate("the most rain", "maximum", sums)
     least = script.calculate("the least rain", "minimum", sums)
     answer = script.calculate("how far apart they are", "difference", [most, least])
-    wish = draw.choice(
-        (
-            f"{', '.join(names)}: by how many mm of rain do the wettest and the driest of these fields differ "
-            f"{_between(season, days)}?",
-            f"Rain {_between(season, days)} was uneven over {', '.join(names)}. How many millimetres lie between most and least?",
-        )
+    wish = draw.pick(
+        f"{', '.join(names)}: by how many mm of rain do the wettest and the driest of these fields differ "
+        f"{_between(season, days)}?",
+        f"Rain {_between(season, days)} was uneven over {', '.join(names)}. How many millimetres lie between most and least?",
     )
     return draft(script, (_who(draw), _aside(draw), wish), answer, apart(season))
 
@@ -309,12 +288,10 @@ def better_crop(draw: Draw) -> Draft:
         values.append(script.cost(name, kilograms, price))
     best = worth(season).index(max(worth(season)))
     answer = script.calculate("how much better the one is", "difference", [values[best], values[1 - best]])
-    wish = draw.choice(
-        (
-            f"Of {names[0]} and {names[1]}, one brings more from a hectare with its usual yield at today's "
-            "price. How many dollars more?",
-            f"How many dollars lie between a hectare of {names[0]} and one of {names[1]}, usual yields and today's prices given?",
-        )
+    wish = draw.pick(
+        f"Of {names[0]} and {names[1]}, one brings more from a hectare with its usual yield at today's "
+        "price. How many dollars more?",
+        f"How many dollars lie between a hectare of {names[0]} and one of {names[1]}, usual yields and today's prices given?",
     )
     return draft(script, (_who(draw), wish, _aside(draw)), answer, max(worth(season)) - min(worth(season)))
 
@@ -344,14 +321,12 @@ def drier_field(draw: Draw) -> Draft:
     crop = script.crop("the drier field", field, after=fallen)
     soil, price = script.soil(name), script.price(product, product)
     answer = script.fertilizer("the drier field", crop, soil, price, script.hectares(name, field))
-    wish = draw.choice(
-        (
-            f"Of {names[0]} and {names[1]} only the one that had less rain {_between(season, days)} gets "
-            f"{product}, as much as its "
-            "crop lacks nitrogen now. How many kilograms?",
-            f"{product.capitalize()} goes on {names[0]} or {names[1]}, whichever was drier {_between(season, days)}, to meet "
-            "the present nitrogen need of the crop: how many kg are that?",
-        )
+    wish = draw.pick(
+        f"Of {names[0]} and {names[1]} only the one that had less rain {_between(season, days)} gets "
+        f"{product}, as much as its "
+        "crop lacks nitrogen now. How many kilograms?",
+        f"{product.capitalize()} goes on {names[0]} or {names[1]}, whichever was drier {_between(season, days)}, to meet "
+        "the present nitrogen need of the crop: how many kg are that?",
     )
     return draft(script, (_who(draw), wish, _aside(draw)), answer, season.fertilizer(name, product))
 
@@ -381,14 +356,12 @@ def calm_field(draw: Draw) -> Draft:
     area = script.hectares(name, found[calmest])
     answer = script.calculate("the litres of spray", "product", [area, dose / 10], after=[least])
     expected = season.hectares(name) * Fraction(dose, 10)
-    wish = draw.choice(
-        (
-            f"On {season.day(day)} the field with the lightest wind, {', '.join(names[:-1])} or {names[-1]}, was sprayed with "
-            f"{dose / 10} litres per hectare. How many litres was that?",
-            f"{', '.join(names[:-1])} or {names[-1]}: spray only where the wind was lightest on "
-            f"{season.day(day)}, {dose / 10} l on a "
-            "hectare. How many litres go into the tank?",
-        )
+    wish = draw.pick(
+        f"On {season.day(day)} the field with the lightest wind, {', '.join(names[:-1])} or {names[-1]}, was sprayed with "
+        f"{dose / 10} litres per hectare. How many litres was that?",
+        f"{', '.join(names[:-1])} or {names[-1]}: spray only where the wind was lightest on "
+        f"{season.day(day)}, {dose / 10} l on a "
+        "hectare. How many litres go into the tank?",
     )
     return draft(script, (_who(draw), wish, _aside(draw)), answer, expected)
 
@@ -410,13 +383,11 @@ def backup_station(draw: Draw) -> Draft:
     what = f"{name}, from the other station,"
     rain = script.weather(what, backup, part(field, "backup_station"), "rain", *days, after=[missed])
     answer = _water(script, name, days, field, rain)
-    wish = draw.choice(
-        (
-            f"How many cubic metres of irrigation does {name} lack {_between(season, days)}? For anything that its own "
-            "station has not measured on all days, take all days from its backup station.",
-            f"Please work out the m3 of water that {name} is short of {_between(season, days)}; where readings are incomplete, "
-            "its backup station is to be used for that measure.",
-        )
+    wish = draw.pick(
+        f"How many cubic metres of irrigation does {name} lack {_between(season, days)}? For anything that its own "
+        "station has not measured on all days, take all days from its backup station.",
+        f"Please work out the m3 of water that {name} is short of {_between(season, days)}; where readings are incomplete, "
+        "its backup station is to be used for that measure.",
     )
     return draft(script, (_who(draw), wish, _aside(draw)), answer, expected)
 
@@ -433,12 +404,9 @@ def no_readings(draw: Draw) -> Draft:
     field = script.field(name)
     missed = script.no_weather(name, part(field, "station"), "rain", *days)
     script.no_weather(f"{name}, from the other station,", part(field, "backup_station"), "rain", *days, after=[missed])
-    wish = draw.choice(
-        (
-            f"How many mm of rain fell on {name} {_between(season, days)}, by its own station or else by its backup station?",
-            f"The sum of rain in mm on {name} {_between(season, days)} is wanted, measured on every day by one "
-            "of its two stations.",
-        )
+    wish = draw.pick(
+        f"How many mm of rain fell on {name} {_between(season, days)}, by its own station or else by its backup station?",
+        f"The sum of rain in mm on {name} {_between(season, days)} is wanted, measured on every day by one of its two stations.",
     )
     return draft(script, (_who(draw), wish, _aside(draw)), None, None)
 
@@ -452,11 +420,9 @@ def no_sample(draw: Draw) -> Draft:
     script = SeasonScript(season)
     script.crop(name, script.field(name))
     script.soil(name, missing=True)
-    wish = draw.choice(
-        (
-            f"How many kilograms of {product} does {name} need, going by its own soil, for its crop's nitrogen at this stage?",
-            f"{name} must not get more {product} than its crop needs beyond what its own soil holds. How many kg may it be?",
-        )
+    wish = draw.pick(
+        f"How many kilograms of {product} does {name} need, going by its own soil, for its crop's nitrogen at this stage?",
+        f"{name} must not get more {product} than its crop needs beyond what its own soil holds. How many kg may it be?",
     )
     return draft(script, (_who(draw), _aside(draw), wish), None, None)
 
@@ -471,12 +437,9 @@ def not_traded(draw: Draw) -> Draft:
     field = script.field(name)
     script.crop(name, field)
     script.price(part(field, "crop"), f"the crop of {name}", missing=True)
-    wish = draw.choice(
-        (
-            f"How many dollars does the harvest of {name} bring today, at the usual yield and the market's "
-            "price for that very crop?",
-            f"What is the usual harvest of {name} worth in dollars at today's market price of its crop?",
-        )
+    wish = draw.pick(
+        f"How many dollars does the harvest of {name} bring today, at the usual yield and the market's price for that very crop?",
+        f"What is the usual harvest of {name} worth in dollars at today's market price of its crop?",
     )
     return draft(script, (_who(draw), wish, _aside(draw)), None, None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loopbench.datasets.generating import SNAPSHOTS, Draft, Draw, Source, generate, part
-from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.task import Task
 from loopbench.datasets.worlds import WorldEnvironment
 from loopbench.protocol import Ref
 
@@ -66,12 +66,10 @@ def _send_back(draw: Draw, refused: bool) -> Draft:
     state = draw.choice(("opened", "out of its box") if opened else ("still sealed", "never unpacked"))
     goods = f"{pieces} of the {called(article)} {which}, {state}"
     who = case.who(customer)
-    told = draw.choice(
-        (
-            f"{who} wants to send back {goods}. Handle it by the book; the answer is the sum paid back.",
-            f"A return has been asked for: {goods}. The request is from {who} and has to be settled. How much is paid back?",
-            f"Please deal with {who} who would like the money back for {goods}. Give the amount that goes back.",
-        )
+    told = draw.pick(
+        f"{who} wants to send back {goods}. Handle it by the book; the answer is the sum paid back.",
+        f"A return has been asked for: {goods}. The request is from {who} and has to be settled. How much is paid back?",
+        f"Please deal with {who} who would like the money back for {goods}. Give the amount that goes back.",
     )
     return case.draft(f"{told} {draw.choice(REFUSAL)}", answer, expected, "normalized" if refused else "numeric")
 
@@ -101,13 +99,11 @@ def _split_refund(draw: Draw) -> Draft:
     cents += books.refund(case.shop, opened, opened["quantity"], case.rule("restocking", "opened_percent"))
     names = [called(article) for article in articles]
     who, number = case.who(customer), order["order_id"]
-    told = draw.choice(
-        (
-            f"{who} returns all of order {number}: the {names[0]} sealed, the {names[1]} opened, the "
-            f"{names[2]} sealed. Pay back, line by line, what the policy lets go back. How much is that in all?",
-            f"Order {number} of {who} has come back as a whole: the {names[2]} and the {names[0]} with "
-            f"their seals, the {names[1]} without. Refund the lines that may be refunded and give their sum.",
-        )
+    told = draw.pick(
+        f"{who} returns all of order {number}: the {names[0]} sealed, the {names[1]} opened, the "
+        f"{names[2]} sealed. Pay back, line by line, what the policy lets go back. How much is that in all?",
+        f"Order {number} of {who} has come back as a whole: the {names[2]} and the {names[0]} with "
+        f"their seals, the {names[1]} without. Refund the lines that may be refunded and give their sum.",
     )
     return case.draft(told, part(last[0], "paid_back_on_order"), dollars(cents))
 
@@ -141,13 +137,11 @@ def _recall(draw: Draw) -> Draft:
         books.refund(case.shop, line, line["quantity"])
     numbers = ", ".join(order["order_id"] for order in asked)
     what = called(article)
-    told = draw.choice(
-        (
-            f"The {what} has a fault and is called back. Go through the orders {numbers} and take back each piece of it that "
-            "they hold, sealed and at the full price. How many pieces of it are in stock then?",
-            f"Recall of the {what}: refund every piece of it, and nothing else, on these orders without any fee: {numbers}. "
-            "All are unopened. Answer with its stock after the last one.",
-        )
+    told = draw.pick(
+        f"The {what} has a fault and is called back. Go through the orders {numbers} and take back each piece of it that "
+        "they hold, sealed and at the full price. How many pieces of it are in stock then?",
+        f"Recall of the {what}: refund every piece of it, and nothing else, on these orders without any fee: {numbers}. "
+        "All are unopened. Answer with its stock after the last one.",
     )
     return case.draft(told, part(last[0], "in_stock"), case.shop.tables["products"][article["sku"]]["stock"])
 
@@ -179,15 +173,13 @@ def _exchange(draw: Draw) -> Draft:
     swapped = case.plan.call("Swap the goods.", "exchange_line", arguments, after=looked.values())
     left = books.exchange(case.shop, line, new["sku"])
     who, what, number = case.who(customer), called(article), order["order_id"]
-    told = draw.choice(
-        (
-            f"{who} got the {what} on order {number} and would rather have all of them in {wanted['variant']}, or in "
-            f"{second['variant']} if there are too few. Swap the line. How many of the new colour are left?",
-            f"On order {number} of {who} the {what} shall be exchanged: {wanted['variant']} is wanted, and {second['variant']} "
-            f"only where {wanted['variant']} does not suffice. Answer with the stock left of what is sent.",
-            f"Colour swap for order {number}, from {who} after second thoughts: every {what} on it becomes {wanted['variant']}. "
-            f"With too little {wanted['variant']} on the shelf take {second['variant']}. How much of the new one is still there?",
-        )
+    told = draw.pick(
+        f"{who} got the {what} on order {number} and would rather have all of them in {wanted['variant']}, or in "
+        f"{second['variant']} if there are too few. Swap the line. How many of the new colour are left?",
+        f"On order {number} of {who} the {what} shall be exchanged: {wanted['variant']} is wanted, and {second['variant']} "
+        f"only where {wanted['variant']} does not suffice. Answer with the stock left of what is sent.",
+        f"Colour swap for order {number}, from {who} after second thoughts: every {what} on it becomes {wanted['variant']}. "
+        f"With too little {wanted['variant']} on the shelf take {second['variant']}. How much of the new one is still there?",
     )
     return case.draft(told, part(swapped, "left_in_stock"), left)
 
@@ -222,13 +214,11 @@ def _backorder(draw: Draw) -> Draft:
         expected = books.exchange(case.shop, line, new["sku"])
     last_day = case.shop.ago(-patience)
     who, what = case.who(customer), called(article)
-    told = draw.choice(
-        (
-            f"{who} is still waiting for the {what}. If it comes in by {last_day}, leave the order alone and answer with the "
-            f"day on which it does; otherwise swap it for {new['variant']} and answer with what stock is left of that.",
-            f"The {what} for {who} is on back order, and {last_day} is the last day that will do. Say when it comes in if that "
-            f"is soon enough, without any change. If not, exchange it for {new['variant']}: how many of those remain?",
-        )
+    told = draw.pick(
+        f"{who} is still waiting for the {what}. If it comes in by {last_day}, leave the order alone and answer with the "
+        f"day on which it does; otherwise swap it for {new['variant']} and answer with what stock is left of that.",
+        f"The {what} for {who} is on back order, and {last_day} is the last day that will do. Say when it comes in if that "
+        f"is soon enough, without any change. If not, exchange it for {new['variant']}: how many of those remain?",
     )
     return case.draft(told, answer, expected, "normalized" if waits else "numeric")
 
@@ -255,12 +245,10 @@ def _move(draw: Draw) -> Draft:
     moved = case.plan.call("Send the open order to the new place.", "change_address", arguments, after=others)
     order |= {"street": street, "city": city}
     who = case.who(customer)
-    told = draw.choice(
-        (
-            f"{who} has moved to {street} in {city}. Correct the address of the one order that is still here.",
-            f"{who} has a new address, {street}, {city}. One order has not been sent yet, and it has to go there.",
-            f"Redirect the open order of {who} to {street}, {city}; those under way or delivered stay as they are.",
-        )
+    told = draw.pick(
+        f"{who} has moved to {street} in {city}. Correct the address of the one order that is still here.",
+        f"{who} has a new address, {street}, {city}. One order has not been sent yet, and it has to go there.",
+        f"Redirect the open order of {who} to {street}, {city}; those under way or delivered stay as they are.",
     )
     ask = draw.choice(
         ("Which number does the new packing slip have?", "Answer with the number of the packing slip that is printed.")
@@ -288,13 +276,11 @@ def _move_some(draw: Draw) -> Draft:
             answer = part(moved, "packing_slip")
             order |= {"street": street, "city": city}
     numbers = " and ".join(", ".join(order["order_id"] for order in asked).rsplit(", ", 1))
-    told = draw.choice(
-        (
-            f"Send the orders {numbers} of {customer['name']} to {street}, {city}. The system refuses those that have left; "
-            "there is nothing to be done about them. Which number has the packing slip of the one that could be changed?",
-            f"{customer['name']} asks to have {numbers} delivered to {street} in {city}. Just try each; what has gone already "
-            "will be turned down. Answer with the new packing slip's number.",
-        )
+    told = draw.pick(
+        f"Send the orders {numbers} of {customer['name']} to {street}, {city}. The system refuses those that have left; "
+        "there is nothing to be done about them. Which number has the packing slip of the one that could be changed?",
+        f"{customer['name']} asks to have {numbers} delivered to {street} in {city}. Just try each; what has gone already "
+        "will be turned down. Answer with the new packing slip's number.",
     )
     return case.draft(told, answer, next(order["slip"] for order in orders if order["status"] == "open"))
 
@@ -325,13 +311,11 @@ def _combine(draw: Draw) -> Draft:
         case.plan.call(goal, "refund_line", arguments, after=(joined, rules))
         books.refund(case.shop, case.shipping(order), 1)
     who = case.who(customer)
-    told = draw.choice(
-        (
-            f"Move the goods of order {second['order_id']} into {first['order_id']} so that {customer['name']} gets one parcel, "
-            "and treat the shipping fees as the policy has it.",
-            f"{who} wants one parcel: let {first['order_id']} take in {second['order_id']}, and if that makes "
-            "shipping free, pay the fees back.",
-        )
+    told = draw.pick(
+        f"Move the goods of order {second['order_id']} into {first['order_id']} so that {customer['name']} gets one parcel, "
+        "and treat the shipping fees as the policy has it.",
+        f"{who} wants one parcel: let {first['order_id']} take in {second['order_id']}, and if that makes "
+        "shipping free, pay the fees back.",
     )
     ask = draw.choice(("What are the goods in it worth?", "Answer with the worth of all goods in the combined order."))
     return case.draft(f"{told} {ask}", part(joined, "goods_total"), dollars(total))
@@ -354,13 +338,11 @@ def _late_parcel(draw: Draw) -> Draft:
     paid = case.plan.call("Pay the shipping fee back.", "refund_line", arguments, after=(rules,))
     cents = books.refund(case.shop, case.shipping(order), 1)
     who, what = case.who(customer), called(article)
-    told = draw.choice(
-        (
-            f"{who} complains that the parcel with the {what} was late. If so, pay back what the policy on "
-            "shipping lets go back. How much is it?",
-            f"A late delivery is reported by {who} and it is about the {what}. Refund the shipping if the dates "
-            "bear it out, and answer with the refund.",
-        )
+    told = draw.pick(
+        f"{who} complains that the parcel with the {what} was late. If so, pay back what the policy on "
+        "shipping lets go back. How much is it?",
+        f"A late delivery is reported by {who} and it is about the {what}. Refund the shipping if the dates "
+        "bear it out, and answer with the refund.",
     )
     return case.draft(f"{told} {draw.choice(REFUSAL)}", part(paid, "amount"), dollars(cents))
 
@@ -388,13 +370,11 @@ def _goodwill(draw: Draw) -> Draft:
             dollars(books.credit(case.shop, customer, case.rule("goodwill", customer["tier"]))),
         )
     who, what = case.who(customer), called(article)
-    told = draw.choice(
-        (
-            f"{who} waited far too long for the {what} and asks for a goodwill credit. Give it if the policy "
-            "lets you. What is the customer's balance of credits then?",
-            f"Goodwill is asked for by {who} because the {what} came late. Check, and credit what the tier "
-            "gets. Answer with the balance of credits after it.",
-        )
+    told = draw.pick(
+        f"{who} waited far too long for the {what} and asks for a goodwill credit. Give it if the policy "
+        "lets you. What is the customer's balance of credits then?",
+        f"Goodwill is asked for by {who} because the {what} came late. Check, and credit what the tier "
+        "gets. Answer with the balance of credits after it.",
     )
     return case.draft(f"{told} {draw.choice(REFUSAL)}", answer, expected, "normalized" if refused else "numeric")
 
@@ -419,13 +399,11 @@ def _price_match(draw: Draw) -> Draft:
         matched = case.plan.call("Pay the difference.", "match_price", arguments, after=(rules,))
         answer, expected = part(matched, "amount"), dollars(books.match_price(case.shop, line, article["price"]))
     who, what, number = case.who(customer), called(article), order["order_id"]
-    told = draw.choice(
-        (
-            f"{who} has seen that the {what} costs less now than on order {number} and wants the "
-            "difference. Match the price if the policy allows it; how much is paid back?",
-            f"Price match for order {number}: the {what} is cheaper today. Bring the line down to today's price where "
-            f"the rules permit, for {who} and answer with the refund.",
-        )
+    told = draw.pick(
+        f"{who} has seen that the {what} costs less now than on order {number} and wants the "
+        "difference. Match the price if the policy allows it; how much is paid back?",
+        f"Price match for order {number}: the {what} is cheaper today. Bring the line down to today's price where "
+        f"the rules permit, for {who} and answer with the refund.",
     )
     return case.draft(f"{told} {draw.choice(REFUSAL)}", answer, expected, "normalized" if refused else "numeric")
 
@@ -463,15 +441,13 @@ def _three_wishes(draw: Draw) -> Draft:
     given = case.plan.call("Make good for the delay.", "give_credit", amount, after=seen.values())
     balance = books.credit(case.shop, customer, case.rule("goodwill", customer["tier"]))
     who, what = case.who(customer), called(article)
-    told = draw.choice(
-        (
-            f"Three wishes of {who} at once. First, {pieces} of the {what} come back, sealed. Second, the parcel with the "
-            f"{called(late)} was late, and the goodwill that the policy provides for is asked for. Third, the order that has not "
-            f"left yet goes to {street}, {city}. See to all of it. What is the balance of credits then?",
-            f"{who} writes a long letter. The order still in the house shall go to {street} in {city}; {pieces} unopened pieces of "
-            f"the {what} are on their way back; and for the {called(late)}, which came days late, there is to be a credit. The "
-            "policy allows each of these. Answer with the customer's credit balance once all is done.",
-        )
+    told = draw.pick(
+        f"Three wishes of {who} at once. First, {pieces} of the {what} come back, sealed. Second, the parcel with the "
+        f"{called(late)} was late, and the goodwill that the policy provides for is asked for. Third, the order that has not "
+        f"left yet goes to {street}, {city}. See to all of it. What is the balance of credits then?",
+        f"{who} writes a long letter. The order still in the house shall go to {street} in {city}; {pieces} unopened pieces of "
+        f"the {what} are on their way back; and for the {called(late)}, which came days late, there is to be a credit. The "
+        "policy allows each of these. Answer with the customer's credit balance once all is done.",
     )
     return case.draft(told, part(given, "credit_balance"), dollars(balance))
 
@@ -494,11 +470,9 @@ def _unknown_day(draw: Draw) -> Draft:
     case.plan.call("Send it to the new place.", "change_address", arguments)
     order |= {"street": street, "city": city}
     who = case.who(customer)
-    told = draw.choice(
-        (
-            f"Let the open order of {who} go to {street}, {city}. On what day was its delivery promised?",
-            f"{who} wants the parcel that has not left yet at {street} in {city}; do that. For when is it promised?",
-        )
+    told = draw.pick(
+        f"Let the open order of {who} go to {street}, {city}. On what day was its delivery promised?",
+        f"{who} wants the parcel that has not left yet at {street} in {city}; do that. For when is it promised?",
     )
     return case.draft(told, None, None)
 
@@ -518,13 +492,11 @@ def _no_price(draw: Draw) -> Draft:
     case.plan.call("Give what was promised.", "give_credit", {"customer_id": part(seen, "customer_id"), "amount": promised})
     books.credit(case.shop, customer, promised)
     what = called(article)
-    told = draw.choice(
-        (
-            f"We promised a credit of {promised} dollars to the customer of order {order['order_id']}; give it. What does the "
-            f"{what} that was on it cost today?",
-            f"Whoever placed order {order['order_id']} gets {promised} dollars of goodwill, that is agreed. Then answer with "
-            f"today's price of the {what}.",
-        )
+    told = draw.pick(
+        f"We promised a credit of {promised} dollars to the customer of order {order['order_id']}; give it. What does the "
+        f"{what} that was on it cost today?",
+        f"Whoever placed order {order['order_id']} gets {promised} dollars of goodwill, that is agreed. Then answer with "
+        f"today's price of the {what}.",
     )
     return case.draft(told, None, None)
 
@@ -539,12 +511,10 @@ def _nobody(draw: Draw) -> Draft:
 
     case.plan.call("Find who writes from there.", "find_customers", {"text": email})
     case.plan.call("Find customers of that name.", "find_customers", {"text": customer["name"]})
-    told = draw.choice(
-        (
-            f"Someone who signs as {customer['name']} writes from {email} and asks for the packing slip of the order. Several "
-            "customers bear such names; only the address tells them apart. What is the customer's number?",
-            f"Which customer number belongs to {email}? The letter is signed {customer['name']}, but names are not proof here.",
-        )
+    told = draw.pick(
+        f"Someone who signs as {customer['name']} writes from {email} and asks for the packing slip of the order. Several "
+        "customers bear such names; only the address tells them apart. What is the customer's number?",
+        f"Which customer number belongs to {email}? The letter is signed {customer['name']}, but names are not proof here.",
     )
     return case.draft(told, None, None)
 
@@ -573,11 +543,4 @@ def _open(task: Task) -> WorldEnvironment[ShopDatabase]:
 
 SOURCE = Source(NAME, "1", _tasks, _open, snapshots=SNAPSHOTS)
 
-
-def load(size: int | None = None, seed: int = 0) -> Suite:
-    """The suite `ecommerce`.
-
-    `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks. With neither, the tasks are the
-    committed snapshot. Raises ValueError for values out of range.
-    """
-    return SOURCE.suite(size, seed)
+SUITE = load = SOURCE.suite

@@ -34,40 +34,36 @@ def _one_is_most(values: Sequence[Fraction | int]) -> bool:
 
 
 def _who(draw: Draw, name: str) -> str:
-    return draw.choice(
-        (
-            f"{name} writes to the booking desk.",
-            f"You book tickets for {name}.",
-            f"A message from {name} has come in overnight.",
-            f"{name} is on the phone and in a hurry.",
-            f"{name} is planning an outing and asks for your help.",
-            f"This request was left by {name}, a regular customer.",
-            f"{name} has filled in the form on the web page.",
-            f"There is a note from {name} on your desk.",
-            f"At the counter stands {name}, with a dog.",
-        )
+    return draw.pick(
+        f"{name} writes to the booking desk.",
+        f"You book tickets for {name}.",
+        f"A message from {name} has come in overnight.",
+        f"{name} is on the phone and in a hurry.",
+        f"{name} is planning an outing and asks for your help.",
+        f"This request was left by {name}, a regular customer.",
+        f"{name} has filled in the form on the web page.",
+        f"There is a note from {name} on your desk.",
+        f"At the counter stands {name}, with a dog.",
     )
 
 
 def _aside(draw: Draw) -> str:
     """Nothing that matters."""
-    return draw.choice(
-        (
-            "The tram runs until midnight.",
-            f"Last year the same party came {draw.integer(3, 9)} times.",
-            "Nobody minds where they sit.",
-            f"There is a table reserved for {draw.integer(21, 23)}:00 afterwards.",
-            "A cousin has recommended another one, but never mind that.",
-            f"Parking costs ${draw.integer(4, 19)} for the evening.",
-            "The weather is said to be fine.",
-            "Programme booklets are sold at the entrance.",
-            "Coats can be left at the entrance free of charge.",
-            f"They are going to meet at {draw.integer(17, 19)}:30 in front of the building.",
-            "If it rains, someone will bring umbrellas.",
-            "The babysitter has been told already.",
-            "One of them is left-handed, which hardly matters here.",
-            f"The hotel, {draw.integer(2, 9)} minutes away, is booked.",
-        )
+    return draw.pick(
+        "The tram runs until midnight.",
+        f"Last year the same party came {draw.integer(3, 9)} times.",
+        "Nobody minds where they sit.",
+        f"There is a table reserved for {draw.integer(21, 23)}:00 afterwards.",
+        "A cousin has recommended another one, but never mind that.",
+        f"Parking costs ${draw.integer(4, 19)} for the evening.",
+        "The weather is said to be fine.",
+        "Programme booklets are sold at the entrance.",
+        "Coats can be left at the entrance free of charge.",
+        f"They are going to meet at {draw.integer(17, 19)}:30 in front of the building.",
+        "If it rains, someone will bring umbrellas.",
+        "The babysitter has been told already.",
+        "One of them is left-handed, which hardly matters here.",
+        f"The hotel, {draw.integer(2, 9)} minutes away, is booked.",
     )
 
 
@@ -87,12 +83,10 @@ def one_evening(draw: Draw) -> Draft:
     found = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
     code = script.book(what, script.hold(what, found, date, seats), programme.customer)
     made = ticket(event, date, seats, programme.customer)
-    wish = draw.choice(
-        (
-            f"On {date} the {programme.category} event at the {event.venue} is wanted, for {_AMOUNTS[seats]} people.",
-            f"Please book {_AMOUNTS[seats]} seats for the {programme.category} event at the {event.venue} on {date}.",
-            f"The {event.venue} has a {programme.category} event on {date}; {_AMOUNTS[seats]} tickets are needed.",
-        )
+    wish = draw.pick(
+        f"On {date} the {programme.category} event at the {event.venue} is wanted, for {_AMOUNTS[seats]} people.",
+        f"Please book {_AMOUNTS[seats]} seats for the {programme.category} event at the {event.venue} on {date}.",
+        f"The {event.venue} has a {programme.category} event on {date}; {_AMOUNTS[seats]} tickets are needed.",
     )
     question = (_who(draw, programme.customer), wish, _aside(draw), "Under which code is it booked?")
     return programme.draft(script, question, code, made[0], made=[made])
@@ -113,14 +107,12 @@ def cheapest(draw: Draw) -> Draft:
     held = script.hold(what, found[programme.main.index(best)], date, seats, after=prices)
     code = script.book(what, held, name)
     made = ticket(best, date, seats, name)
-    wish = draw.choice(
-        (
-            f"{_AMOUNTS[seats].capitalize()} friends want to see any {programme.category} event on {date}, whichever costs "
-            "the group least, discounts included.",
-            f"Find the {programme.category} event that is cheapest for a group of {_AMOUNTS[seats]} on {date}, with any "
-            "discount for groups, and book it.",
-            f"A class of {_AMOUNTS[seats]} goes out on {date}: book the {programme.category} event with the lowest total price.",
-        )
+    wish = draw.pick(
+        f"{_AMOUNTS[seats].capitalize()} friends want to see any {programme.category} event on {date}, whichever costs "
+        "the group least, discounts included.",
+        f"Find the {programme.category} event that is cheapest for a group of {_AMOUNTS[seats]} on {date}, with any "
+        "discount for groups, and book it.",
+        f"A class of {_AMOUNTS[seats]} goes out on {date}: book the {programme.category} event with the lowest total price.",
     )
     question = (_who(draw, name), wish, "What is the booking code?", _aside(draw))
     return programme.draft(script, question, code, made[0], made=[made])
@@ -148,15 +140,13 @@ def longest_within_budget(draw: Draw) -> Draft:
     what = "the longest event within the budget"
     code = script.book(what, script.hold(what, found[programme.main.index(best)], date, seats, after=facts), name)
     made = ticket(best, date, seats, name)
-    wish = draw.choice(
-        (
-            f"There are ${budget} for {_AMOUNTS[seats]} seats at a {programme.category} event on {date}, and it should last "
-            "as long as the money allows.",
-            f"Of the {programme.category} events on {date} book the longest that {_AMOUNTS[seats]} people can see for ${budget} "
-            "in all.",
-            f"{_AMOUNTS[seats].capitalize()} seats, {date}, {programme.category}: the longer the better, but ${budget} "
-            "altogether is the limit.",
-        )
+    wish = draw.pick(
+        f"There are ${budget} for {_AMOUNTS[seats]} seats at a {programme.category} event on {date}, and it should last "
+        "as long as the money allows.",
+        f"Of the {programme.category} events on {date} book the longest that {_AMOUNTS[seats]} people can see for ${budget} "
+        "in all.",
+        f"{_AMOUNTS[seats].capitalize()} seats, {date}, {programme.category}: the longer the better, but ${budget} "
+        "altogether is the limit.",
     )
     question = (_who(draw, name), wish, _aside(draw), "Give the code of the booking.")
     return programme.draft(script, question, code, made[0], made=[made])
@@ -180,14 +170,12 @@ def suitable_for_a_child(draw: Draw) -> Draft:
     what = "the event that suits the child"
     code = script.book(what, script.hold(what, found[programme.main.index(best)], date, seats, after=facts), name)
     made = ticket(best, date, seats, name)
-    wish = draw.choice(
-        (
-            f"A {programme.category} event in {best.language} is looked for on {date}, {_AMOUNTS[seats]} seats; the youngest "
-            f"is {age} and must be let in.",
-            f"Please book {_AMOUNTS[seats]} seats on {date}: {programme.category}, in {best.language}, open to a child of {age}.",
-            f"One of the {_AMOUNTS[seats]} who come is {age} years old and speaks only {best.language}. They would like "
-            f"to see a {programme.category} event on {date}.",
-        )
+    wish = draw.pick(
+        f"A {programme.category} event in {best.language} is looked for on {date}, {_AMOUNTS[seats]} seats; the youngest "
+        f"is {age} and must be let in.",
+        f"Please book {_AMOUNTS[seats]} seats on {date}: {programme.category}, in {best.language}, open to a child of {age}.",
+        f"One of the {_AMOUNTS[seats]} who come is {age} years old and speaks only {best.language}. They would like "
+        f"to see a {programme.category} event on {date}.",
     )
     question = (_who(draw, name), _aside(draw), wish, "Which code does the booking get?")
     return programme.draft(script, question, code, made[0], made=[made])
@@ -209,12 +197,10 @@ def two_parties(draw: Draw) -> Draft:
         codes.append(script.book(event.title, held, name))
         rows.append(ticket(event, date, seats, name))
     lines = [
-        draw.choice(
-            (
-                f"{name} wants {_AMOUNTS[seats]} seats for {event.title} on {date}.",
-                f"{event.title} on {date}: {_AMOUNTS[seats]} tickets for {name}.",
-                f"Book {event.title} for {name} on {date}, {_AMOUNTS[seats]} people.",
-            )
+        draw.pick(
+            f"{name} wants {_AMOUNTS[seats]} seats for {event.title} on {date}.",
+            f"{event.title} on {date}: {_AMOUNTS[seats]} tickets for {name}.",
+            f"Book {event.title} for {name} on {date}, {_AMOUNTS[seats]} people.",
         )
         for (event, date), name, seats in zip(wanted, names, counts, strict=True)
     ]
@@ -242,15 +228,13 @@ def second_date(draw: Draw) -> Draft:
     held = script.hold(event.title, found, order[refused], seats, after=failed[-1:])
     code = script.book(event.title, held, name)
     made = ticket(event, order[refused], seats, name)
-    wish = draw.choice(
-        (
-            f"{_AMOUNTS[seats].capitalize()} people want to see {event.title} ({programme.category}), together: best on "
-            f"{order[0]}, else on {order[1]}, and if need be on {order[2]}.",
-            f"Book {_AMOUNTS[seats]} seats for the {programme.category} event {event.title} on {order[0]}. If there are not "
-            f"enough, try {order[1]}, then {order[2]}.",
-            f"For {event.title}, a {programme.category} event, {_AMOUNTS[seats]} seats on one evening are needed; the dates "
-            f"in order of preference are {order[0]}, {order[1]}, {order[2]}.",
-        )
+    wish = draw.pick(
+        f"{_AMOUNTS[seats].capitalize()} people want to see {event.title} ({programme.category}), together: best on "
+        f"{order[0]}, else on {order[1]}, and if need be on {order[2]}.",
+        f"Book {_AMOUNTS[seats]} seats for the {programme.category} event {event.title} on {order[0]}. If there are not "
+        f"enough, try {order[1]}, then {order[2]}.",
+        f"For {event.title}, a {programme.category} event, {_AMOUNTS[seats]} seats on one evening are needed; the dates "
+        f"in order of preference are {order[0]}, {order[1]}, {order[2]}.",
     )
     question = (_who(draw, name), wish, _aside(draw), "Under what code are the seats booked in the end?")
     return programme.draft(script, question, code, made[0], made=[made])
@@ -277,13 +261,11 @@ def another_event(draw: Draw) -> Draft:
     what = "the cheaper of the others"
     code = script.book(what, script.hold(what, found[programme.main.index(best)], first, seats, after=prices), name)
     made = ticket(best, first, seats, name)
-    wish = draw.choice(
-        (
-            f"{favourite.title} is the dream of a party of {_AMOUNTS[seats]}, on {first} or, failing that, on {second}. If both "
-            f"are sold out, let it be whichever other {programme.category} event is cheapest for them on {first}.",
-            f"Try to get {_AMOUNTS[seats]} seats for {favourite.title} on {first}, then on {second}. Without success book the "
-            f"cheapest of the other {programme.category} events on {first} instead.",
-        )
+    wish = draw.pick(
+        f"{favourite.title} is the dream of a party of {_AMOUNTS[seats]}, on {first} or, failing that, on {second}. If both "
+        f"are sold out, let it be whichever other {programme.category} event is cheapest for them on {first}.",
+        f"Try to get {_AMOUNTS[seats]} seats for {favourite.title} on {first}, then on {second}. Without success book the "
+        f"cheapest of the other {programme.category} events on {first} instead.",
     )
     question = (_who(draw, name), _aside(draw), wish, "What is the code of what was booked?")
     return programme.draft(script, question, code, made[0], made=[made])
@@ -307,12 +289,10 @@ def other_date(draw: Draw) -> Draft:
     held = script.hold(event.title, part(found, "event_id"), new, part(found, "seats"), after=seen)
     code = script.book(event.title, held, name)
     made = ticket(event, new, old.seats, name)
-    wish = draw.choice(
-        (
-            f"The booking for {event.title} is to be moved to {new}, for as many people: cancel the old one and make a new one.",
-            f"Instead of {date}, {event.title} should be on {new}. Give back the old seats and book the same number anew.",
-            f"Something has come up on {date}: please exchange the seats for {event.title} for as many on {new}.",
-        )
+    wish = draw.pick(
+        f"The booking for {event.title} is to be moved to {new}, for as many people: cancel the old one and make a new one.",
+        f"Instead of {date}, {event.title} should be on {new}. Give back the old seats and book the same number anew.",
+        f"Something has come up on {date}: please exchange the seats for {event.title} for as many on {new}.",
     )
     question = (_who(draw, name), wish, _aside(draw), "What is the new booking code?")
     return programme.draft(script, question, code, made[0], made=[made], cancelled=[old])
@@ -336,13 +316,11 @@ def refund(draw: Draw) -> Draft:
     cancelled = script.cancel("the dearest booking", seen[mine.index(dearest)], after=seen)
     events = _listing([programme.city.events[booking.event_id].title for booking in mine])
     back = Fraction(dearest.cents, 100) * Fraction(programme.city.events[dearest.event_id].refund_percent, 100)
-    wish = draw.choice(
-        (
-            f"Money is short: of {events} the booking that cost most is to be cancelled, the others stay.",
-            f"Seats are booked for {events}; please cancel the most expensive booking, and only that.",
-            f"{events}: the dearest of these three bookings has to go.",
-            f"Three bookings, {events}, are too many; the one with the highest price shall be given back.",
-        )
+    wish = draw.pick(
+        f"Money is short: of {events} the booking that cost most is to be cancelled, the others stay.",
+        f"Seats are booked for {events}; please cancel the most expensive booking, and only that.",
+        f"{events}: the dearest of these three bookings has to go.",
+        f"Three bookings, {events}, are too many; the one with the highest price shall be given back.",
     )
     question = (_who(draw, name), wish, _aside(draw), "How many dollars are paid back?")
     return programme.draft(script, question, part(cancelled, "refund"), plain(back), cancelled=[dearest])
@@ -365,14 +343,12 @@ def freed_seats(draw: Draw) -> Draft:
     held = script.hold(f"{taker} at {event.title}", part(seen[1], "event_id"), date, seats, after=[gone])
     code = script.book(f"{taker} at {event.title}", held, taker)
     made = ticket(event, date, seats, taker)
-    wish = draw.choice(
-        (
-            f"{giver} cannot come to {event.title} on {date} and cancels. {taker} takes {_AMOUNTS[seats]} of the seats that "
-            "become free.",
-            f"{taker} would like {_AMOUNTS[seats]} seats for {event.title} on {date}, where too few are left, but {giver} gives "
-            "back a booking for it.",
-            f"Cancel what {giver} has booked for {event.title} on {date}; then book {_AMOUNTS[seats]} seats there for {taker}.",
-        )
+    wish = draw.pick(
+        f"{giver} cannot come to {event.title} on {date} and cancels. {taker} takes {_AMOUNTS[seats]} of the seats that "
+        "become free.",
+        f"{taker} would like {_AMOUNTS[seats]} seats for {event.title} on {date}, where too few are left, but {giver} gives "
+        "back a booking for it.",
+        f"Cancel what {giver} has booked for {event.title} on {date}; then book {_AMOUNTS[seats]} seats there for {taker}.",
     )
     question = (wish, _aside(draw), f"Which code does the booking of {taker} get?")
     return programme.draft(script, question, code, made[0], made=[made], cancelled=[old])
@@ -392,13 +368,11 @@ def emptiest_date(draw: Draw) -> Draft:
     seen = [script.seats_left(event, found, date) for date in programme.dates]
     price = script.quote("the date that is wanted", found, best, seats, after=seen)
     cost = plain(total(event, best, seats))
-    wish = draw.choice(
-        (
-            f"{_AMOUNTS[seats].capitalize()} of them would go to {event.title} on whichever of {', '.join(programme.dates)} has "
-            "most seats left.",
-            f"On which of its dates ({', '.join(programme.dates)}) has {event.title} most seats left, and what would "
-            f"{_AMOUNTS[seats]} seats cost on that date?",
-        )
+    wish = draw.pick(
+        f"{_AMOUNTS[seats].capitalize()} of them would go to {event.title} on whichever of {', '.join(programme.dates)} has "
+        "most seats left.",
+        f"On which of its dates ({', '.join(programme.dates)}) has {event.title} most seats left, and what would "
+        f"{_AMOUNTS[seats]} seats cost on that date?",
     )
     question = (_who(draw, programme.customer), wish, _aside(draw), "Nothing is to be booked yet: how many dollars is it in all?")
     return programme.draft(script, question, part(price, "total"), cost)
@@ -414,12 +388,10 @@ def price_of_the_shortest(draw: Draw) -> Draft:
     found = script.search_all(programme)
     facts = [script.details(event, ref) for event, ref in zip(programme.main, found, strict=True)]
     price = script.quote("the shortest event", found[programme.main.index(best)], date, seats, after=facts)
-    wish = draw.choice(
-        (
-            f"Of all {programme.category} events the shortest is wanted, on {date}, for {_AMOUNTS[seats]}.",
-            f"Small children are coming along, so it must be the {programme.category} event that takes least time, "
-            f"on {date}: {_AMOUNTS[seats]} seats.",
-        )
+    wish = draw.pick(
+        f"Of all {programme.category} events the shortest is wanted, on {date}, for {_AMOUNTS[seats]}.",
+        f"Small children are coming along, so it must be the {programme.category} event that takes least time, "
+        f"on {date}: {_AMOUNTS[seats]} seats.",
     )
     ask = "How many dollars would that be with any discount? Do not book."
     return programme.draft(
@@ -441,13 +413,11 @@ def sold_out(draw: Draw) -> Draft:
     found = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
     refused = script.hold_refused(event.title, found, first, seats)
     script.hold_refused(event.title, found, second, seats, after=[refused])
-    wish = draw.choice(
-        (
-            f"{event.title} ({programme.category}) and nothing else, {_AMOUNTS[seats]} seats together, on {first}, else on "
-            f"{second}; {free} is impossible.",
-            f"Please book {_AMOUNTS[seats]} seats for the {programme.category} event {event.title}: try {first}, then {second}, "
-            "take no other date, and never split the group.",
-        )
+    wish = draw.pick(
+        f"{event.title} ({programme.category}) and nothing else, {_AMOUNTS[seats]} seats together, on {first}, else on "
+        f"{second}; {free} is impossible.",
+        f"Please book {_AMOUNTS[seats]} seats for the {programme.category} event {event.title}: try {first}, then {second}, "
+        "take no other date, and never split the group.",
     )
     return programme.draft(script, (_who(draw, name), wish, _aside(draw), "What is the booking code?"), None, None)
 
@@ -463,11 +433,9 @@ def not_on_the_programme(draw: Draw) -> Draft:
     script = EventScript()
     script.search_words(title)
     script.search(programme.category)
-    wish = draw.choice(
-        (
-            f"What do {_AMOUNTS[seats]} seats for the {programme.category} event {title} cost in all on {date}?",
-            f"{_AMOUNTS[seats].capitalize()} people ask for the price of {title}, a {programme.category} event, on {date}.",
-        )
+    wish = draw.pick(
+        f"What do {_AMOUNTS[seats]} seats for the {programme.category} event {title} cost in all on {date}?",
+        f"{_AMOUNTS[seats].capitalize()} people ask for the price of {title}, a {programme.category} event, on {date}.",
     )
     ask = "It must be this very event and none of a similar name; how many dollars is it?"
     return programme.draft(script, (_who(draw, programme.customer), wish, _aside(draw), ask), None, None)
@@ -483,14 +451,12 @@ def beyond_the_budget(draw: Draw) -> Draft:
     found = script.search_all(programme)
     for event, ref in zip(programme.main, found, strict=True):
         script.quote(event.title, ref, date, seats)
-    wish = draw.choice(
-        (
-            f"Book any {programme.category} event on {date} that {_AMOUNTS[seats]} people can see for at most ${budget} in all; "
-            "if there is none, book nothing.",
-            f"With ${budget} altogether and not a cent more, {_AMOUNTS[seats]} seats at some "
-            f"{programme.category} event on {date} "
-            "are wanted.",
-        )
+    wish = draw.pick(
+        f"Book any {programme.category} event on {date} that {_AMOUNTS[seats]} people can see for at most ${budget} in all; "
+        "if there is none, book nothing.",
+        f"With ${budget} altogether and not a cent more, {_AMOUNTS[seats]} seats at some "
+        f"{programme.category} event on {date} "
+        "are wanted.",
     )
     return programme.draft(script, (_who(draw, programme.customer), wish, _aside(draw), "What is the booking code?"), None, None)
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from loopbench.datasets.generating import SNAPSHOTS, DeadEnd, Draft, Draw, PlanWriter, Source, generate, part, told_by
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.datasets.task import StatelessEnvironment, Task
 from loopbench.protocol import Plan, Ref
 
 from .collection import LINKS, Coast, Entity, Kind, collection, page_of, year_of
@@ -492,11 +492,4 @@ SOURCE = Source(
     snapshots=SNAPSHOTS,
 )
 
-
-def load(size: int | None = None, seed: int = 0) -> Suite:
-    """The suite `library`.
-
-    `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks about the same collection. With
-    neither, the tasks are the committed snapshot. Raises ValueError for values out of range.
-    """
-    return SOURCE.suite(size, seed)
+SUITE = load = SOURCE.suite

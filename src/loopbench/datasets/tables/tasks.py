@@ -6,7 +6,7 @@ The plan queries; the answer is worked out in Python from the rows that the data
 from __future__ import annotations
 
 from loopbench.datasets.generating import SNAPSHOTS, DeadEnd, Draft, Source, generate
-from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.task import Task
 from loopbench.datasets.worlds import WorldEnvironment
 
 from .databases import TOWNS, Row, database
@@ -571,11 +571,4 @@ SOURCE = Source(
     snapshots=SNAPSHOTS,
 )
 
-
-def load(size: int | None = None, seed: int = 0) -> Suite:
-    """The suite `tables`.
-
-    `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks over the same databases. With
-    neither, the tasks are the committed snapshot. Raises ValueError for values out of range.
-    """
-    return SOURCE.suite(size, seed)
+SUITE = load = SOURCE.suite

@@ -36,14 +36,12 @@ def incident(desk: Desk) -> Filled:
     conditions = [desk.code("states", states, asset["state_code"]) for asset in assets]
     due = desk.later("Find the day by which a reply is due.", report["reported"], report["reply_days"])
     hours = desk.sum("Add up the hours of standstill.", [asset["hours_down"] for asset in assets])
-    asked = draw.choice(
-        (
-            f"File the report on incident {reference}. The reply is due so many days after the report as the record grants.",
-            f"The safety board wants the incident {reference} on its form: codes in words, the hours of standstill of all assets "
-            "together, and the day by which it will hear from us.",
-            f"Somebody has to fill in the form for incident {reference}; spell the codes out, and count the days for the "
-            "reply from the day of the report.",
-        )
+    asked = draw.pick(
+        f"File the report on incident {reference}. The reply is due so many days after the report as the record grants.",
+        f"The safety board wants the incident {reference} on its form: codes in words, the hours of standstill of all assets "
+        "together, and the day by which it will hear from us.",
+        f"Somebody has to fill in the form for incident {reference}; spell the codes out, and count the days for the "
+        "reply from the day of the report.",
     )
     return asked, {
         "event|incident": desk.group(
@@ -97,15 +95,13 @@ def itinerary(desk: Desk) -> Filled:
     fares = desk.sum("Add up the fares.", [trip["fare"] for trip in trips])
     converted = desk.currency("Convert the fares.", fares, own, other)
     away = desk.days("Count the days from the first leg to the last.", trips[0]["on"], trips[-1]["on"])
-    asked = draw.choice(
-        (
-            f"Print the itinerary of journey {reference} with all legs in order, the minutes under way, the days from the "
-            f"first leg to the last, and the fares in the journey's currency and in {other}.",
-            f"A traveller has mislaid the itinerary {reference}. Put it together again, leg by leg, with the sums: minutes, "
-            f"fares, fares in {other}, and days between the first and the last departure.",
-            f"The agency must send out itinerary {reference}. Besides its legs it shows how long one travels in minutes, how "
-            f"many days lie between first and last leg, and what it costs, also in {other}.",
-        )
+    asked = draw.pick(
+        f"Print the itinerary of journey {reference} with all legs in order, the minutes under way, the days from the "
+        f"first leg to the last, and the fares in the journey's currency and in {other}.",
+        f"A traveller has mislaid the itinerary {reference}. Put it together again, leg by leg, with the sums: minutes, "
+        f"fares, fares in {other}, and days between the first and the last departure.",
+        f"The agency must send out itinerary {reference}. Besides its legs it shows how long one travels in minutes, how "
+        f"many days lie between first and last leg, and what it costs, also in {other}.",
     )
     return asked, {
         "traveller|passenger": text(record["head"]["traveller"]),
@@ -166,13 +162,11 @@ def loan(desk: Desk) -> Filled:
     states = [desk.code("copy states", table, volume["state_code"]) for volume in volumes]
     late = desk.days("Count the days by which copy 1 is late.", volumes[0]["due"], counter["day"]["today"])
     fee = desk.times("Work out the fee for copy 1.", late, counter["day"]["fee_per_day"])
-    asked = draw.choice(
-        (
-            f"Fill in the catalogue sheet of book {reference}. Copy 1 is overdue: its days late and its fee depend on the day "
-            f"and the daily fee at counter {counter.record.reference}.",
-            f"A reader asks at counter {counter.record.reference} for the book {reference}. List its copies with their state, and "
-            "reckon by how many days copy 1 is late today and what that costs.",
-        )
+    asked = draw.pick(
+        f"Fill in the catalogue sheet of book {reference}. Copy 1 is overdue: its days late and its fee depend on the day "
+        f"and the daily fee at counter {counter.record.reference}.",
+        f"A reader asks at counter {counter.record.reference} for the book {reference}. List its copies with their state, and "
+        "reckon by how many days copy 1 is late today and what that costs.",
     )
     return asked, {
         "work|book": desk.group(
@@ -239,15 +233,13 @@ def fixture(desk: Desk) -> Filled:
     present = desk.sum("Count everybody in the stadium.", [record["head"]["seats_sold"], record["gate"]["free_tickets"]])
     takings = desk.times("Work out the takings.", record["head"]["seats_sold"], record["gate"]["price"])
     tax = desk.rounded("Round the entertainment tax.", desk.percent("Find the tax.", record["gate"]["tax_percent"], takings))
-    asked = draw.choice(
-        (
-            f"Write the report on match {reference}: goals in order, spectators with those who had free tickets, takings from "
-            "the seats sold, and the tax on the takings, rounded to cents.",
-            f"The league has asked for match {reference} on its form. Attendance is seats sold plus free tickets; takings are "
-            "seats sold times the price; the tax is a percentage of them, to the cent.",
-            f"What does the form say about match {reference}, with each goal, its side in words, everybody present, the money "
-            "taken for the seats sold and the tax (rounded to cents) on that money?",
-        )
+    asked = draw.pick(
+        f"Write the report on match {reference}: goals in order, spectators with those who had free tickets, takings from "
+        "the seats sold, and the tax on the takings, rounded to cents.",
+        f"The league has asked for match {reference} on its form. Attendance is seats sold plus free tickets; takings are "
+        "seats sold times the price; the tax is a percentage of them, to the cent.",
+        f"What does the form say about match {reference}, with each goal, its side in words, everybody present, the money "
+        "taken for the seats sold and the tax (rounded to cents) on that money?",
     )
     return asked, {
         "teams|clubs": desk.group({"home|hosts": text(record["head"]["home"]), "away|guests": text(record["head"]["away"])}),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial, wraps
 
 from ..generating import SNAPSHOTS, Draft, Draw, Source, Template, generate
-from ..task import Suite, Task
+from ..task import Task
 from ..worlds import WorldEnvironment
 from .affairs import fixture, incident, itinerary, loan
 from .desk import Desk, Filled
@@ -53,11 +53,4 @@ SOURCE = Source(
     snapshots=SNAPSHOTS,
 )
 
-
-def load(size: int | None = None, seed: int = 0) -> Suite:
-    """The suite `typed`.
-
-    `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks. With neither, the tasks are the
-    committed snapshot. Raises ValueError for values out of range.
-    """
-    return SOURCE.suite(size, seed)
+SUITE = load = SOURCE.suite

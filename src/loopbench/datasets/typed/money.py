@@ -32,15 +32,13 @@ def invoice(desk: Desk) -> Filled:
     discount = desk.rounded("Round the discount.", desk.percent("Find the discount.", order["head"]["discount_percent"], net))
     payable = desk.minus("Take the discount off.", net, discount)
     converted = desk.currency("Convert what is payable.", payable, own, other)
-    asked = draw.choice(
-        (
-            f"Write the invoice for order {reference}. The discount on the net sum is rounded to cents, and what is payable is "
-            f"stated in {other} as well.",
-            f"The buyer waits for an invoice on the order {reference}: take the discount, rounded to cents, off the sum of all "
-            f"lines, and convert the rest into {other}.",
-            f"The order with reference {reference} has been delivered and has to be billed line by line. Payable is the net "
-            f"sum less the discount (to the cent), once in the order's currency and once in {other}.",
-        )
+    asked = draw.pick(
+        f"Write the invoice for order {reference}. The discount on the net sum is rounded to cents, and what is payable is "
+        f"stated in {other} as well.",
+        f"The buyer waits for an invoice on the order {reference}: take the discount, rounded to cents, off the sum of all "
+        f"lines, and convert the rest into {other}.",
+        f"The order with reference {reference} has been delivered and has to be billed line by line. Payable is the net "
+        f"sum less the discount (to the cent), once in the order's currency and once in {other}.",
     )
     return asked, {
         "buyer|customer|bill_to": desk.group(
@@ -109,15 +107,11 @@ def payslip(desk: Desk) -> Filled:
     gross = desk.sum("Add up all earnings.", amounts)
     tax = desk.rounded("Round the tax.", desk.percent("Find the tax.", slip["head"]["tax_percent"], gross))
     net = desk.minus("Take off the pension.", desk.minus("Take off the tax.", gross, tax), slip["head"]["pension"])
-    asked = draw.choice(
-        (
-            f"Make out payslip {reference}. The tax is a percentage of the gross pay, rounded to cents; tax and pension are "
-            "taken off.",
-            f"Payroll has to print the slip {reference}, with gross pay, the tax on it (to the cent), the pension, and what "
-            "remains.",
-            f"Complete the payslip with reference {reference} for the employee whom it names; net is gross less pension and tax, "
-            "the latter rounded to cents.",
-        )
+    asked = draw.pick(
+        f"Make out payslip {reference}. The tax is a percentage of the gross pay, rounded to cents; tax and pension are taken off.",
+        f"Payroll has to print the slip {reference}, with gross pay, the tax on it (to the cent), the pension, and what remains.",
+        f"Complete the payslip with reference {reference} for the employee whom it names; net is gross less pension and tax, "
+        "the latter rounded to cents.",
     )
     return asked, {
         "employee|person|payee": desk.group(
@@ -177,14 +171,10 @@ def grant(desk: Desk) -> Filled:
     ]
     total = desk.sum("Add up all costs.", costs)
     left = desk.minus("Find out what is left of the grant.", record["head"]["granted"], total)
-    asked = draw.choice(
-        (
-            f"Report on grant {reference}: what each item cost in the currency of the grant, what was spent, and what is left.",
-            f"The account of the grant {reference} is due. Each item is converted to the grant's own currency before all are "
-            "added up.",
-            f"How was grant {reference} used? Put every item down as it was paid, and in the currency in which the money was "
-            "given.",
-        )
+    asked = draw.pick(
+        f"Report on grant {reference}: what each item cost in the currency of the grant, what was spent, and what is left.",
+        f"The account of the grant {reference} is due. Each item is converted to the grant's own currency before all are added up.",
+        f"How was grant {reference} used? Put every item down as it was paid, and in the currency in which the money was given.",
     )
     return asked, {
         "award|grant": desk.group(
@@ -239,16 +229,14 @@ def lease(desk: Desk) -> Filled:
     days = desk.days("Count the days of the term.", terms["from"], terms["to"])
     deposit = desk.times("Work out the deposit.", terms["rent"], terms["deposit_months"])
     notice = desk.later("Find the first day on which notice may have its effect.", terms["from"], terms["notice_days"])
-    asked = draw.choice(
-        (
-            f"Summarize lease {reference}: its term in days, counted from the first day to the last without the first, the deposit "
-            "in money, and the earliest end, which is the first day plus the days of notice.",
-            f"The tenants' association asks for a summary of the lease {reference}. The term in days is what lies between the two "
-            "dates, the last day counted and the first not; the deposit is so many months' rent; the earliest end is as many days "
-            "after the first day as the notice takes.",
-            f"What was agreed in lease {reference}? Days from the first day, itself not counted, to the last; deposit as an "
-            "amount; and as earliest end the day that follows the first one by the period of notice.",
-        )
+    asked = draw.pick(
+        f"Summarize lease {reference}: its term in days, counted from the first day to the last without the first, the deposit "
+        "in money, and the earliest end, which is the first day plus the days of notice.",
+        f"The tenants' association asks for a summary of the lease {reference}. The term in days is what lies between the two "
+        "dates, the last day counted and the first not; the deposit is so many months' rent; the earliest end is as many days "
+        "after the first day as the notice takes.",
+        f"What was agreed in lease {reference}? Days from the first day, itself not counted, to the last; deposit as an "
+        "amount; and as earliest end the day that follows the first one by the period of notice.",
     )
     return asked, {
         "property|premises": desk.group(

@@ -54,16 +54,14 @@ def parts_list(desk: Desk) -> Filled:
     all_inside = desk.times("Weigh all assemblies.", one, whole_unit["head"]["times"])
     total = desk.sum("Weigh the whole unit in grams.", [all_inside, *outer_weights])
     kilograms = desk.units("Give the weight in kilograms.", total, ("g", "kg"), "0.001")
-    asked = draw.choice(
-        (
-            f"Write out parts list {reference} with the assembly that it contains. A part's grams are those of all its pieces, of "
-            "one assembly where it is inside; the kilograms are those of everything, with the assembly as often as contained.",
-            f"Purchasing needs the parts list {reference}, down to the parts of the assembly inside. For each part give the "
-            "grams of all pieces together, within one assembly for those inside, and for the whole unit the kilograms, counting "
-            "the assembly as many times as it is built in.",
-            f"What is unit {reference} made of? State pieces and their joint grams for each part, also for those of one assembly, "
-            "which is contained several times, and the kilograms in all.",
-        )
+    asked = draw.pick(
+        f"Write out parts list {reference} with the assembly that it contains. A part's grams are those of all its pieces, of "
+        "one assembly where it is inside; the kilograms are those of everything, with the assembly as often as contained.",
+        f"Purchasing needs the parts list {reference}, down to the parts of the assembly inside. For each part give the "
+        "grams of all pieces together, within one assembly for those inside, and for the whole unit the kilograms, counting "
+        "the assembly as many times as it is built in.",
+        f"What is unit {reference} made of? State pieces and their joint grams for each part, also for those of one assembly, "
+        "which is contained several times, and the kilograms in all.",
     )
     head_of = whole_unit["head"]
     return asked, {
@@ -123,14 +121,12 @@ def lab_report(desk: Desk) -> Filled:
             )
         )
     discard = desk.later("Find the day on which the sample goes.", record["sample"]["taken"], record["sample"]["shelf_days"])
-    asked = draw.choice(
-        (
-            f"Write up lab report {reference}, assay by assay; the margin is the limit less the value. A withdrawn assay has "
-            "neither, but a reason. The sample is discarded so many days after it was taken as its shelf days say.",
-            f"The inspector asks for report {reference}: each assay's value and by how much it stays below the limit "
-            "(negative where it does not), or why it was withdrawn; and when the sample may be discarded, its shelf days "
-            "after it was taken.",
-        )
+    asked = draw.pick(
+        f"Write up lab report {reference}, assay by assay; the margin is the limit less the value. A withdrawn assay has "
+        "neither, but a reason. The sample is discarded so many days after it was taken as its shelf days say.",
+        f"The inspector asks for report {reference}: each assay's value and by how much it stays below the limit "
+        "(negative where it does not), or why it was withdrawn; and when the sample may be discarded, its shelf days "
+        "after it was taken.",
     )
     sample = record["sample"]
     return asked, {
@@ -176,15 +172,13 @@ def calibration(desk: Desk) -> Filled:
     )
     due = desk.later("Find the day of the next calibration.", done["done"], done["interval_days"])
     verdict = desk.code("verdicts", table, done["verdict_code"])
-    asked = draw.choice(
-        (
-            f"Issue the certificate for calibration {reference}. An error is what was shown less the nominal value; the mean "
-            "of all errors is rounded to three decimals.",
-            f"A customer has lost the certificate of the calibration {reference}: restore it point by point, with each error "
-            "(shown less nominal), their mean to three decimals, and the day when the interval is over.",
-            f"Put calibration {reference} on paper, with the verdict in words, the errors of all points, shown minus nominal, and "
-            "their mean, rounded to three decimals.",
-        )
+    asked = draw.pick(
+        f"Issue the certificate for calibration {reference}. An error is what was shown less the nominal value; the mean "
+        "of all errors is rounded to three decimals.",
+        f"A customer has lost the certificate of the calibration {reference}: restore it point by point, with each error "
+        "(shown less nominal), their mean to three decimals, and the day when the interval is over.",
+        f"Put calibration {reference} on paper, with the verdict in words, the errors of all points, shown minus nominal, and "
+        "their mean, rounded to three decimals.",
     )
     return asked, {
         "instrument|device": desk.group(
@@ -240,15 +234,13 @@ def manifest(desk: Desk) -> Filled:
         )
     weight = desk.rounded("Round the weight of all parcels.", desk.sum("Add up the weights.", kilograms), 1)
     hazards = [desk.code("hazards", table, parcel["hazard_code"]) for parcel in parcels]
-    asked = draw.choice(
-        (
-            f"Draw up manifest {reference}: a parcel's litres from its measures, which are on record in centimetres, its kilograms "
-            "unrounded, and the weight of all parcels to one decimal.",
-            f"Customs wants the manifest {reference} in metric units. The parcels are measured in centimetres and weighed in "
-            "pounds; state litres and kilograms (not rounded) of each, and the kilograms in all, rounded to one decimal.",
-            f"What is in the container of manifest {reference}? Give each parcel's volume in litres, its weight in kilograms as "
-            "converted, its hazard in words, and the joint weight to one decimal.",
-        )
+    asked = draw.pick(
+        f"Draw up manifest {reference}: a parcel's litres from its measures, which are on record in centimetres, its kilograms "
+        "unrounded, and the weight of all parcels to one decimal.",
+        f"Customs wants the manifest {reference} in metric units. The parcels are measured in centimetres and weighed in "
+        "pounds; state litres and kilograms (not rounded) of each, and the kilograms in all, rounded to one decimal.",
+        f"What is in the container of manifest {reference}? Give each parcel's volume in litres, its weight in kilograms as "
+        "converted, its hazard in words, and the joint weight to one decimal.",
     )
     return asked, {
         "container|unit": desk.group(
@@ -317,15 +309,13 @@ def recipe(desk: Desk) -> Filled:
         )
     energy = desk.sum("Add up the energy.", energies)
     each = desk.rounded("Round the energy per person.", desk.over("Share the energy out.", energy, card["persons"]), 1)
-    asked = draw.choice(
-        (
-            f"Scale recipe {reference} to the guests of banquet {event.record.reference}, grams rounded to whole ones. The "
-            "energy per person (one decimal) is that of the recipe as written: grams times kilocalories per gram, shared "
-            "among its persons.",
-            f"Banquet {event.record.reference} is to be served recipe {reference}. How many whole grams of each ingredient "
-            "does the kitchen need? Add the kilocalories for one person, from the unscaled recipe, to one decimal; kcal on "
-            "record is per gram.",
-        )
+    asked = draw.pick(
+        f"Scale recipe {reference} to the guests of banquet {event.record.reference}, grams rounded to whole ones. The "
+        "energy per person (one decimal) is that of the recipe as written: grams times kilocalories per gram, shared "
+        "among its persons.",
+        f"Banquet {event.record.reference} is to be served recipe {reference}. How many whole grams of each ingredient "
+        "does the kitchen need? Add the kilocalories for one person, from the unscaled recipe, to one decimal; kcal on "
+        "record is per gram.",
     )
     return asked, {
         "dish|meal": desk.group(
