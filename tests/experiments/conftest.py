@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from loopbench.experiments.trial_models import TrialModels
 
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.experiments.registry import Spec
 from loopbench.experiments.schedule import Arm, Trial
 from loopbench.experiments.trial import FinishedTrial, TrialContext, run_trial
+from loopbench.experiments.trial_models import TrialModels
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import HARNESS_STOPS, Loop, Plan, PlannedCall, Query, Ref, Tool

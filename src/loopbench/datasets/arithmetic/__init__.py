@@ -37,11 +37,12 @@ _ENVIRONMENT = StatelessEnvironment(calculator.TOOLS)
 
 _Template = Callable[[random.Random, Steps], Story]
 
-_ANSWERABLE: tuple[_Template, ...] = (
-    chains.bakery, branches.orchards, chains.savings, branches.parcels, branches.offers, chains.factory, chains.library, chains.hike,
-    branches.relay, chains.wages, branches.tank, chains.bus, branches.plots, chains.novel, branches.fair, chains.catering,
+TEMPLATES: tuple[_Template, ...] = (
+    chains.bakery, branches.orchards, chains.savings, branches.parcels, branches.offers, chains.factory, chains.library,
+    chains.hike, branches.relay, chains.wages, branches.tank, chains.bus, branches.plots, chains.novel, branches.fair,
+    chains.catering,
 )  # fmt: skip
-_UNANSWERABLE: tuple[_Template, ...] = (branches.shopping, branches.party, branches.car_park)
+UNANSWERABLE: tuple[_Template, ...] = (branches.shopping, branches.party, branches.car_park)
 
 
 def generate(seed: int = 0) -> Iterator[Task]:
@@ -57,7 +58,7 @@ def generate(seed: int = 0) -> Iterator[Task]:
 
 def _task(index: int, seed: int, seen: set[str]) -> Task:
     draw = random.Random(int(sha256(f"arithmetic/{seed}/{index}")[:16], 16))
-    template = template_of(index, _ANSWERABLE, _UNANSWERABLE)
+    template = template_of(index, TEMPLATES, UNANSWERABLE)
     while True:  # a draw that repeats a call, or an earlier text, is rare
         steps = Steps()
         story = template(draw, steps)

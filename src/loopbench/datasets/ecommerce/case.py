@@ -8,7 +8,7 @@ from typing import Any
 from loopbench.datasets.generating import Draft, Draw, PlanWriter, part
 from loopbench.protocol import Plan, Ref
 
-from .shop import FIRST_NAMES, LAST_NAMES, Row, changed, draw_customer, draw_order, draw_shop
+from .shop import CITIES, FIRST_NAMES, LAST_NAMES, STREETS, Row, changed, draw_customer, draw_order, draw_shop
 
 ANSWER_FORMAT = (
     "Answer with the dollars, the number, the day (YYYY-MM-DD) or the code alone. "
@@ -29,6 +29,12 @@ ASIDES = (
     "{name} wrote it down on the back of a delivery note.",
 )
 """Sentences that do not matter."""
+REFUSAL = (
+    "If the policy is against it, change nothing and answer with the code under which it has refusals filed.",
+    "Should the policy not allow it, leave all as it is; the answer is then the policy's filing code for refusals.",
+    "Where the policy says no, nothing may be changed, and its code for filing refusals is the answer.",
+)
+"""What a story asks for where the policy may be against it."""
 
 
 class Case:
@@ -75,6 +81,10 @@ class Case:
         for _ in range(count):
             bought = [(self.articles(1, but)[0], self.draw.integer(1, 3))]
             draw_order(self.draw, self.shop, customer, bought, self.draw.choice(("shipped", "delivered")))
+
+    def new_address(self) -> tuple[str, str]:
+        """Draw a street and a city that no order goes to yet."""
+        return f"{self.draw.integer(141, 300)} {self.draw.choice(STREETS)}", self.draw.choice(CITIES)
 
     def line(self, order: Row, article: Row) -> Row:
         return next(line for line in self.shop.lines_of(order) if line["sku"] == article["sku"])

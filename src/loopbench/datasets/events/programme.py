@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -165,6 +165,69 @@ def _titles(draw: Draw, kinds: Sequence[str]) -> list[str]:
 def _customers(draw: Draw) -> list[str]:
     firsts, lasts = draw.sample(_FIRST, 4), draw.sample(_LAST, 3)
     return [f"{firsts[0]} {lasts[0]}", f"{firsts[1]} {lasts[0]}", f"{firsts[2]} {lasts[1]}", f"{firsts[3]} {lasts[2]}"]
+
+
+# Wording
+
+
+AMOUNTS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+def programme_where(draw: Draw, fits: Callable[[Programme], bool], main: int, others: int = 3) -> Programme:
+    """The first drawn one that fits."""
+    while True:
+        programme = draw_programme(draw, main, others)
+        if fits(programme):
+            return programme
+
+
+def one_is_least(values: Sequence[Fraction | int]) -> bool:
+    return values.count(min(values)) == 1
+
+
+def one_is_most(values: Sequence[Fraction | int]) -> bool:
+    return values.count(max(values)) == 1
+
+
+def who(draw: Draw, name: str) -> str:
+    return draw.pick(
+        f"{name} writes to the booking desk.",
+        f"You book tickets for {name}.",
+        f"A message from {name} has come in overnight.",
+        f"{name} is on the phone and in a hurry.",
+        f"{name} is planning an outing and asks for your help.",
+        f"This request was left by {name}, a regular customer.",
+        f"{name} has filled in the form on the web page.",
+        f"There is a note from {name} on your desk.",
+        f"At the counter stands {name}, with a dog.",
+    )
+
+
+def aside(draw: Draw) -> str:
+    """Nothing that matters."""
+    return draw.pick(
+        "The tram runs until midnight.",
+        f"Last year the same party came {draw.integer(3, 9)} times.",
+        "Nobody minds where they sit.",
+        f"There is a table reserved for {draw.integer(21, 23)}:00 afterwards.",
+        "A cousin has recommended another one, but never mind that.",
+        f"Parking costs ${draw.integer(4, 19)} for the evening.",
+        "The weather is said to be fine.",
+        "Programme booklets are sold at the entrance.",
+        "Coats can be left at the entrance free of charge.",
+        f"They are going to meet at {draw.integer(17, 19)}:30 in front of the building.",
+        "If it rains, someone will bring umbrellas.",
+        "The babysitter has been told already.",
+        "One of them is left-handed, which hardly matters here.",
+        f"The hotel, {draw.integer(2, 9)} minutes away, is booked.",
+    )
+
+
+def listing(titles: Sequence[str]) -> str:
+    return f"{', '.join(titles[:-1])} and {titles[-1]}"
+
+
+# Plans
 
 
 class EventScript:

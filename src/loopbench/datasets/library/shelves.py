@@ -226,6 +226,6 @@ DISTRACTORS = frozenset({"references", "similar_documents"})
 
 
 @cache
-def shelves() -> Shelves:
+def open_shelves() -> Shelves:
     """Those of this process, built when the first environment is opened."""
     return Shelves(collection())
