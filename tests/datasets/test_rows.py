@@ -25,7 +25,8 @@ from loopbench.datasets import arithmetic, jsonl, parquet
 from loopbench.datasets.csv import load as load_csv
 from loopbench.datasets.importing.frame import suite_from_frame
 from loopbench.datasets.importing.own_tools import OwnTools, own_tools
-from loopbench.datasets.importing.rows import Rows, read_value
+from loopbench.datasets.importing.rows import Rows
+from loopbench.datasets.importing.table import read_value
 from loopbench.datasets.task import Suite, Task
 from loopbench.experiments.registry import make_suite, parse_spec
 from loopbench.protocol import Plan, PlannedCall, Query, Ref

@@ -29,7 +29,7 @@ from pydantic import Field
 
 from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError, plan_to_json
 
-from .importing.json_files import JsonRow, checked, json_lines
+from .importing.json_files import JsonRow, check_limit, checked, json_lines
 from .task import Suite, Task
 
 VERSION = "1"
@@ -387,8 +387,7 @@ def load(data: Path | None = None, category: str | None = None, limit: int | Non
     """
     if data is None:
         raise ValueError("bfcl: no data file; give a published one, or a folder of them, with --data PATH")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise ValueError(f"bfcl: limit is {limit!r}, and must be a whole number from 1 on")
+    check_limit("bfcl", limit)
     if category is not None and category not in CATEGORIES:
         raise ValueError(f"bfcl: category is {category!r}, and must be one of {', '.join(CATEGORIES)}")
     tasks: dict[str, Task] = {}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Unpack
 
+from .importing.columns import RowOptions
 from .importing.own_tools import OwnTools
-from .importing.rows import Cells, Columns, RowTable, suite_of
+from .importing.rows import suite_of
+from .importing.table import Cells, RowTable
 from .importing.textfile import MAX_BYTES, Lines, TextFile
 from .task import Suite
 
@@ -74,29 +77,16 @@ class CsvTable(RowTable):
         return {name: record[index] for name, index in self._kept.items()}
 
 
-def load(
-    data: str | Path,
-    tools: OwnTools | None = None,
-    question: str | None = None,
-    answer: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    scorer: str = "",
-    labels: str | tuple[str, ...] = (),
-    limit: int | None = None,
-    delimiter: str = ",",
-) -> Suite:
-    """The suite of a CSV file in UTF-8; see `loopbench.datasets.importing.rows` for what a column means.
+def load(data: str | Path, tools: OwnTools | None = None, delimiter: str = ",", **options: Unpack[RowOptions]) -> Suite:
+    """The suite of a CSV file in UTF-8; see `loopbench.datasets.importing.columns` for what a column means.
 
-    `data`: `--data FILE`. `tools`: `--tools MODULE`. `question`, `answer`: names of the columns; `columns`: of the others, by what
-    they mean. `scorer`: of rows that name none. `labels`: columns that become labels. `limit`: only the first so many rows.
-    `delimiter`: the sign between cells.
+    `data`: `--data FILE`. `tools`: `--tools MODULE`. `delimiter`: the sign between cells. `options`: see `RowOptions`.
 
     Raises OSError where the file cannot be read, and ValueError that names file, line and column for what is wrong in it.
     """
     if len(delimiter) != 1 or delimiter in '"\r\n\0':
         raise ValueError(f"csv: delimiter is {delimiter!r}, and must be one sign, no quote and no line end")
-    named = Columns.of(question, answer, columns, scorer, labels)
-    return suite_of(CsvTable(Path(data), delimiter), named, "csv", tools, limit)
+    return suite_of(CsvTable(Path(data), delimiter), "csv", tools, options)
 
 
 SUITE = load

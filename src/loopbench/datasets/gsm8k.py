@@ -20,7 +20,7 @@ from loopbench.protocol import Plan, PlannedCall, Query, Ref
 
 from . import calculator
 from .calculator import Number
-from .importing.json_files import json_lines
+from .importing.json_files import check_limit, json_lines
 from .task import StatelessEnvironment, Suite, Task
 
 VERSION = "1"
@@ -247,8 +247,7 @@ def load(data: Path | None = None, limit: int | None = None) -> Suite:
     """
     if data is None:
         raise ValueError("gsm8k: no data file; give the published one with --data FILE (JSON lines of question and answer)")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise ValueError(f"gsm8k: limit is {limit!r}, and must be a whole number from 1 on")
+    check_limit("gsm8k", limit)
     tasks = tuple(_tasks(Path(data), limit))
     if not tasks:
         raise ValueError(f"{data}: no row; each line is one object with 'question' and 'answer'")

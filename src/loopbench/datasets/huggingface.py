@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+from .importing.columns import RowOptions
 from .importing.own_tools import OwnTools
-from .importing.rows import Cells, Columns, RowTable, suite_of
+from .importing.rows import suite_of
+from .importing.table import Cells, RowTable
 from .task import Suite
 
 MISSING = "huggingface needs the library `datasets`, which is not installed: pip install 'loopbench[huggingface]'"
@@ -52,18 +54,12 @@ def load(
     tools: OwnTools | None = None,
     name: str | None = None,
     split: str | None = None,
-    question: str | None = None,
-    answer: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    scorer: str = "",
-    labels: str | tuple[str, ...] = (),
-    limit: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> Suite:
-    """The suite of a data set of Hugging Face; see `loopbench.datasets.importing.rows` for what a column means.
+    """The suite of a data set of Hugging Face; see `loopbench.datasets.importing.columns` for what a column means.
 
     `path`: a data set's name on the hub, or a folder that `save_to_disk` wrote. `name`: its configuration. `split`: needed where
-    there are several. `tools`: `--tools MODULE`. `question`, `answer`: names of the columns; `columns`: of the others, by what they
-    mean. `scorer`: of rows that name none. `labels`: columns that become labels. `limit`: only the first so many rows.
+    there are several. `tools`: `--tools MODULE`. `options`: see `RowOptions`.
 
     Raises ValueError where the library is not installed, for a data set that cannot be had, and for what is wrong in it.
     """
@@ -77,7 +73,7 @@ def load(
             raise ValueError(f"{source}: name one of its splits, {', '.join(found)}: huggingface(path=…, split=NAME)")
         found = found[split]
     table = HubTable(found, source, Path(path).name or "huggingface")
-    return suite_of(table, Columns.of(question, answer, columns, scorer, labels), "huggingface", tools, limit)
+    return suite_of(table, "huggingface", tools, options)
 
 
 def _library() -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+from .importing.columns import RowOptions
 from .importing.own_tools import OwnTools
-from .importing.rows import Cells, Columns, RowTable, suite_of
+from .importing.rows import suite_of
+from .importing.table import Cells, RowTable
 from .task import Suite
 
 BATCH_BYTES = 1_000_000
@@ -70,19 +72,22 @@ class ParquetTable(RowTable):
             raise ValueError(f"{self.source}, after row {first}: no Parquet file ({_one_line(error)})") from None
 
     def _opened(self) -> Any:
-        import pyarrow.parquet
-
         self._path.open("rb").close()  # its error names the file
         try:
-            return pyarrow.parquet.ParquetFile(self._path, buffer_size=1_000_000, pre_buffer=False)
+            return _arrow().parquet.ParquetFile(self._path, buffer_size=1_000_000, pre_buffer=False)
         except _arrow_errors() as error:
             raise ValueError(f"{self.source}: no Parquet file ({_one_line(error)})") from None
 
 
-def _arrow_errors() -> tuple[type[Exception], ...]:
-    import pyarrow
+def _arrow() -> Any:
+    """Import PyArrow when the first file is read: the list of suites does not need it."""
+    import pyarrow.parquet
 
-    return (pyarrow.ArrowException, OSError, UnicodeDecodeError)
+    return pyarrow
+
+
+def _arrow_errors() -> tuple[type[Exception], ...]:
+    return (_arrow().ArrowException, OSError, UnicodeDecodeError)
 
 
 def _one_line(error: Exception) -> str:
@@ -94,24 +99,14 @@ def _stamp(path: Path) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-def load(
-    data: str | Path,
-    tools: OwnTools | None = None,
-    question: str | None = None,
-    answer: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    scorer: str = "",
-    labels: str | tuple[str, ...] = (),
-    limit: int | None = None,
-) -> Suite:
-    """The suite of a Parquet file; see `loopbench.datasets.importing.rows` for what a column means.
+def load(data: str | Path, tools: OwnTools | None = None, **options: Unpack[RowOptions]) -> Suite:
+    """The suite of a Parquet file; see `loopbench.datasets.importing.columns` for what a column means.
 
-    `data`: `--data FILE`. `tools`: `--tools MODULE`. `question`, `answer`: names of the columns; `columns`: of the others, by what
-    they mean. `scorer`: of rows that name none. `labels`: columns that become labels. `limit`: only the first so many rows.
+    `data`: `--data FILE`. `tools`: `--tools MODULE`. `options`: see `RowOptions`.
 
     Raises OSError where the file cannot be read, and ValueError that names file, row and column for what is wrong in it.
     """
-    return suite_of(ParquetTable(Path(data)), Columns.of(question, answer, columns, scorer, labels), "parquet", tools, limit)
+    return suite_of(ParquetTable(Path(data)), "parquet", tools, options)
 
 
 SUITE = load

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 from loopbench.protocol import Tool
 
 from ..task import Suite, Task
+from .columns import RowOptions
 from .own_tools import NO_TOOLS, own_tools
-from .rows import Cells, Columns, RowTable, suite_of
+from .rows import suite_of
+from .table import Cells, RowTable
 
 if TYPE_CHECKING:
     import pandas
@@ -51,21 +53,16 @@ def suite_from_frame(
     tools: Sequence[Tool | Callable[..., Any]] | Callable[[Task], Any] = (),
     *,
     name: str = "frame",
-    question: str | None = None,
-    answer: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    scorer: str = "",
-    labels: Sequence[str] = (),
+    **options: Unpack[RowOptions],
 ) -> Suite:
-    """The suite of a frame's rows; see `loopbench.datasets.importing.rows` for what a column means.
+    """The suite of a frame's rows; see `loopbench.datasets.importing.columns` for what a column means.
 
     `tools`: functions that all trials share, or a function of the task that gives each trial's environment. `name`: of the suite.
-    `question`, `answer`: names of the columns; `columns`: of the others, by what they mean. `scorer`: of rows that name none.
-    `labels`: columns that become labels.
+    `options`: see `RowOptions`.
 
     On the command line such a suite is `package.module:function`, of a function that gives it.
 
     Raises ValueError that names row and column for what is wrong, TypeError for a tool that is none.
     """
     own = own_tools(name, tools) if tools else NO_TOOLS
-    return suite_of(FrameTable(frame, name), Columns.of(question, answer, columns, scorer, labels), "suite_from_frame", own)
+    return suite_of(FrameTable(frame, name), "suite_from_frame", own, options)

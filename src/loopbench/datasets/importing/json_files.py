@@ -71,6 +71,12 @@ def checked(kind: type[R], value: Any, where: str) -> R:
         raise ValueError(f"{where}: {f'field {field!r}: ' if field else ''}{problem}") from None
 
 
+def check_limit(importer: str, limit: int | None) -> None:
+    """Raise ValueError unless a limit of rows is None or a whole number from 1 on."""
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise ValueError(f"{importer}: limit is {limit!r}, and must be a whole number from 1 on")
+
+
 def json_value(text: str) -> Any:
     """Strict JSON of bounded depth, all of whose text UTF-8 can say. Raises ValueError, which says why and where in the text."""
     try:

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Field, StrictBool
 
 from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError, plan_to_json
 
-from ..importing.json_files import JsonRow, checked, json_file, text_file
-from ..importing.rows import MAX_ID_CHARS
+from ..importing.json_files import JsonRow, check_limit, checked, json_file, text_file
+from ..importing.reader import MAX_ID_CHARS
 from ..task import Suite, Task
 from . import mock
 
@@ -377,8 +377,7 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
     """
     if data is None:
         raise ValueError("tau2: no data; give the folder of a domain (tasks.json, db.json, policy.md) with --data FOLDER")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise ValueError(f"tau2: limit is {limit!r}, and must be a whole number from 1 on")
+    check_limit("tau2", limit)
     folder = Path(data)
     for name in ("tasks.json", "db.json"):
         if not (folder / name).is_file():
