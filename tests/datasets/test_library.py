@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loopbench.datasets import library
 from loopbench.datasets.library import shelves as desk
-from loopbench.datasets.library import trail
+from loopbench.datasets.library import tasks, trail
 from loopbench.datasets.library.collection import COASTS, KINDS, LINKS, MERGED_PER_COAST, Document, collection
 from loopbench.datasets.library.shelves import BadQuery, DocumentMerged, NoSuchDocument, NoSuchPage, Shelves, UnknownTag
 from loopbench.datasets.task import Suite
@@ -210,7 +210,7 @@ def test_a_trail_stays_on_the_coast_of_its_instance(many: Suite) -> None:
 
 
 def test_every_template_and_tool_is_used(many: Suite) -> None:
-    assert len({task.labels["template"] for task in many.tasks}) == len(library.TEMPLATES) + len(library.UNANSWERABLE) == 16
+    assert len({task.labels["template"] for task in many.tasks}) == len(tasks.TEMPLATES) + len(tasks.UNANSWERABLE) == 16
     assert Counter(task.labels["difficulty"] for task in many.tasks).keys() == {"easy", "medium", "hard"}
     used = {call.tool for task in many.tasks if task.plan for call in task.plan.calls}
     offered = {tool.name for tool in many.open(many.tasks[0]).tools}
