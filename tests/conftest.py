@@ -1,6 +1,106 @@
-"""What all tests share: no test asserts a time, so hypothesis has no deadline either."""
+"""What tests share: made-up records, small suites, and a way to run one trial; hypothesis runs without a deadline."""
 
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
 from hypothesis import settings
+
+from loopbench.datasets import arithmetic
+from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.metrics.record import Record
+from loopbench.models.profiles import load_profile
+from loopbench.protocol import HARNESS_STOPS, Loop, Plan, PlannedCall, Query, Ref, Tool
+from loopbench.runs.registry import Spec
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial.setting import FinishedTrial, TrialContext
+from loopbench.runs.trial.trial import run_trial
+from loopbench.runs.trial_models import TrialModels
 
 settings.register_profile("untimed", deadline=None, max_examples=50)
 settings.load_profile("untimed")
+
+
+def make_record(**changes: Any) -> Record:
+    values: dict[str, Any] = {
+        "arm": "a",
+        "suite": "s",
+        "suite_digest": "d",
+        "task": "t1",
+        "repeat": 0,
+        "seed": 0,
+        "status": "scored",
+        "stop": "finished",
+        "scores": {"accuracy": 1.0},
+        "steps": 2,
+        "calls": {"decide": 2},
+        "started_at": 100.0,
+    }
+    return Record(**(values | changes))
+
+
+@pytest.fixture(scope="session")
+def record() -> Callable[..., Record]:
+    """Makes a record; keywords replace fields."""
+    return make_record
+
+
+def double(n: int) -> int:
+    """Twice n."""
+    return 2 * n
+
+
+def make_suite(tools: tuple[Tool, ...] = (), **changes: Any) -> Suite:
+    plan = Plan((PlannedCall("c1", "double", {"n": 21}, "Find twice 21."),), Ref("c1"))
+    task = replace(Task("t1", Query("Twice 21?"), 42, "numeric", plan), **changes)
+    environment = StatelessEnvironment(tools or (Tool.from_function(double, blocking=False),))
+    return Suite("tiny", "1", (task,), lambda _: environment)
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Callable[..., Suite]:
+    """Makes a suite of one task: twice 21 is 42. Keywords replace the task's fields."""
+    return make_suite
+
+
+@pytest.fixture(scope="session")
+def arithmetic_suite() -> Suite:
+    return arithmetic.load()
+
+
+class Written:
+    """A loop whose `run` is a function `run(query, tools, model, observer)`."""
+
+    def __init__(self, run: Callable[..., Any]) -> None:
+        self.run = run
+
+    name = "written"
+    stops = HARNESS_STOPS
+
+    def with_step_limit(self, tool_steps: int) -> Written:
+        return self
+
+
+@pytest.fixture(scope="session")
+def written() -> Callable[[Callable[..., Any]], Loop]:
+    """Makes a loop of a function `run(query, tools, model, observer)`."""
+    return Written
+
+
+def run_one(
+    loop: Loop, suite: Suite, *, profile: str = "clean", models: Mapping[str, Any] | None = None, attempt: int = 0, **setting: Any
+) -> FinishedTrial:
+    """One trial of a suite's first task; with `models`, on the first of them in place of the scripted one."""
+    model = next(iter(models)) if models else "scripted"
+    arm = Arm("arm", Spec("loop", {}), loop, model, load_profile(profile))
+    trial = Trial(arm, suite.tasks[0], 0, 0, attempt)
+    return asyncio.run(run_trial(trial, TrialContext(suite, TrialModels(models or {}), **setting)))
+
+
+@pytest.fixture(scope="session")
+def one_trial() -> Callable[..., FinishedTrial]:
+    return run_one

@@ -370,8 +370,8 @@ def test_everything_that_can_be_named_is_listed(loopbench, what):
 
 
 def test_a_run_whose_faults_did_not_land_is_invalid(loopbench, here):
-    from loopbench.experiments.journal import Journal
     from loopbench.metrics.record import FaultRecord, Record
+    from loopbench.runs.store.journal import Journal
 
     loopbench("compare", *QUICK, "-q")
     run = only_run(here)

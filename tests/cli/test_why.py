@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.journal import TRACES, TRIALS, read_records, read_trace
-from loopbench.experiments.traces import PLAIN_TRACES
+from loopbench.runs.store.records import TRIALS, read_records
+from loopbench.runs.store.traces import PLAIN_TRACES, TRACES, read_trace
 
 pytestmark = pytest.mark.thorough
 

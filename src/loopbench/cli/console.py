@@ -7,7 +7,7 @@ import sys
 
 from rich.console import Console
 
-from loopbench.experiments.plain_text import plain
+from loopbench.text.plain_text import plain
 
 WIDE = 10_000
 """Columns where output goes to a file or a pipe: nothing is cut or wrapped there."""

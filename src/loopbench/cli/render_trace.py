@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.text import Text
 
-from loopbench.experiments.plain_text import plain
-from loopbench.experiments.show import blocks
 from loopbench.metrics.record import FaultRecord, Record
+from loopbench.text.plain_text import plain
+from loopbench.text.trace_text import blocks
 
 from .console import out
 

@@ -1,0 +1,71 @@
+"""Lines that are kept as they come: what a resumed optimization does not ask a second time."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from loopbench.protocol.digest import sha256
+from loopbench.runs.store.files import RunError, append_whole, open_repaired
+from loopbench.runs.store.journal import MAX_UNSYNCED, MAX_UNSYNCED_S
+
+_ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+
+
+class JsonLinesLog:
+    """A file of JSON objects, one a line; a torn last line, left by a kill, is cut off when it is opened. Thread-safe."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = open_repaired(path)
+        self._pending: list[bytes] = []
+        self._synced_at = time.monotonic()
+        self._lock = Lock()
+
+    def append(self, line: dict[str, Any]) -> None:
+        """On the disk within 256 lines, or with the first one that comes a second later. Raises RunError where it is full."""
+        with self._lock:
+            self._pending.append(_ENCODER.encode(line).encode("ascii") + b"\n")
+            if len(self._pending) >= MAX_UNSYNCED or time.monotonic() - self._synced_at >= MAX_UNSYNCED_S:
+                self._sync()
+
+    def close(self) -> None:
+        with self._lock:
+            try:
+                self._sync()
+            finally:
+                self._file.close()
+
+    def _sync(self) -> None:
+        if self._pending:
+            append_whole(self._file, b"".join(self._pending), self.path)
+            self._pending.clear()
+        self._synced_at = time.monotonic()
+
+
+def read_log(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of a log; none where there is no file. Raises RunError for a line that is no JSON object."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
+    for number, line in enumerate(raw[: raw.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            made = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise RunError(f"{path}:{number}: no line of a log: {error}") from None
+        if not isinstance(made, dict):
+            raise RunError(f"{path}:{number}: no line of a log: a JSON object is wanted")
+        yield made
+
+
+def log_digest(path: Path) -> dict[str, Any]:
+    """How many lines a log has, and the sha256 of all of them in an order that does not depend on when each came."""
+    lines = sorted(_ENCODER.encode(line) for line in read_log(path))
+    return {"count": len(lines), "digest": sha256("\n".join(lines))}

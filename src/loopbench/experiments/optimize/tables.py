@@ -1,0 +1,288 @@
+"""An optimization as tables: what each design gained, the ranking before and after, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from loopbench.metrics.comparison import Pair
+from loopbench.metrics.gains import Change, Cost, Gains, Ranked, Ranking, Use
+from loopbench.text.numbers import interval, p_value
+from loopbench.text.table import Table, markdown_page
+
+from .budgets import budget_text
+from .candidates import SearchCost
+from .result import DesignResult, OptimizationResult
+
+UNKNOWN = "–"
+
+
+def tables(found: OptimizationResult) -> tuple[Table, ...]:
+    """Designs, ranking, cost; those of which nothing is known yet are left out."""
+    made = [_designs(found), _ranking(found), _cost(found)]
+    return tuple(table for table in made if table.rows)
+
+
+def verdicts(found: OptimizationResult) -> list[str]:
+    """Which loop is the best, before and after; then which designs gained."""
+    if found.gains is None or found.invalid:
+        return []
+    ranked = _best(found.gains)
+    kept = {design.design for design in found.designs if design.is_unchanged and design.status != "failed"}
+    failed = {design.design for design in found.designs if design.status == "failed"}
+    words: dict[str, str] = {gain.design: gain.test.verdict.word for gain in found.gains.gains if gain.test is not None}
+    words |= {**dict.fromkeys(kept, UNCHANGED), **dict.fromkeys(failed, FAILED)}
+    grouped = [(said, [design for design, word in words.items() if word == found_word]) for found_word, said in _WORDS.items()]
+    each = "; ".join(f"{said}: {', '.join(designs)}" for said, designs in grouped if designs)
+    return [line for line in (ranked, each and f"Optimized, on the test tasks: {each}") if line]
+
+
+UNCHANGED, FAILED = "same program", "failed"
+_WORDS = {
+    "better": "better",
+    "worse": "worse",
+    "equivalent": "no difference beyond the margin",
+    "undecided": "no difference shown",
+    UNCHANGED: "no better program found",
+    FAILED: "the optimizer failed",
+}
+
+
+def _best(gains: Gains) -> str:
+    if gains.highest is None:
+        return ""
+    before, after = gains.highest
+    old, new = _ranked(gains.before, before), _ranked(gains.after, after)
+    first = f"Highest before: {_named(gains.before, before)}, {_accuracy(old)}"
+    ends = f"{first}; after: {_named(gains.after, after)}, {_accuracy(new)}"
+    if len(gains.gains) < 2 or gains.change is None:
+        return ends
+    return f"{ends}; {_CHANGES[gains.change]}{_interaction(gains.interaction)}"
+
+
+_CHANGES: dict[Change, str] = {
+    "same": "optimization did not change which loop is highest",
+    "by chance": "optimization did not change which loop is best beyond chance",
+    "gains differ": "optimization changed which loop is highest: the gains differ beyond chance, but the two are not told apart "
+    "both times",
+    "crossed": "optimization changed which loop is best",
+}
+
+
+def _interaction(pair: Pair | None) -> str:
+    if pair is None:
+        return ""
+    return f" (gain of {pair.a} minus gain of {pair.b}: {interval(pair.difference, 3)}, p {p_value(pair.p_holm)}, Holm)"
+
+
+def _named(ranking: Ranking, design: str) -> str:
+    """The design, and those that share its place."""
+    others = [name for name in ranking.highest if name != design]
+    return f"{design} (and equally {', '.join(others)})" if others else design
+
+
+def _ranked(ranking: Ranking, design: str) -> Ranked:
+    return next(ranked for ranked in ranking.designs if ranked.design == design)
+
+
+def _accuracy(ranked: Ranked) -> str:
+    return interval(ranked.accuracy, 3) + (f" (not told apart from {', '.join(ranked.tied)})" if ranked.tied else "")
+
+
+def notes(found: OptimizationResult) -> list[str]:
+    """What to keep in mind: warnings first."""
+    said = [f"Warning: {warning}" for warning in warnings(found)]
+    if found.invalid:
+        said.append("The test is invalid: no verdict of it holds.")
+    if found.state:
+        said.append(f"This optimization is {found.state}.")
+    for design in found.designs:
+        if design.ended is not None and design.ended.reason:
+            said.append(f"{design.design}: {_ENDS[design.ended.status]}: {design.ended.reason}")
+        if design.is_unchanged:
+            said.append(f"{design.design}: the program that it began with was kept.")
+    if found.test is None:
+        return said
+    comparison = found.test.comparison
+    said.append(
+        f"Brackets are {100 * (1 - comparison.alpha):g} % intervals; gains are paired over the test tasks, p is a sign-flip test "
+        f"on task means, adjusted over the designs (Holm); equivalent means within {comparison.margin:g}."
+    )
+    said.append("Where dev scores chose a program, they flatter it: optimism is the gain on dev less the gain on test.")
+    said.append(
+        f"Cost with its share spreads search, proposals and evaluation over {found.amortize:,} tasks; "
+        "break-even is the number of tasks from which a solved one costs less than before, all counted."
+    )
+    if any(arm.info.model == "scripted" for arm in comparison.arms):
+        said.append(
+            "The model is scripted: its weaknesses, and what a prompt does about them, are simulated; intervals speak of tasks and "
+            "fault draws, not of any real model; tokens are estimates (4 characters each)."
+        )
+    return said
+
+
+_ENDS = {"finished": "finished", "budget": "stopped, the best program so far was kept", "failed": "the optimizer failed"}
+
+
+def warnings(found: OptimizationResult) -> list[str]:
+    """Of the optimization, by design, and of the test."""
+    own = [f"{design.design}: {warning}" for design in found.designs for warning in design.warnings]
+    return [*own, *(() if found.test is None else found.test.comparison.warnings)]
+
+
+def to_markdown(found: OptimizationResult) -> str:
+    """Tables and notes for a pull request."""
+    return markdown_page(found.title, tables(found), (*verdicts(found), *notes(found)))
+
+
+# --- designs ---
+
+
+def _designs(found: OptimizationResult) -> Table:
+    columns = (
+        "design",
+        "dev",
+        "test before",
+        "test after",
+        "gain",
+        "p (Holm)",
+        "verdict",
+        "optimism",
+        "programs",
+        "LM calls",
+        "proposals",
+    )
+    rows = tuple((design.design, *_gain(design), *_search(design, found)) for design in found.designs)
+    return Table(
+        f"Gains by {found.manifest['optimizer']['spec']}, budget {budget_text(found.budget)} for each design", columns, rows
+    )
+
+
+def _gain(design: DesignResult) -> Iterator[str]:
+    gain, dev = design.gain, design.dev
+    yield UNKNOWN if dev is None else f"{dev.before:.3f} → {dev.after:.3f}"
+    yield interval(None if gain is None else gain.before, 3)
+    yield interval(None if gain is None else gain.after, 3)
+    test = None if gain is None else gain.test
+    yield UNKNOWN if test is None else interval(test.difference, 3)
+    yield UNKNOWN if test is None else p_value(test.p_holm)
+    yield UNKNOWN if test is None else UNCHANGED if design.is_unchanged else _verdict(test)
+    yield UNKNOWN if design.optimism is None else f"{design.optimism:+.3f}"
+
+
+def _verdict(test: Pair) -> str:
+    return test.verdict.word + (", within the margin" if test.verdict.within_margin and test.verdict.word != "equivalent" else "")
+
+
+def _search(design: DesignResult, found: OptimizationResult) -> Iterator[str]:
+    ended = design.ended
+    if ended is None:
+        yield from (design.status, UNKNOWN, UNKNOWN)
+        return
+    yield str(ended.candidates)
+    limit = "" if found.budget.calls is None else f" of {found.budget.calls}"
+    yield f"{ended.search.calls}{limit}"
+    yield str(ended.proposals.calls)
+
+
+# --- ranking ---
+
+
+def _ranking(found: OptimizationResult) -> Table:
+    columns = (
+        "design",
+        "before",
+        "accuracy before",
+        "not told apart from",
+        "after",
+        "accuracy after",
+        "not told apart from",
+        "tasks",
+    )
+    if found.gains is None:
+        return Table("Ranking", columns, ())
+    before = {ranked.design: ranked for ranked in found.gains.before.designs}
+    after = {ranked.design: ranked for ranked in found.gains.after.designs}
+    names = [*after, *(name for name in before if name not in after)]
+    rows = tuple(
+        (name, *_place(before.get(name)), *_place(after.get(name)), _tasks(before.get(name), after.get(name))) for name in names
+    )
+    return Table("Ranking before and after", columns, rows)
+
+
+def _place(ranked: Ranked | None) -> tuple[str, str, str]:
+    if ranked is None:
+        return UNKNOWN, UNKNOWN, UNKNOWN
+    return f"{ranked.place}.", interval(ranked.accuracy, 3), ", ".join(ranked.tied) or "(none)"
+
+
+def _tasks(*sides: Ranked | None) -> str:
+    sizes = dict.fromkeys(str(ranked.accuracy.n) for ranked in sides if ranked is not None)
+    return " and ".join(sizes)
+
+
+# --- cost ---
+
+
+def _cost(found: OptimizationResult) -> Table:
+    share = f"with its share at {found.amortize:,} tasks"
+    columns = (
+        "design",
+        "of",
+        "optimization",
+        "a task before",
+        "a task after",
+        "a solved one before",
+        "a solved one after",
+        share,
+        "break-even",
+    )
+    rows: list[tuple[str, ...]] = []
+    for design in found.designs:
+        rows.extend(_cost_rows(design))
+    return Table("Cost", columns, tuple(rows))
+
+
+def _cost_rows(design: DesignResult) -> Iterator[tuple[str, ...]]:
+    """A row for calls, one for tokens, and one for dollars where they are known."""
+    ended, cost = design.ended, design.cost
+    if ended is None:
+        return
+    spent = (ended.search, ended.proposals, ended.evaluation)
+    before, after = (None, None) if cost is None else (cost.before, cost.after)
+    spread = None if cost is None else cost.amortised
+    for unit, digits in _DIGITS.items():
+        values = (
+            _amount(None if before is None else before.per_task, unit, digits),
+            _amount(None if after is None else after.per_task, unit, digits),
+            _amount(_per_solved(before), unit, digits),
+            _amount(_per_solved(after), unit, digits),
+            _amount(None if spread is None else spread.use.per_solved, unit, digits),
+            _amount(None if spread is None else spread.break_even, unit, 0, "never"),
+        )
+        once = _once(spent, unit)
+        if unit != "dollars" or once != UNKNOWN or any(value != UNKNOWN for value in values[:-1]):
+            yield (design.design, _UNITS[unit], once, *values)
+
+
+_DIGITS = {"calls": 2, "tokens": 0, "dollars": 5}
+_UNITS = {"calls": "LM calls", "tokens": "tokens", "dollars": "USD"}
+
+
+def _once(spent: Sequence[SearchCost], unit: str) -> str:
+    """Search + proposals + evaluation, those that are 0 left out."""
+    values = [getattr(part, unit) for part in spent]
+    if all(value is None for value in values):
+        return UNKNOWN
+    digits = 4 if unit == "dollars" else 0
+    return " + ".join(f"{value:,.{digits}f}" for value in values if value) or "0"
+
+
+def _per_solved(use: Use | None) -> Cost | None:
+    return None if use is None else use.per_solved
+
+
+def _amount(cost: Cost | None, unit: str, digits: int, otherwise: str = UNKNOWN) -> str:
+    if cost is None:
+        return UNKNOWN
+    value: float | None = getattr(cost, unit)
+    return otherwise if value is None else f"{value:,.{digits}f}"

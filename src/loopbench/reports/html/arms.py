@@ -1,0 +1,95 @@
+"""Sections on the arms and on their pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loopbench.metrics.comparison import ArmResult, Comparison, Pair
+from loopbench.metrics.summary import PRIMARY
+from loopbench.text.numbers import dollars, interval, p_value, short_name, verdict
+
+from .charts import DIGITS, NAMES, accuracy, forest, grouped
+from .document import UNKNOWN, Block, Figure, Folded, Grid, PageSection
+
+
+def arms_section(comparison: Comparison) -> PageSection:
+    """Each arm's numbers."""
+    blocks: list[Block] = [arms_grid(comparison.arms)]
+    if any(arm.summary.accuracy is not None for arm in comparison.arms):
+        read = "Dots are means over tasks, lines their intervals."
+        blocks.insert(0, Figure(accuracy(comparison.arms), read))
+    return PageSection("arms", "Arms", tuple(blocks))
+
+
+def arms_grid(arms: Sequence[ArmResult]) -> Grid:
+    """A row per arm; without columns of which nothing is known."""
+    columns = ("arm", *(NAMES.get(name, name) for name in DIGITS), "false success", "scored", "errored", "excluded")
+    rows = []
+    for arm in arms:
+        found = arm.summary
+        numbers = (interval(getattr(found, name), digits) for name, digits in DIGITS.items())
+        false_success = UNKNOWN if found.false_success_rate is None else found.false_success
+        counts = (false_success, found.scored, found.errored, found.excluded)
+        rows.append((arm.info.arm, *numbers, *map(str, counts)))
+    known = [index for index in range(len(columns)) if any(row[index] != UNKNOWN for row in rows)]
+    cut = tuple(tuple(row[index] for index in known) for row in rows)
+    return Grid("Per trial, means over tasks with intervals; counts of trials", tuple(columns[index] for index in known), cut)
+
+
+def pairs_section(comparison: Comparison) -> PageSection | None:
+    """Every pair on accuracy, as a chart and as numbers; the other metrics are folded away. None for a single arm."""
+    primary = [pair for pair in comparison.pairs if pair.metric == PRIMARY]
+    if not primary:
+        return None
+    read = (
+        f"Right of the line the first arm is more accurate; the shaded band is the margin of {comparison.margin:g}. "
+        "Filled triangles are decided, rings are not."
+    )
+    blocks: list[Block] = [Figure(forest(comparison), read)]
+    groups = grouped(comparison.arms)
+    for name, arms in groups.items():
+        own = {arm.info.arm for arm in arms}
+        caption = "accuracy, a minus b, on the tasks scored in both"
+        members = [pair for pair in primary if pair.a in own]
+        if members:
+            blocks.append(pairs_grid(f"{name}: {caption}" if len(groups) > 1 else caption.capitalize(), members, arms))
+    rest = [pair for pair in comparison.pairs if pair.metric not in (PRIMARY, "seconds")]
+    if rest:
+        grid = pairs_grid("Other metrics, a minus b (secondary; lower is better)", rest, ())
+        blocks.append(Folded(f"Pairs on steps, calls, tokens and cost ({len(rest)})", (grid,)))
+    return PageSection("pairs", "Pair by pair", tuple(blocks))
+
+
+def pairs_grid(caption: str, pairs: Sequence[Pair], arms: Sequence[ArmResult]) -> Grid:
+    """A row per pair, `arms` under their short names; with what deciding would take, where that is known of any."""
+    names = {arm.info.arm: short_name(arm.info) for arm in arms}
+    columns = ["a", "b", "metric", "difference", "tasks", "p", "p\u00a0(Holm)", "verdict"]
+    several = len({pair.metric for pair in pairs}) > 1
+    planned = any(pair.needed is not None for pair in pairs)
+    rows = []
+    for pair in pairs:
+        row = [
+            names.get(pair.a, pair.a),
+            names.get(pair.b, pair.b),
+            *([NAMES.get(pair.metric, pair.metric)] if several else []),
+            interval(pair.difference, DIGITS.get(pair.metric, 3)),
+            str(pair.difference.n),
+            p_value(pair.p),
+            p_value(pair.p_holm),
+            verdict(pair),
+            *([_needed(pair)] if planned else []),
+        ]
+        rows.append(tuple(row))
+    if not several:
+        columns.remove("metric")
+    return Grid(caption, (*columns, *(["tasks × repeats to decide"] if planned else [])), tuple(rows))
+
+
+def _needed(pair: Pair) -> str:
+    """`687 × 1 for a difference`"""
+    if pair.needed is None:
+        return UNKNOWN
+    found = pair.needed
+    cost = "" if found.cost_usd is None else f", ${dollars(found.cost_usd)}"
+    goal = "a difference" if found.to_show == "difference" else "equivalence"
+    return f"{found.tasks:,} × {found.repeats} for {goal}{cost}"

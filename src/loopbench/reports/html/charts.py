@@ -1,0 +1,260 @@
+"""Charts as SVG, from numbers: pure functions, each a picture with a title and a description, without script or links."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from markupsafe import Markup
+
+from loopbench.metrics.comparison import ArmInfo, ArmResult, Comparison, Pair
+from loopbench.metrics.factors.factorial import Effect
+from loopbench.metrics.statistics import Interval
+from loopbench.metrics.summary import PRIMARY
+from loopbench.metrics.views import CostPoint, Front
+from loopbench.text.numbers import interval, short_name
+
+from .histograms import steps as steps
+from .names import chart_names, group_name
+from .svg import (
+    CHAR,
+    LABEL_CHARS,
+    NARROW,
+    Axis,
+    Box,
+    ChartRow,
+    Group,
+    Mark,
+    Scale,
+    chart,
+    element,
+    gridlines,
+    interval_rows,
+    legend,
+    mark,
+    middle_cut,
+    percent,
+    place,
+    scale,
+)
+
+Legend = tuple[tuple[Mark, str], ...]
+PLAIN_LEGEND: Legend = (("better", "better"), ("worse", "worse"), ("equivalent", "equivalent"), ("undecided", "undecided"))
+PAIR_LEGEND: Legend = (("better", "first better"), ("worse", "first worse"), *PLAIN_LEGEND[2:])
+FRONT_LEGEND: Legend = (("dot", "on the front"), ("undecided", "dominated"))
+DIGITS = {"accuracy": 3, "steps": 2, "lm_calls": 2, "tokens": 0, "seconds": 2, "cost_usd": 5, "nominal_usd": 5}
+"""That a metric is shown with."""
+NAMES = {"lm_calls": "LM calls", "cost_usd": "USD", "nominal_usd": "USD uncached"}
+"""Metrics that are not shown under their own name."""
+
+
+# --- names ---
+
+
+def grouped(arms: Sequence[ArmResult]) -> dict[str, list[ArmResult]]:
+    """Arms by suite and profile, in their order."""
+    found: dict[str, list[ArmResult]] = {}
+    for arm in arms:
+        found.setdefault(group_name(arm.info), []).append(arm)
+    return found
+
+
+def signed(value: Interval, digits: int) -> str:
+    """A difference with its interval, signs written out: `+0.025 [−0.011, +0.060]`."""
+    low, middle, high = (f"{number:+.{digits}f}".replace("-", "−") for number in (value.low, value.value, value.high))
+    return f"{middle} [{low}, {high}]"
+
+
+# --- accuracy and pairs ---
+
+
+def accuracy(arms: Sequence[ArmResult]) -> Markup:
+    """Each arm's accuracy with its interval."""
+    names = chart_names([arm.info for arm in arms])
+    groups = [
+        Group(name if len(grouped(arms)) > 1 else "", tuple(_accuracy(arm, names) for arm in members))
+        for name, members in grouped(arms).items()
+    ]
+    said = f"Share of tasks solved, with its interval: {_in_words(groups)}."
+    return interval_rows("Accuracy of each arm", said, groups, Axis("accuracy"))
+
+
+def _in_words(groups: Sequence[Group]) -> str:
+    """All rows for a screen reader: under which heading, the numbers, and what the mark means."""
+    said = []
+    for group in groups:
+        under = f"{group.heading}: " if group.heading else ""
+        rows = (f"{row.label} {row.text}" + ("" if row.mark == "dot" else f", {row.mark}") for row in group.rows)
+        said.append(f"{under}{'; '.join(rows)}")
+    return ". ".join(said)
+
+
+def _accuracy(arm: ArmResult, names: Mapping[str, str]) -> ChartRow:
+    value = arm.summary.accuracy
+    return ChartRow(short_name(arm.info), value, interval(value, 3), short=names[arm.info.arm])
+
+
+def forest(comparison: Comparison) -> Markup:
+    """Every pair's difference in accuracy with its interval, beside the band within which a difference does not matter."""
+    infos = {arm.info.arm: arm.info for arm in comparison.arms}
+    pairs = [pair for pair in comparison.pairs if pair.metric == PRIMARY]
+    by_group = groupby(pairs, key=lambda pair: group_name(infos[pair.a]))
+    several = len({group_name(infos[pair.a]) for pair in pairs}) > 1
+    names = chart_names(list(infos.values()))
+    groups = [Group(name if several else "", tuple(_pair(pair, infos, names) for pair in members)) for name, members in by_group]
+    axis = Axis("accuracy of the first minus that of the second", comparison.margin, PAIR_LEGEND)
+    return _differences("Differences in accuracy, pair by pair", groups, axis)
+
+
+def _pair(pair: Pair, infos: Mapping[str, ArmInfo], names: Mapping[str, str]) -> ChartRow:
+    label = f"{short_name(infos[pair.a])} vs {short_name(infos[pair.b])}"
+    each = (LABEL_CHARS - len(" vs ")) // 2
+    short = f"{middle_cut(names[pair.a], each)} vs {middle_cut(names[pair.b], each)}"
+    return ChartRow(label, pair.difference, signed(pair.difference, 3), pair.verdict.word, short)
+
+
+def gains(tests: Mapping[str, Pair], margin: float) -> Markup:
+    """What each design gained (after minus before), by its name."""
+    rows = tuple(ChartRow(name, pair.difference, signed(pair.difference, 3), pair.verdict.word) for name, pair in tests.items())
+    axis = Axis("accuracy after minus before", margin, PLAIN_LEGEND)
+    return _differences("What each design gained", [Group("", rows)], axis)
+
+
+def _differences(title: str, groups: Sequence[Group], axis: Axis) -> Markup:
+    shaded = f"The shaded band is the margin of {axis.band:g} around no difference."
+    return interval_rows(title, f"{shaded} {_in_words(groups)}.", groups, axis)
+
+
+# --- accuracy against cost ---
+
+_HIGH, _TOP = 300.0, 12.0
+"""Of the plot: its height and upper end. Labels are placed for the narrowest screen: on a wider one they are further apart."""
+MAX_LABEL = 18
+UNITS = {"cost_usd": "US dollars per trial", "tokens": "tokens per trial"}
+
+
+def pareto(front: Front, names: Mapping[str, str] | None = None) -> Markup:
+    """Accuracy against cost, with intervals both ways; the front is filled and joined, what it dominates is not.
+
+    `names`: arm → what stands beside its point; left out: its name without the profile.
+    """
+    points = [point for point in front.points if math.isfinite(point.cost.value)]
+    across = scale((end for point in points for end in (point.cost.low, point.cost.high)), left=12, right=96)
+    up = scale(end for point in points for end in (point.accuracy.low, point.accuracy.high))
+    plane = _Plane(across, up)
+    drawn = [*plane.grid(), *plane.staircase(points)]
+    for point in points:
+        drawn += plane.errors(point)
+    for point in points:
+        kind: Mark = "dot" if point.on_front else "undecided"
+        drawn.append(mark(kind, across.at(point.cost.value), plane.y(point.accuracy.value)))
+    drawn += plane.labels([(point, (names or {}).get(point.arm, _point_name(point, front))) for point in points])
+    drawn.append(element("text", UNITS[front.unit], x="50%", y=_TOP + _HIGH + 34, text_anchor="middle", class_="axis"))
+    drawn.append(legend(FRONT_LEGEND, _TOP + _HIGH + 56))
+    said = "; ".join(_point_in_words(point, front) for point in points)
+    title = f"Accuracy against cost, {front.suite}, {front.profile}"
+    return chart(title, f"Cost to the right, accuracy upwards. {said}.", _TOP + _HIGH + 64, *drawn)
+
+
+def _point_name(point: CostPoint, front: Front) -> str:
+    return point.arm.removesuffix(f"/{front.profile}")
+
+
+def _point_in_words(point: CostPoint, front: Front) -> str:
+    where = "on the front" if point.on_front else "dominated"
+    digits = 0 if front.unit == "tokens" else 5
+    return f"{_point_name(point, front)}: accuracy {interval(point.accuracy, 3)}, {interval(point.cost, digits)}, {where}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Plane:
+    """Where values of cost and accuracy lie."""
+
+    across: Scale
+    up: Scale
+
+    def y(self, accuracy: float) -> float:
+        """In pixels."""
+        share = (self.up.at(accuracy) - self.up.left) / (self.up.right - self.up.left)
+        return round(_TOP + _HIGH * (1 - share), 2)
+
+    def grid(self) -> Iterator[Markup]:
+        """Lines at the ticks of both scales."""
+        yield gridlines(self.across, _TOP, _TOP + _HIGH)
+        for tick in self.up.ticks:
+            y = self.y(tick)
+            yield element("line", x1="0%", x2="100%", y1=y, y2=y, class_="grid")
+            named = " accuracy" if tick == self.up.ticks[-1] else ""
+            yield element("text", f"{self.up.label(tick)}{named}", x=0, y=y - 3, class_="tick")
+
+    def errors(self, point: CostPoint) -> Iterator[Markup]:
+        """The intervals, both ways."""
+        x, y = percent(self.across.at(point.cost.value)), self.y(point.accuracy.value)
+        left, right = percent(self.across.at(point.cost.low)), percent(self.across.at(point.cost.high))
+        yield element("line", x1=left, x2=right, y1=y, y2=y, class_="error")
+        yield element("line", x1=x, x2=x, y1=self.y(point.accuracy.low), y2=self.y(point.accuracy.high), class_="error")
+
+    def staircase(self, points: Sequence[CostPoint]) -> Iterator[Markup]:
+        """Up to each point's cost, what the cheaper points of the front reach."""
+        front = sorted((point for point in points if point.on_front), key=lambda point: point.cost.value)
+        for left, right in pairwise(front):
+            x1, x2 = percent(self.across.at(left.cost.value)), percent(self.across.at(right.cost.value))
+            y1, y2 = self.y(left.accuracy.value), self.y(right.accuracy.value)
+            yield element("line", x1=x1, x2=x2, y1=y1, y2=y1, class_="front")
+            yield element("line", x1=x2, x2=x2, y1=y1, y2=y2, class_="front")
+
+    def labels(self, named: Sequence[tuple[CostPoint, str]]) -> Iterator[Markup]:
+        """Each name beside its point, where it covers least on the narrowest screen."""
+        taken = [self._dot(point) for point, _ in named]
+        inside = Box(0, 0, NARROW, _TOP + _HIGH)
+        for point, name in named:
+            text = middle_cut(name, MAX_LABEL)
+            places = self._places(point, CHAR * len(text))
+            chosen = place([box for box, _, _ in places], taken, inside)
+            box, ends, shift = places[chosen]
+            taken.append(box)
+            where = element("text", text, x=shift, y=box.bottom - self.y(point.accuracy.value) - 3, text_anchor=ends, class_="halo")
+            x = percent(self.across.at(point.cost.value))
+            yield element("svg", where, x=x, y=self.y(point.accuracy.value), overflow="visible", width=1, height=1)
+
+    def _dot(self, point: CostPoint) -> Box:
+        x, y = self.across.at(point.cost.value) / 100 * NARROW, self.y(point.accuracy.value)
+        return Box(x - 6, y - 6, x + 6, y + 6)
+
+    def _places(self, point: CostPoint, wide: float) -> list[tuple[Box, str, float]]:
+        """Boxes around a point, each with the text's anchor and its shift from the point."""
+        x, y = self.across.at(point.cost.value) / 100 * NARROW, self.y(point.accuracy.value)
+        found = []
+        for up in (-3.0, -17.0, 11.0, -31.0, 25.0):
+            found.append((Box(x + 9, y + up - 10, x + 9 + wide, y + up + 3), "start", 9.0))
+            found.append((Box(x - 9 - wide, y + up - 10, x - 9, y + up + 3), "end", -9.0))
+        return found
+
+
+# --- ablations ---
+
+
+def effects(found: Sequence[Effect]) -> Markup:
+    """What each change does to one metric, with its interval. Raises ValueError for effects on several metrics, or on none."""
+    metrics = {effect.metric for effect in found}
+    if len(metrics) != 1:
+        raise ValueError(f"a chart of effects shows one metric, not {len(metrics)}")
+    (metric,) = metrics
+    digits = DIGITS.get(metric, 3)
+    profiles = dict.fromkeys(effect.profile for effect in found)
+    groups = [
+        Group(
+            profile if len(profiles) > 1 else "",
+            tuple(
+                ChartRow(effect.term, effect.difference, signed(effect.difference, digits), effect.verdict.word)
+                for effect in found
+                if effect.profile == profile
+            ),
+        )
+        for profile in profiles
+    ]
+    margin = max(effect.margin for effect in found)
+    axis = Axis(f"change of {NAMES.get(metric, metric)}", margin, PLAIN_LEGEND)
+    return interval_rows(f"Effects on {NAMES.get(metric, metric)}", f"{_in_words(groups)}.", groups, axis)

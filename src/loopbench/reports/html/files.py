@@ -1,0 +1,15 @@
+"""Pages as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loopbench.runs.store.files import write_whole
+
+PAGE = "report.html"
+
+
+def write_page(text: str, path: Path) -> Path:
+    """Whole or not at all. Raises OSError."""
+    write_whole(path, text.encode("utf-8"))
+    return path

@@ -1,0 +1,43 @@
+"""Names of arms where there is little room."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from loopbench.metrics.comparison import ArmInfo
+from loopbench.protocol.names import value_text
+from loopbench.text.numbers import short_name
+
+MAX_CHARS = 24
+"""Longer names leave out the options that all arms of the same loop share."""
+
+
+def group_name(info: ArmInfo) -> str:
+    """Of the arms that an arm is compared with."""
+    return f"{info.suite}, {info.profile}"
+
+
+def chart_names(arms: Sequence[ArmInfo]) -> dict[str, str]:
+    """Arm → its name on a chart: without the profile, and where that is long, with the options only in which it differs."""
+    names = {info.arm: _name(info, arms) for info in arms}
+    wholes = {info.arm: short_name(info) for info in arms}
+    shared = {name for name in names.values() if len({wholes[arm] for arm in names if names[arm] == name}) > 1}
+    return {arm: wholes[arm] if name in shared else name for arm, name in names.items()}
+
+
+def _name(info: ArmInfo, arms: Sequence[ArmInfo]) -> str:
+    whole, options = short_name(info), _text(info.options)
+    if len(whole) <= MAX_CHARS or not options:
+        return whole
+    others = [other.options for other in arms if other.loop == info.loop]
+    differing = {name: value for name, value in info.options.items() if any(_differs(name, value, other) for other in others)}
+    return whole.replace(f"({options})", f"({_text(differing) or '…'})", 1)
+
+
+def _differs(name: str, value: object, other: Mapping[str, object]) -> bool:
+    return name not in other or other[name] != value
+
+
+def _text(options: Mapping[str, object]) -> str:
+    """As an arm's name writes them."""
+    return ", ".join(f"{name}={value_text(value)}" for name, value in sorted(options.items()))

@@ -1,0 +1,231 @@
+"""An MLflow store: its address, its runs, and what it takes as a key, a parameter, a number.
+
+Every call names its store and run: MLflow's global address and active run are left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import math
+import re
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import DatasetInput, LoggedModelInput, Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+from mlflow.tracing.client import TracingClient
+from mlflow.utils.credentials import get_default_host_creds
+from mlflow.utils.rest_utils import http_request
+
+from loopbench.metrics.statistics import Interval
+from loopbench.protocol import render_value
+from loopbench.protocol.digest import sha256
+from loopbench.protocol.redact import public_address
+from loopbench.runs.store.files import MANIFEST
+
+from .addresses import DATABASES, SERVERS, scheme_of, ui_command
+
+KNOCK_S = 5.0
+"""How long a server may take to answer at all."""
+
+# MLflow's own limits (mlflow/utils/validation.py).
+MAX_PARAM, MAX_TAG, MAX_KEY, MAX_NAME, MAX_DATASET_DIGEST = 6000, 4000, 250, 250, 36
+MAX_PREVIEW = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """Where a run stands in MLflow."""
+
+    uri: str
+    """Store or server, without password."""
+    experiment_id: str
+    parent_run_id: str
+    ui: str
+    """What to do to look at it: a command, or an address."""
+
+
+def run_name(folder: Path) -> str:
+    """What a run directory is called in MLflow: its name; one within another, as an optimization's test is, names that as well."""
+    whole = folder.resolve()
+    return f"{whole.parent.name}/{whole.name}" if (whole.parent / MANIFEST).is_file() else whole.name
+
+
+# --- the store ---
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What some of a run's metrics speak about: a model, and what it was tried on."""
+
+    model_id: str
+    dataset: DatasetInput
+    metrics: frozenset[str]
+    """Their keys."""
+
+    def of(self, key: str) -> dict[str, str]:
+        """What a metric is logged with."""
+        if key not in self.metrics:
+            return {}
+        dataset = self.dataset.dataset
+        return {"model_id": self.model_id, "dataset_name": dataset.name, "dataset_digest": dataset.digest}
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """What one MLflow run holds."""
+
+    name: str
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+    metrics: dict[str, float]
+    started_ms: int
+    """Unix time."""
+    step: int = 0
+    """Of the metrics."""
+    about: About | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One experiment of one MLflow store."""
+
+    uri: str
+    client: MlflowClient
+    traces: TracingClient
+    experiment_id: str
+
+    def parent(self, name: str, kind: str = "run") -> Run | None:
+        """The run of a run directory, where it was logged before."""
+        quote = '"' if "'" in name else "'"
+        named = f"tags.`loopbench.run` = {quote}{name}{quote}"
+        runs = self.client.search_runs([self.experiment_id], f"{named} and tags.`loopbench.kind` = '{kind}'", max_results=1)
+        return runs[0] if runs else None
+
+    def children(self, parent_id: str, tag: str) -> dict[str, Run]:
+        """The runs below a run that were logged before, by what they bear as `tag`; those without it are left out."""
+        runs: dict[str, Run] = {}
+        token = None
+        while token != "":
+            page = self.client.search_runs([self.experiment_id], f"tags.`mlflow.parentRunId` = '{parent_id}'", page_token=token)
+            runs |= {run.data.tags[tag]: run for run in page if tag in run.data.tags}
+            token = page.token or ""
+        return runs
+
+    def put(self, run: Run | None, entry: RunEntry) -> str:
+        """Make the run, or write only what differs from what it holds: parameters cannot change, metrics keep a history."""
+        if run is None:
+            run = self.client.create_run(self.experiment_id, entry.started_ms, dict(entry.tags), entry.name)
+        known, about, run_id = run.data, entry.about, str(run.info.run_id)
+        tags, linked = dict(entry.tags), frozenset[str]()
+        if about is not None and known.tags.get(_MODEL) != about.model_id:
+            self.client.log_inputs(run_id, [about.dataset], [LoggedModelInput(about.model_id)])
+            tags[_MODEL], linked = about.model_id, about.metrics
+        gone = {key: 0.0 for key in known.metrics if key.startswith(_COUNTS) and key not in entry.metrics}
+        now = int(time.time() * 1000)
+        steps = {metric.key: metric.step for metric in known._metric_objs}  # MLflow shows the value of the last step
+        self.client.log_batch(
+            run_id,
+            metrics=[
+                Metric(key, value, now, max(entry.step, steps.get(key, 0)), **(about.of(key) if about else {}))
+                for key, value in (gone | entry.metrics).items()
+                if known.metrics.get(key) != value or key in linked
+            ],
+            params=[Param(key, value) for key, value in entry.params.items() if key not in known.params],
+            tags=[RunTag(key, value) for key, value in tags.items() if known.tags.get(key) != value],
+        )
+        return run_id
+
+    def tracked(self, run_id: str) -> Tracked:
+        """How to look at a run."""
+        place = f"/#/experiments/{self.experiment_id}/runs/{run_id}" if scheme_of(self.uri) in SERVERS else ""
+        return Tracked(public_address(self.uri), self.experiment_id, run_id, ui_command(self.uri) + place)
+
+
+_COUNTS = ("errors.", "retries.", "stops.")
+
+_MODEL = "loopbench.model_id"
+"""Tag of a run that has been linked to its model: what a search gives of a run does not say so."""
+
+
+def open_store(uri: str, experiment: str, runs: Path) -> Store:
+    """The experiment, made where it is missing; `runs`: the folder that run directories are made in.
+
+    Raises ValueError for an address that MLflow cannot log to, ConnectionError for a server that does not answer, and whatever
+    MLflow, its database and the network raise.
+    """
+    scheme = scheme_of(uri)
+    if scheme not in (*SERVERS, *DATABASES):
+        known = ", ".join(f"{name}://" for name in (*SERVERS, *DATABASES))
+        raise ValueError(f"tracking address {public_address(uri)!r}: it must begin with one of {known}")
+    # As a whole, not around each call: catch_warnings is the process's, and a thread of ours may be writing.
+    warnings.filterwarnings("ignore", "The ``noload`` loader strategy is deprecated", DeprecationWarning)
+    if scheme in SERVERS:
+        _knock(uri)
+    with _alone(uri):
+        client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+        known_one = client.get_experiment_by_name(experiment)
+        artifacts = None if scheme in SERVERS else (runs / "mlartifacts").as_uri()
+        experiment_id = client.create_experiment(experiment, artifacts) if known_one is None else known_one.experiment_id
+    return Store(uri, client, TracingClient(uri), experiment_id)
+
+
+def _knock(uri: str) -> None:
+    """One short question without MLflow's retries, so that a server that is not there costs seconds, not minutes."""
+    try:
+        http_request(get_default_host_creds(uri), "/health", "GET", timeout=KNOCK_S, max_retries=0, raise_on_status=False)
+    except MlflowException as error:
+        raise ConnectionError(f"no server answers at {public_address(uri)}") from error
+
+
+@contextlib.contextmanager
+def _alone(uri: str) -> Iterator[None]:
+    """Keep other processes out: MLflow's migrations fail where two of them make the tables of one new SQLite file."""
+    path = uri.partition(":///")[2].partition("?")[0]
+    if scheme_of(uri) != "sqlite" or not path or path == ":memory:":
+        yield
+        return
+    with Path(f"{path}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+# --- what MLflow takes ---
+
+
+def metric_key(text: str) -> str:
+    """A key that MLflow takes for a metric or parameter: the text itself, else what can be kept of it and a hash.
+
+    MLflow takes word characters, `.-: /` and relative paths in their shortest form.
+    """
+    if re.fullmatch(r"[/\w.\- :]{1,250}", text) and not text.startswith("..") and not {"", ".", ".."} & set(text.split("/")):
+        return text
+    kept = re.sub(r"[^\w.\-]+", "_", text).lstrip(".")[: MAX_KEY - 9]
+    return f"{kept}-{sha256(text)[:8]}"
+
+
+def params(values: Mapping[str, Any]) -> dict[str, str]:
+    """Any values as parameters."""
+    return {metric_key(name): clean(value, MAX_PARAM) or '""' for name, value in values.items()}
+
+
+def numbers(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Those values that are numbers, as metrics."""
+    return {metric_key(name): float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
+
+
+def interval_metrics(name: str, interval: Interval | None) -> dict[str, float | None]:
+    """A mean and the ends of its interval."""
+    return {} if interval is None else {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
+
+
+def clean(value: Any, limit: int) -> str:
+    """Any value as a text that every database takes."""
+    text = render_value(value).replace("\x00", "\ufffd")
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

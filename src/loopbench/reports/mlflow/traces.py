@@ -1,0 +1,231 @@
+"""A sample of a run's traces in MLflow: each kind of failure at least once."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlflow.entities import (
+    AssessmentSource,
+    Expectation,
+    Feedback,
+    Span,
+    SpanType,
+    TraceInfo,
+    TraceLocation,
+    TraceState,
+)
+from mlflow.tracing.constant import SpanAttributeKey, TraceMetadataKey, TraceTagKey
+
+from loopbench.metrics.record import Record
+from loopbench.metrics.summary import PRIMARY
+from loopbench.protocol import StopReason, render_value
+from loopbench.protocol.digest import digest
+from loopbench.runs.store.traces import Traces
+
+from .store import MAX_NAME, MAX_PREVIEW, Store, clean, run_name
+
+USUAL_TRACES, MAX_TRACES = 10, 20
+"""Per arm: successes fill up to the usual number, kinds of failure may go beyond it."""
+
+_ENDS_WELL = frozenset({StopReason.FINISHED, StopReason.FORCED})
+
+
+def sample(records: Sequence[Record]) -> list[Record]:
+    """Trials of one arm whose traces are worth a place: each kind of failure at least once, most telling first, then successes.
+
+    At most MAX_TRACES, whatever the order of the records; trials without a trace are left out.
+    """
+    shown: dict[frozenset[str], Record] = {}
+    traced = sorted((record for record in records if record.trace_at is not None), key=lambda record: record.key)
+    for record in traced:
+        shown.setdefault(shows(record), record)
+    missing = frozenset().union(*shown)
+    chosen: list[Record] = []
+    while missing and len(chosen) < MAX_TRACES:
+        kinds = max(shown, key=lambda kinds: len(kinds & missing))
+        chosen.append(shown.pop(kinds))
+        missing -= kinds
+    keys = {record.key for record in chosen}
+    successes = [r for r in traced if r.status == "scored" and r.accuracy == 1 and r.key not in keys]
+    return chosen + successes[: max(0, USUAL_TRACES - len(chosen))]
+
+
+def shows(record: Record) -> frozenset[str]:
+    """What a trial is an example of: its end, its kinds of error and of fault not got over, a wrong answer, a false success."""
+    kinds = {f"stop {record.stop} {record.status}", *(f"error {kind}" for kind in record.errors)}
+    kinds |= {f"fault {fault.kind}" for fault in record.faults if fault.landed and not fault.absorbed and not fault.recovered}
+    if record.status == "scored" and record.accuracy < 1:
+        kinds.add("false success" if record.false_success else "wrong")
+    return frozenset(kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class TracesOf:
+    """What traces belong to."""
+
+    run_id: str
+    model_id: str
+
+
+def log_traces(store: Store, folder: Path, records: Sequence[Record], owner: TracesOf) -> None:
+    """Bring the sample up to date. A trace's id is made from its trial: one that is there stays, with people's remarks on it."""
+    run_id = owner.run_id
+    name = run_name(folder)
+    wanted = {_trace_id(run_id, record): record for record in sample(records)}
+    page = store.client.search_traces(locations=[store.experiment_id], run_id=run_id, include_spans=False, max_results=100)
+    stored = {trace.info.trace_id for trace in page if trace.info.tags.get("loopbench.run") == name}
+    stale = sorted(stored - wanted.keys())
+    if stale:
+        store.client.delete_traces(store.experiment_id, trace_ids=stale)
+    traces = Traces(folder)
+    for trace_id, record in wanted.items():
+        if trace_id not in stored:
+            trace = traces.read(record)
+            info = _trace_info(trace_id, trace, record)
+            info.trace_location = TraceLocation.from_experiment_id(store.experiment_id)
+            info.trace_metadata = {TraceMetadataKey.SOURCE_RUN: run_id, TraceMetadataKey.MODEL_ID: owner.model_id}
+            info.tags["loopbench.run"] = name
+            store.traces.log_spans(store.experiment_id, trace_spans(trace_id, trace, record))
+            store.traces.start_trace(info)  # last: only now a search by run finds the trace, whole
+
+
+def _trace_id(run_id: str, record: Record) -> str:
+    return f"tr-{digest([run_id, *record.key, record.attempt, record.trace_digest])[:32]}"
+
+
+def _trace_info(trace_id: str, trace: Mapping[str, Any], record: Record) -> TraceInfo:
+    tags = {f"loopbench.{name}": str(getattr(record, name)) for name in ("arm", "task", "repeat", "status", "stop")}
+    source = AssessmentSource(source_type="CODE", source_id="loopbench")
+    assessments: list[Any] = []
+    if record.status == "scored":
+        assessments.append(Feedback(name=PRIMARY, value=record.accuracy, source=source, trace_id=trace_id))
+    if trace.get("expected") is not None:
+        expected = clean(trace["expected"], MAX_PREVIEW)
+        assessments.append(Expectation(name="expected", value=expected, source=source, trace_id=trace_id))
+    return TraceInfo(
+        trace_id=trace_id,
+        trace_location=None,
+        request_time=int(record.started_at * 1000),
+        execution_duration=int(record.seconds * 1000),
+        state=TraceState.ERROR if _failure(record) else TraceState.OK,
+        request_preview=clean(trace.get("query", ""), MAX_PREVIEW),
+        response_preview="" if record.answer is None else clean(record.answer, MAX_PREVIEW),
+        tags={key: clean(value, MAX_NAME) for key, value in (tags | {TraceTagKey.TRACE_NAME: record.task}).items()},
+        assessments=assessments,
+    )
+
+
+def _failure(record: Record) -> str:
+    """Why a trial came to no end of its own; empty where it did, rightly or wrongly."""
+    if record.status == "scored" and record.stop in _ENDS_WELL:
+        return ""
+    return f"{record.stop}: {record.reason}" if record.reason else str(record.stop)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One span before it has a place and a time."""
+
+    name: str
+    kind: str
+    inputs: Any
+    outputs: Any
+    error: str = ""
+    more: Mapping[str, Any] | None = None
+    """Attributes, as JSON values."""
+    events: Sequence[Mapping[str, Any]] = ()
+
+
+def trace_spans(trace_id: str, trace: Mapping[str, Any], record: Record) -> list[Span]:
+    """A trial's trace as spans: the trial, below it each model call and tool call in order.
+
+    The journal keeps the order of events and only delays from 1 ms on: shorter ones are drawn as 1 µs.
+    """
+    start = clock = int(record.started_at * 1e9)
+    shown: dict[str, list[Any]] = {}
+    spans: list[Span] = []
+    notes: list[dict[str, Any]] = []
+    for event in trace["events"]:
+        if event["event"] == "note":
+            notes.append({"name": event["kind"], "time_unix_nano": clock, "attributes": {"note": _json(event)}})
+            continue
+        step = _asked(event, shown) if event["event"] == "ask" else _called(event)
+        end = clock + max(int(event.get("seconds", 0) * 1e9), 1000)
+        spans.append(_span(trace_id, _ROOT + 1 + len(spans), step, (clock, end)))
+        clock = end
+    names = ("stop", "status", "scores", "expected", "details", "repeat")
+    more = {f"loopbench.{name}": trace.get(name) for name in names}
+    root = _Step(record.arm, SpanType.AGENT, trace.get("query"), trace.get("answer"), _failure(record), more, notes)
+    return [_span(trace_id, _ROOT, root, (start, max(clock, start + int(record.seconds * 1e9)))), *spans]
+
+
+def _asked(event: Mapping[str, Any], shown: dict[str, list[Any]]) -> _Step:
+    """A model call, with all its messages: the trace holds those that were new.
+
+    The model's name is left to the run: MLflow prices a span that bears one, with LiteLLM, which fetches a list of prices.
+    """
+    scope = f"{event['role']}/{event.get('scope', '')}"
+    shown[scope] = messages = shown.get(scope, [])[: event["same"]] + list(event["messages"])
+    inputs = {"messages": messages} | ({"tool_choice": event["tool_choice"]} if "tool_choice" in event else {})
+    message: dict[str, Any] = {"role": "assistant", "content": event.get("reply", "")}
+    if event.get("calls"):
+        message["tool_calls"] = [
+            {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}
+            for call in event["calls"]
+        ]
+    used, made = event.get("tokens", (0, 0))
+    more = {
+        SpanAttributeKey.MESSAGE_FORMAT: "openai",
+        SpanAttributeKey.CHAT_USAGE: {"input_tokens": used, "output_tokens": made, "total_tokens": used + made},
+        **{f"loopbench.{name}": event[name] for name in ("fault", "move", "scope") if name in event},
+    }
+    failed = event.get("error")
+    error = f"{failed['kind']}: {failed['message']}" if failed else event.get("wire_error", "")
+    outputs = None if failed else {"choices": [{"index": 0, "message": message}]}
+    return _Step(event["role"], SpanType.CHAT_MODEL, inputs, outputs, error, more)
+
+
+def _called(event: Mapping[str, Any]) -> _Step:
+    error = "" if event["status"] == "success" else str(event.get("error_type", event["status"]))
+    more = {"loopbench.fault": event["fault"]} if "fault" in event else None
+    return _Step(event["tool"], SpanType.TOOL, event["arguments"], event.get("data"), error, more)
+
+
+_ROOT = 1
+
+
+def _span(trace_id: str, number: int, step: _Step, when: tuple[int, int]) -> Span:
+    """`number`: the span's place in its trace, which is its id. `when`: start and end, Unix time in ns."""
+    attributes = {
+        SpanAttributeKey.REQUEST_ID: trace_id,
+        SpanAttributeKey.SPAN_TYPE: step.kind,
+        SpanAttributeKey.INPUTS: step.inputs,
+        SpanAttributeKey.OUTPUTS: step.outputs,
+        **(step.more or {}),
+    }
+    return Span.from_dict(
+        {
+            "trace_id": base64.b64encode(bytes.fromhex(trace_id.removeprefix("tr-"))).decode(),
+            "span_id": _span_id(number),
+            "parent_span_id": None if number == _ROOT else _span_id(_ROOT),
+            "name": clean(step.name, MAX_NAME) or "(no name)",
+            "start_time_unix_nano": when[0],
+            "end_time_unix_nano": when[1],
+            "status": {"code": f"STATUS_CODE_{'ERROR' if step.error else 'OK'}", "message": clean(step.error, MAX_PREVIEW)},
+            "attributes": {key: _json(value) for key, value in attributes.items()},
+            "events": list(step.events),
+        }
+    )
+
+
+def _span_id(number: int) -> str:
+    return base64.b64encode(number.to_bytes(8, "big")).decode()
+
+
+def _json(value: Any) -> str:
+    return render_value(json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,1 @@
+"""One trial, and the run directory that its record lands in."""

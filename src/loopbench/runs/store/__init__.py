@@ -1,0 +1,1 @@
+"""The files of a run directory: the journal, records, traces and the lock."""

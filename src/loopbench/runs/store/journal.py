@@ -1,0 +1,160 @@
+"""The journal of a run: one line per trial, its trace before it. Append-only; what was written survives a kill at any moment.
+
+manifest.json   configuration, versions, digests, seed
+trials.jsonl    one record per trial; of several for one trial the last counts
+traces.zst      compressed traces, see `traces.py`; a record holds where its own stands
+run.lock        held while a process writes
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Condition, Thread
+from types import TracebackType
+from typing import Self
+
+from loopbench.metrics.record import Record
+from loopbench.runs.store.lock import acquire_lock
+from loopbench.runs.store.records import TRIALS
+
+from .files import RunError, append_whole, open_repaired
+from .traces import MAX_TEXT, TRACES, TracePolicy, TraceWriter, referenced_end
+
+MAX_UNSYNCED = 256
+"""Finished trials that may wait for the disk; after a kill they run again."""
+MAX_UNSYNCED_S = 1.0
+BATCH = 64
+"""Finished trials after which writing begins, and"""
+BATCH_S = MAX_UNSYNCED_S / 2
+"""how long the first of fewer waits for others: what is left is for the disk."""
+
+
+# --- reading ---
+
+
+# --- the lock ---
+
+
+# --- writing ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    record: Record
+    trace: bytes
+    """Empty where none is to be kept."""
+
+
+class Journal:
+    """Appends finished trials to a run directory. One process at a time: a second one gets RunError.
+
+    A thread of its own encodes, compresses and writes: whoever appends waits only where the disk falls behind. After a write that
+    failed every call raises what it failed with; the run can be resumed.
+    """
+
+    def __init__(self, folder: Path, kept: TracePolicy | None = None) -> None:
+        self.folder = folder
+        self._kept = kept or TracePolicy()
+        with ExitStack() as opened:
+            self._lock = opened.enter_context(acquire_lock(folder))
+            self._trials = opened.enter_context(open_repaired(folder / TRIALS))
+            self._traces = TraceWriter(folder / TRACES, referenced_end(folder / TRIALS))
+            opened.pop_all()  # nothing failed: `close` closes them
+        self._changed = Condition()
+        """Guards all below."""
+        self._pending: list[_Finished] = []
+        self._writing = 0
+        """Finished trials on their way to the disk."""
+        self._since = 0.0
+        """When the first one that is pending came."""
+        self._hurried = False
+        self._closing = False
+        self._failure: BaseException | None = None
+        self._writer = Thread(target=self._write_on, name=f"journal of {folder}", daemon=True)
+        self._writer.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        self.close()
+
+    def append(self, record: Record, trace: bytes) -> None:
+        """Take a finished trial: it is on the disk in about a second. Waits while as many as may be are not. Raises RunError."""
+        is_kept = 0 < len(trace) <= MAX_TEXT and self._kept.keeps(record)
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure is not None or self._unsynced < MAX_UNSYNCED)
+            self._check()
+            if self._closing:
+                raise RunError(f"{self.folder}: a trial has ended after its journal was closed")
+            if not self._pending:
+                self._since = time.monotonic()
+            self._pending.append(_Finished(record, trace if is_kept else b""))
+            if len(self._pending) in (1, BATCH):
+                self._changed.notify_all()
+
+    def sync(self) -> None:
+        """Wait until all that was appended is on the disk. Raises RunError."""
+        with self._changed:
+            self._hurried = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._failure is not None or self._unsynced == 0)
+            self._hurried = False
+            self._check()
+
+    def close(self) -> None:
+        """Write what is pending, and let another process write. Raises RunError."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._writer.join()
+        self._trials.close()
+        self._traces.close()
+        self._lock.close()
+        self._check()
+
+    @property
+    def _unsynced(self) -> int:
+        return len(self._pending) + self._writing
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    # --- in the writer's thread ---
+
+    def _write_on(self) -> None:
+        try:
+            while batch := self._next():
+                self._write(batch)
+        except BaseException as error:  # whoever appends is told
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+
+    def _next(self) -> Sequence[_Finished]:
+        """What is to be written now, once there is some; nothing at the end."""
+        with self._changed:
+            self._writing = 0
+            self._changed.notify_all()
+            while not self._is_due():
+                self._changed.wait(self._since + BATCH_S - time.monotonic() if self._pending else None)
+            batch, self._pending = self._pending, []
+            self._writing = len(batch)
+            return batch
+
+    def _is_due(self) -> bool:
+        if not self._pending:
+            return self._closing
+        many = len(self._pending) >= BATCH or self._hurried or self._closing
+        return many or time.monotonic() >= self._since + BATCH_S
+
+    def _write(self, batch: Sequence[_Finished]) -> None:
+        """Traces first, so that no record points at a trace that was lost."""
+        places = iter(self._traces.append([item.trace for item in batch if item.trace]))
+        lines = [item.record.line(next(places) if item.trace else item.record.trace_at) for item in batch]
+        append_whole(self._trials, b"".join(lines), self.folder / TRIALS)

@@ -1,0 +1,109 @@
+"""The records of a run directory, read from `trials.jsonl`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from loopbench.metrics.record import Record, Shared
+from loopbench.runs.store.files import (
+    RunError,
+)
+
+TRIALS = "trials.jsonl"
+
+
+def read_records(folder: Path) -> list[Record]:
+    """The records of a run, the last one of each trial, in the order in which trials first ended.
+
+    A torn last line, left by a kill, is skipped. Raises RunError for any other line that is no record.
+    """
+    latest: dict[tuple[str, str, int], Record] = {}
+    for record in each_record(folder):
+        latest[record.key] = record
+    return list(latest.values())
+
+
+def each_record(folder: Path) -> Iterator[Record]:
+    """Every line of a run as it was written, also those that a later one of the same trial replaces. Raises as `read_records`."""
+    path = folder / TRIALS
+    shared = Shared()
+    for number, line in enumerate(_lines(path), 1):
+        yield record_of(line, f"{path}:{number}", shared)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The whole lines of a file; none where there is no file."""
+    try:
+        with path.open("rb") as lines:
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    return  # torn by a kill
+                yield line
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
+
+
+def record_of(line: bytes, where: str, shared: Shared | None = None) -> Record:
+    """One line of `trials.jsonl`. `where`: for the RunError that is raised where it is no record."""
+    try:
+        data = json.loads(line)
+        record = Record.from_json(data if shared is None else shared.of(data))
+        hash(record.key)  # TypeError where a name is a list
+        return record
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        hint = "without this line the run is whole but for that trial, which `loopbench resume` runs again"
+        raise RunError(f"{where}: no record of a trial: {type(error).__name__}: {error}; {hint}") from None
+
+
+def find_trial(folder: Path, trial: str) -> Record:
+    """The record of `ARM/TASK/REPEAT`, or a part of that as `one_of` takes it; of all other lines only names are read.
+
+    Raises RunError where none or several match.
+    """
+    path = folder / TRIALS
+    places: dict[str, tuple[int, int]] = {}
+    start = 0
+    for number, line in enumerate(_lines(path), 1):
+        places[_name(line, f"{path}:{number}")] = (number, start)
+        start += len(line)
+    number, start = places[one_of(places, trial, folder)]
+    with path.open("rb") as file:
+        file.seek(start)
+        return record_of(file.readline(), f"{path}:{number}")
+
+
+def one_of(names: Collection[str], trial: str, folder: Path) -> str:
+    """The name `ARM/TASK/REPEAT` that is meant: the repeat may be left out, and so may all but a unique end or a task's id.
+
+    Raises RunError where none or several match.
+    """
+    if trial in names:
+        return trial
+    matching = [name for name in names if f"/{trial}/" in f"/{name}/"] or [name for name in names if trial in name]
+    if len(matching) == 1:
+        return matching[0]
+    if not matching:
+        raise RunError(f"{folder}: no trial {trial!r}; a trial is ARM/TASK/REPEAT, such as {next(iter(names), '(none)')}")
+    shown = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
+    raise RunError(f"{folder}: {trial!r} matches {len(matching)} trials: {shown}")
+
+
+def _name(line: bytes, where: str) -> str:
+    """ARM/TASK/REPEAT of a line, by its beginning where that is as a journal writes it."""
+    found = _HEAD.match(line)
+    if found is None:
+        return record_of(line, where).name
+    arm, task, repeat = found.groups()
+    return f"{arm.decode()}/{task.decode()}/{int(repeat)}"
+
+
+_TEXT = rb'"([ !#-\[\]-~]*)"'
+"""In JSON, of ASCII without an escape."""
+_HEAD = re.compile(
+    rb'\{"arm": ?%b, ?"suite": ?"[^"\\]*", ?"suite_digest": ?"[^"\\]*", ?"task": ?%b, ?"repeat": ?(\d{1,9}),' % (_TEXT, _TEXT)
+)

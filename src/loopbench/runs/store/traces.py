@@ -1,0 +1,274 @@
+"""The traces of a run: frames that are compressed, and read, each by itself.
+
+traces.zst holds frames of Zstandard (RFC 8878), one after the other, so that `zstdcat` prints them all: a line of JSON per trial. A
+record's `trace_at` is where its own stands: the frame's offset and length in the file, then offset and length in the frame's text.
+An earlier version wrote traces.jsonl, the lines as they are, where `trace_at` is offset and length.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from loopbench.metrics.record import Record
+from loopbench.models.draws import unit
+
+from .files import RunError, append_whole, own_file, read_manifest
+
+TRACES = "traces.zst"
+PLAIN_TRACES = "traces.jsonl"
+"""Of an earlier version."""
+
+FRAME_TRACES = 64
+FRAME_BYTES = 256 * 1024
+"""Of a frame's text; a longer trace stands in a frame of its own."""
+MAX_TEXT = 64 * 1024 * 1024
+"""Bytes of a frame's text: a longer trace is not kept, and a frame that would expand to more is not opened. Read as JSON it may
+take twenty times as much memory."""
+HELD_BYTES = 16 * 1024 * 1024
+"""Of the frames that a reader holds: trials are read one after the other, and in several strands where repeats are."""
+LEVEL = 3
+"""Of compression. Higher ones save a quarter, and take three times as long."""
+
+_REFERENCE = re.compile(rb'"trace_at": ?\[(\d{1,18}), ?(\d{1,18}), ?\d+, ?\d+\]')
+
+
+# --- which are kept ---
+
+
+@dataclass(frozen=True, slots=True)
+class TracePolicy:
+    """Which trials' traces a run keeps: `all`, `failures`, `none`, or `sample`, those of some cells of the schedule."""
+
+    which: str = "all"
+    cells: frozenset[tuple[str, int]] = frozenset()
+    """Task and repeat, of a sample."""
+
+    @classmethod
+    def of(cls, which: str, cells: Iterable[tuple[str, int]], seed: int) -> TracePolicy:
+        """`which` as it is typed. A sample is drawn by a hash of seed, task and repeat: the same for all arms, in any order."""
+        kind, _, size = which.partition("=")
+        if kind != "sample":
+            return cls(kind)
+        return cls(kind, frozenset(nsmallest(int(size), cells, key=lambda cell: (unit("traces", seed, *cell), cell))))
+
+    def keeps(self, record: Record) -> bool:
+        """Whether a finished trial's trace is to be written."""
+        if self.which == "failures":
+            return record.status != "scored" or record.accuracy < 1
+        return self.which == "all" or (record.task, record.repeat) in self.cells
+
+
+_NOT_KEPT = {
+    "failures": "the run kept traces of failures only (--traces failures)",
+    "sample": "it is none of those drawn to be kept (--traces {})",
+    "none": "the run kept none (--traces none)",
+}
+
+
+def policy_of(folder: Path) -> str:
+    """`--traces` of a run, as it was typed; `all` where that is not known."""
+    try:
+        return str(read_manifest(folder)["config"].get("traces", "all"))
+    except RunError:
+        return "all"
+
+
+def why_untraced(folder: Path, record: Record) -> str:
+    """Why a trial without a trace has none, in words."""
+    policy = policy_of(folder)
+    if record.status == "excluded" or policy == "all":
+        return record.reason or "none was recorded"
+    return _NOT_KEPT.get(policy.partition("=")[0], "none was recorded").format(policy)
+
+
+# --- how much they take ---
+
+
+@dataclass(frozen=True, slots=True)
+class TracesSize:
+    """What the traces of a run take."""
+
+    kept: int
+    """Trials whose trace can be read."""
+    bytes: int
+    """On the disk, those of attempts that were run again included."""
+    text_bytes: int
+    """Of the traces that can be read, before compression."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object under `traces` of `--json`: names stay stable."""
+        return {"kept": self.kept, "bytes": self.bytes, "text_bytes": self.text_bytes}
+
+    def __str__(self) -> str:
+        """One line."""
+        if not self.kept:
+            return "traces: none"
+        each, text = _size(self.bytes / self.kept), _size(self.text_bytes / self.kept)
+        return f"traces: {each} per kept trial on disk ({text} before compression), {_size(self.bytes)} in all"
+
+
+def traces_size(folder: Path, records: Iterable[Record]) -> TracesSize:
+    """What the traces of these trials take."""
+    places = [record.trace_at for record in records if record.trace_at is not None]
+    on_disk = sum(path.stat().st_size for path in (folder / TRACES, folder / PLAIN_TRACES) if path.exists())
+    return TracesSize(len(places), on_disk, sum(at[-1] for at in places))
+
+
+def _size(count: float) -> str:
+    """3.1 KB for 3,120 bytes."""
+    for unit_name in ("B", "KB", "MB"):
+        if round(count, 1) < 1000:
+            return f"{count:.0f} {unit_name}" if unit_name == "B" or count >= 99.5 else f"{count:.1f} {unit_name}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+# --- writing ---
+
+
+class TraceWriter:
+    """Appends traces to a run's file, which is made with the first. What lies beyond `end`, left by a kill, is cut off."""
+
+    def __init__(self, path: Path, end: int) -> None:
+        self.path = path
+        self._file: FileIO | None = None
+        self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        if end == 0:
+            path.unlink(missing_ok=True)  # an empty file is no frame
+        elif path.exists():
+            self._file = own_file(path, 0)
+            if self._file.seek(0, 2) > end:
+                self._file.truncate(end)
+
+    def append(self, traces: Sequence[bytes]) -> list[tuple[int, int, int, int]]:
+        """Write and fsync traces, each a line; gives where each stands. Raises RunError, and then nothing was written."""
+        if not traces:
+            return []
+        if self._file is None:
+            self._file = own_file(self.path, os.O_CREAT | os.O_TRUNC)
+        offset = self._file.seek(0, 2)
+        frames, places = [], []
+        for lines in _framed(traces):
+            frame = self._compressor.compress(b"".join(lines))
+            start = 0
+            for line in lines:
+                places.append((offset, len(frame), start, len(line)))
+                start += len(line)
+            frames.append(frame)
+            offset += len(frame)
+        append_whole(self._file, b"".join(frames), self.path)
+        return places
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _framed(traces: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """What goes into a frame together."""
+    lines: list[bytes] = []
+    size = 0
+    for trace in traces:
+        if lines and (len(lines) == FRAME_TRACES or size + len(trace) > FRAME_BYTES):
+            yield lines
+            lines, size = [], 0
+        lines.append(trace)
+        size += len(trace)
+    yield lines
+
+
+def referenced_end(trials: Path) -> int:
+    """Where the last frame ends that a record of `trials.jsonl` points at; 0 where none does."""
+    if not trials.exists() or trials.stat().st_size == 0:
+        return 0
+    with trials.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+        return max((int(found[1]) + int(found[2]) for found in _REFERENCE.finditer(raw)), default=0)
+
+
+# --- reading ---
+
+
+def read_trace(folder: Path, record: Record) -> dict[str, Any]:
+    """The trace of one trial. Raises RunError where there is none. `Traces` reads many."""
+    return Traces(folder).read(record)
+
+
+def traces_file(folder: Path, record: Record) -> Path:
+    """Where a trial's trace stands."""
+    return folder / (PLAIN_TRACES if record.trace_at is not None and len(record.trace_at) == 2 else TRACES)
+
+
+class Traces:
+    """Reads the traces of a run. Of the frames that were opened last the text is held, for trials that stand side by side."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._held: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._held_bytes = 0
+        self._decompressor = zstandard.ZstdDecompressor()
+
+    def read(self, record: Record) -> dict[str, Any]:
+        """The trace of one trial. Raises RunError where there is none, or the file, which may come from anywhere, is damaged."""
+        if record.trace_at is None:
+            name = f"{record.arm}/{record.task}/{record.repeat}"
+            raise RunError(f"{self.folder}: trial {name} has no trace: {why_untraced(self.folder, record)}")
+        path, place = traces_file(self.folder, record), record.trace_at[0]
+        try:
+            trace = json.loads(self._line(path, record.trace_at))
+        except (OSError, ValueError, RecursionError, zstandard.ZstdError) as error:
+            raise RunError(f"{path}: no trace at {place}: {' '.join(str(error).split())}") from None
+        if not isinstance(trace, dict) or not isinstance(trace.get("events"), list):
+            raise RunError(f"{path}: no trace at {place}")
+        if (trace.get("arm"), trace.get("task"), trace.get("repeat")) != record.key:
+            raise RunError(f"{path}: the trace at {place} is that of another trial")
+        return trace
+
+    def _line(self, path: Path, at: Sequence[int]) -> bytes:
+        if len(at) not in (2, 4) or not all(type(number) is int and number >= 0 for number in at):
+            raise ValueError("this is no place in a file")
+        if len(at) == 2:
+            if at[1] > MAX_TEXT:
+                raise ValueError(f"longer than {MAX_TEXT >> 20} MB")
+            return _part(path, at[0], at[1])
+        text, start, length = self._frame(path, at[0], at[1]), at[2], at[3]
+        if start + length > len(text):
+            raise ValueError("beyond the end of the frame's text")
+        return text[start : start + length]
+
+    def _frame(self, path: Path, offset: int, length: int) -> bytes:
+        """The text of a frame."""
+        text = self._held.pop((offset, length), None)
+        if text is None:
+            text = self._expanded(_part(path, offset, length))
+            self._held_bytes += len(text)
+        self._held[offset, length] = text
+        while self._held_bytes > HELD_BYTES and len(self._held) > 1:
+            _, oldest = self._held.popitem(last=False)
+            self._held_bytes -= len(oldest)
+        return text
+
+    def _expanded(self, frame: bytes) -> bytes:
+        size = zstandard.frame_content_size(frame)
+        if not 0 <= size <= MAX_TEXT:
+            raise ValueError(f"the frame does not say that it holds at most {MAX_TEXT >> 20} MB")
+        return self._decompressor.decompress(frame, allow_extra_data=False)
+
+
+def _part(path: Path, offset: int, length: int) -> bytes:
+    with path.open("rb") as file:
+        if offset + length > file.seek(0, 2):
+            raise ValueError("beyond the end of the file")
+        file.seek(offset)
+        return file.read(length)

@@ -1,0 +1,1 @@
+"""Numbers, tables and traces as text; nothing here knows of a run directory."""

@@ -1,0 +1,75 @@
+"""Numbers as text: intervals, p values, dollars, verdicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+from loopbench.metrics.comparison import ArmInfo, Pair
+from loopbench.metrics.statistics import Interval
+
+
+def dollars(amount: float) -> str:
+    """`3.10`, `1,200.00`, `0.0042`: cents, or two digits of what is less."""
+    return f"{amount:,.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.{1 - math.floor(math.log10(amount))}f}"
+
+
+Relation = Literal["better", "equivalent", "tied", "undecided", "worse"]
+RELATIONS: Mapping[Relation, str] = {
+    "better": "better than",
+    "equivalent": "equivalent to",
+    "undecided": "undecided against",
+    "tied": "tied with",
+    "worse": "worse than",
+}
+
+
+def standing(pair: Pair, first: str | None = None) -> Relation:
+    """How `first`, else a, stands to the other arm; an open verdict on equal means is a tie."""
+    word = pair.verdict.word
+    if word == "undecided":
+        return "tied" if round(pair.difference.value, _EQUAL_DIGITS) == 0 else "undecided"
+    turned: Mapping[str, Relation] = {"better": "worse", "worse": "better"} if first == pair.b else {}
+    return turned.get(word, word)
+
+
+def relation(pair: Pair, first: str | None = None) -> str:
+    """The same in words that the other arm's name follows: `better than`, `tied with`, …"""
+    return RELATIONS[standing(pair, first)]
+
+
+_EQUAL_DIGITS = 12
+"""Sums of equal scores differ with their order by a rounding error."""
+
+
+def verdict(pair: Pair) -> str:
+    """`a is better`, in words."""
+    found = standing(pair)
+    if found in ("equivalent", "undecided", "tied"):
+        return found
+    return f"a is {found}" + (", within the margin" if pair.verdict.within_margin else "")
+
+
+def interval(value: Interval | None, digits: int) -> str:
+    """`0.908 [0.843, 0.948]`; – where nothing is known. Data that never vary have no interval: `5.00 (in all 120)`."""
+    if value is None:
+        return "–"
+    if value.low == value.high:
+        return f"{value.value:.{digits}f} (in all {value.n})"
+    high = "∞" if math.isinf(value.high) else f"{value.high:.{digits}f}"
+    return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {high}]"
+
+
+def p_value(p: float) -> str:
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def counts(found: Mapping[str, int]) -> str:
+    """`finished 109, error_valve 8`, the largest first."""
+    return ", ".join(f"{name} {n}" for name, n in sorted(found.items(), key=lambda item: (-item[1], item[0]))) or "–"
+
+
+def short_name(info: ArmInfo) -> str:
+    """An arm's name without its profile: what it is called under each."""
+    return info.arm.removesuffix(f"/{info.profile}") or info.arm

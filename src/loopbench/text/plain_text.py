@@ -1,0 +1,30 @@
+"""Text that came from a model, a tool or a file, made safe to print."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from loopbench.protocol import render_value
+from loopbench.protocol.digest import canonical_json
+
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""Control characters, marks that turn the writing direction, line separators, half surrogates, invisible tags."""
+
+
+def plain(text: str) -> str:
+    """Safe for a terminal: control characters other than line feed and tab are shown as their codes."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+
+
+def json_safe(value: Any) -> Any:
+    """A value as JSON can say it; what it cannot say becomes text."""
+    if isinstance(value, str):
+        return render_value(value)
+    try:
+        return json.loads(canonical_json(value))
+    except Exception:  # NaN, a cycle, an object, or whatever a class of the loop's own raises
+        return render_value(value)

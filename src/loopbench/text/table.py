@@ -1,0 +1,61 @@
+"""A table of text, and tables as Markdown and CSV: what a cell holds is data, and is escaped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .plain_text import plain
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
+"""What a spreadsheet may take for the start of a formula (OWASP, CSV injection)."""
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A heading, column names, and rows of text."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def markdown_page(title: str, found: Sequence[Table], said: Sequence[str], first: Sequence[str] = ()) -> str:
+    """A heading, a list of what comes first, tables, and a list of what is said about them."""
+    parts = [f"## {markdown_cell(title)}"]
+    if first:
+        parts.append("\n".join(f"- {markdown_item(line)}" for line in first))
+    for table in found:
+        lines = [f"### {markdown_cell(table.title)}", "", _line(table.columns), _line(["---"] * len(table.columns))]
+        parts.append("\n".join([*lines, *(_line([markdown_cell(cell) for cell in row]) for row in table.rows)]))
+    parts.append("\n".join(f"- {markdown_item(note)}" for note in said))
+    return "\n\n".join(parts) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def markdown_cell(text: str) -> str:
+    """One line, Markdown and HTML marks taken literally."""
+    escaped = " ".join(plain(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\|`*_~\[\]])", r"\\\1", escaped)
+
+
+def markdown_item(text: str) -> str:
+    """An item of a list, whose first characters begin no heading, rule or list of their own."""
+    return re.sub(r"^(\d{0,9})([#+=.)-])", r"\1\\\2", markdown_cell(text))
+
+
+def markdown_block(text: str) -> str:
+    """Lines taken literally: a fence longer than any in them."""
+    safe = plain(text)
+    fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", safe)), default=0))
+    return f"{fence}text\n{safe}\n{fence}"
+
+
+def csv_cell(text: str) -> str:
+    safe = plain(text)
+    return f"'{safe}" if safe.startswith(_FORMULA) and not _NUMBER.fullmatch(safe) else safe
