@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -75,6 +75,11 @@ def draw_until(fits: Callable[[Item], bool], draw_one: Callable[[], Item]) -> It
     return drawn
 
 
+def draw_new(taken: Container[object], draw_one: Callable[[], Item]) -> Item:
+    """Draw until something is not taken yet, and return it."""
+    return draw_until(lambda drawn: drawn not in taken, draw_one)
+
+
 def distinct(count: int, draw_one: Callable[[], Drawn]) -> list[Drawn]:
     """Return so many different draws. There must be more than that to be drawn."""
     made: dict[Drawn, None] = {}
@@ -110,6 +115,10 @@ class PlanWriter:
         before = tuple(dict.fromkeys(ref.call for ref in after))
         self.calls.append(PlannedCall(name, tool, dict(arguments), goal, others, fails, before))
         return Ref(name)
+
+    def plan(self, answer: Any) -> Plan:
+        """Return the plan of the calls so far. `answer`: a reference, a literal, or a structure of both."""
+        return Plan(tuple(self.calls), answer)
 
 
 def part(ref: Ref, *path: str | int) -> Ref:

@@ -16,6 +16,14 @@ from loopbench.protocol import Tool
 World = TypeVar("World")
 
 
+class UnknownName(LookupError):
+    """The world has nothing of this name."""
+
+
+class InvalidRequest(ValueError):
+    """An argument of a tool is out of range."""
+
+
 class Toolset(Generic[World]):
     """The tools that every trial of a suite has, as functions of (world, arguments …)."""
 

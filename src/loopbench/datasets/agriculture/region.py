@@ -14,7 +14,7 @@ from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any, Literal, Self, get_args
 
-from ..worlds import Toolset
+from ..worlds import InvalidRequest, Toolset, UnknownName
 
 Number = int | float
 Measure = Literal["high", "low", "rain", "et0", "wind"]
@@ -25,7 +25,7 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 
 MAX_DAYS = 10
 MAX_NUMBERS = 20
-MAX = 10**12
+MAX_MAGNITUDE = 10**12
 """Largest magnitude of an argument or a result."""
 RAIN_COUNTS = Fraction(4, 5)
 """Share of the rain that reaches the roots."""
@@ -52,10 +52,6 @@ _SIZES: Mapping[str, tuple[str, Fraction]] = {
 """Unit → kind, and size in the kind's first unit: the international yard and pound of 1959, the US liquid gallon."""
 
 
-class UnknownName(LookupError):
-    """No such field, station, crop or unit."""
-
-
 class NoReadings(LookupError):
     """The station has not measured this on one of the days."""
 
@@ -66,10 +62,6 @@ class NoSample(LookupError):
 
 class NotTraded(LookupError):
     """The market has no price for it."""
-
-
-class InvalidRequest(ValueError):
-    """An argument is out of range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,14 +309,14 @@ def _exact_all(values: Sequence[float]) -> list[Fraction]:
 
 def _exact(value: float) -> Fraction:
     """The decimal that a number is written as."""
-    if not abs(value) <= MAX:
-        raise InvalidRequest(f"{value} is beyond ±{MAX:.0e}")
+    if not abs(value) <= MAX_MAGNITUDE:
+        raise InvalidRequest(f"{value} is beyond ±{MAX_MAGNITUDE:.0e}")
     return Fraction(repr(value))
 
 
 def _number(value: Fraction) -> Number:
-    if abs(value) > MAX:
-        raise InvalidRequest(f"the result is beyond ±{MAX:.0e}")
+    if abs(value) > MAX_MAGNITUDE:
+        raise InvalidRequest(f"the result is beyond ±{MAX_MAGNITUDE:.0e}")
     return int(value) if value.denominator == 1 else float(f"{float(value):.12g}")
 
 

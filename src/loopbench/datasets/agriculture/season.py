@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any
 
-from loopbench.protocol import Plan, Ref
+from loopbench.protocol import Ref
 
 from ..generating import Draft, Draw, PlanWriter, distinct, part
 from .region import STAGES, UNITS, Crop, CropField, Measure, Number, Region, Station
@@ -100,7 +100,7 @@ def draft(script: SeasonScript, question: Sequence[str], answer: Any, expected: 
     """The task that a script solves."""
     return Draft(
         question=" ".join((*question, ANSWER_FORMAT)),
-        plan=Plan(tuple(script.calls), answer),
+        plan=script.plan(answer),
         expected=None if expected is None else float(expected),
         scorer=f"numeric(tolerance={TOLERANCE})",
         world=script.season.region.as_world(),
@@ -209,27 +209,26 @@ def _price(draw: Draw, per_tonne: int) -> list[Any]:
 # Plans
 
 
-class SeasonScript:
+class SeasonScript(PlanWriter):
     """A plan in the sources' verbs; what the calculators get is in °C, mm, hectares and kilograms."""
 
     def __init__(self, season: Season) -> None:
+        super().__init__()
         self.season = season
-        self._writer = PlanWriter()
-        self.calls = self._writer.calls
 
     def field(self, name: str) -> Ref:
-        return self._writer.call(f"Look up the field {name}.", "field_info", {"field": name})
+        return self.call(f"Look up the field {name}.", "field_info", {"field": name})
 
     def soil(self, name: str, *, missing: bool = False) -> Ref:
-        return self._writer.call(f"Get the soil sample of {name}.", "soil_sample", {"field": name}, fails=missing)
+        return self.call(f"Get the soil sample of {name}.", "soil_sample", {"field": name}, fails=missing)
 
     def crop(self, name: str, field: Ref, after: Iterable[Ref] = ()) -> Ref:
         """The table for what grows on the field `name`, at its stage."""
         asked = {"crop": part(field, "crop"), "stage": part(field, "stage")}
-        return self._writer.call(f"Look up what the crop of {name} needs now.", "crop_table", asked, after=after)
+        return self.call(f"Look up what the crop of {name} needs now.", "crop_table", asked, after=after)
 
     def crop_named(self, name: str, stage: str) -> Ref:
-        return self._writer.call(f"Look up the table of {name}.", "crop_table", {"crop": name, "stage": stage})
+        return self.call(f"Look up the table of {name}.", "crop_table", {"crop": name, "stage": stage})
 
     def weather(
         self, what: str, station: str, known_as: Ref, measure: Measure, first: int, last: int, *, after: Iterable[Ref] = ()
@@ -251,12 +250,12 @@ class SeasonScript:
         return {"station": station, "measure": measure, "first": day(first), "last": day(last)}
 
     def _read(self, what: str, measure: Measure, asked: Mapping[str, Any], after: Iterable[Ref], fails: bool) -> Ref:
-        return self._writer.call(f"Read {measure} for {what}.", "weather", asked, after=after, fails=fails)
+        return self.call(f"Read {measure} for {what}.", "weather", asked, after=after, fails=fails)
 
     def convert(self, what: str, values: Any, from_unit: str, to_unit: str) -> Ref:
         """Gives the reference to the converted list."""
         asked = {"values": values, "from_unit": from_unit, "to_unit": to_unit}
-        return part(self._writer.call(f"Convert {what} from {from_unit} to {to_unit}.", "convert_units", asked), "values")
+        return part(self.call(f"Convert {what} from {from_unit} to {to_unit}.", "convert_units", asked), "values")
 
     def hectares(self, name: str, field: Ref) -> Ref:
         area = part(field, "area")
@@ -265,7 +264,7 @@ class SeasonScript:
         return part(self.convert(f"the area of {name}", [area], "acre", "hectare"), 0)
 
     def price(self, product: str | Ref, what: str, *, missing: bool = False) -> Ref:
-        return self._writer.call(f"Ask for the price of {what}.", "market_price", {"product": product}, fails=missing)
+        return self.call(f"Ask for the price of {what}.", "market_price", {"product": product}, fails=missing)
 
     def cost(self, product: str, amount: Ref, price: Ref) -> Ref:
         """Dollars for kilograms, or cubic metres of water, at a price that may be per another unit."""
@@ -275,13 +274,13 @@ class SeasonScript:
 
     def degree_days(self, what: str, highs: Ref, lows: Ref, crop: Ref) -> Ref:
         asked = {"highs_c": highs, "lows_c": lows, "base_c": part(crop, "base_c")}
-        made = self._writer.call(f"Add up the growing degree days of {what}.", "growing_degree_days", asked)
+        made = self.call(f"Add up the growing degree days of {what}.", "growing_degree_days", asked)
         return part(made, "growing_degree_days")
 
     def irrigation(self, what: str, et0: Ref, crop: Ref, rain: Ref, hectares: Ref) -> Ref:
         """Gives the reference to the cubic metres."""
         asked = {"et0_mm": et0, "kc": part(crop, "kc"), "rain_mm": rain, "hectares": hectares}
-        return part(self._writer.call(f"Work out the irrigation of {what}.", "irrigation_need", asked), "cubic_metres")
+        return part(self.call(f"Work out the irrigation of {what}.", "irrigation_need", asked), "cubic_metres")
 
     def fertilizer(self, what: str, crop: Ref, soil: Ref, price: Ref, hectares: Ref) -> Ref:
         """Gives the reference to the kilograms of the product that `price` is of."""
@@ -291,9 +290,9 @@ class SeasonScript:
             "nitrogen_percent": part(price, "nitrogen_percent"),
             "hectares": hectares,
         }
-        return part(self._writer.call(f"Work out the fertilizer for {what}.", "fertilizer_amount", asked), "kg")
+        return part(self.call(f"Work out the fertilizer for {what}.", "fertilizer_amount", asked), "kg")
 
     def calculate(self, what: str, operation: str, numbers: Any, after: Iterable[Ref] = ()) -> Ref:
         """`what`: a name for the result."""
         asked = {"operation": operation, "numbers": numbers}
-        return part(self._writer.call(f"Calculate {what}.", "calculate", asked, after=after), "result")
+        return part(self.call(f"Calculate {what}.", "calculate", asked, after=after), "result")

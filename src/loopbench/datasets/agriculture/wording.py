@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..generating import Draw
+from ..generating import Draw, draw_until
 from .region import Measure
 from .season import DAYS, Season, draw_season
 
 
 def season_where(draw: Draw, fits: Callable[[Season], bool], fields: int = 3, stations: int = 3) -> Season:
-    """The first drawn one that fits."""
-    while True:
-        season = draw_season(draw, fields, stations)
-        if fits(season):
-            return season
+    """Draw seasons until one fits, and return it."""
+    return draw_until(fits, lambda: draw_season(draw, fields, stations))
 
 
 def draw_days(draw: Draw, least: int = 3) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from .. import calculator
 from ..generating import SNAPSHOTS, Source, difficulty_of, split_of, template_of
 from ..task import StatelessEnvironment, Task
 from . import branches, chains
-from .steps import Steps, Story, plain
+from .steps import Steps, WordProblem, plain
 
 ANSWER_FORMAT = 'Give a number. If no number can be determined, the right answer is "not determined".'
 
@@ -35,7 +35,7 @@ _ASIDES = (
 """Sentences with a number that no plan needs."""
 _ENVIRONMENT = StatelessEnvironment(calculator.TOOLS)
 
-_Template = Callable[[random.Random, Steps], Story]
+_Template = Callable[[random.Random, Steps], WordProblem]
 
 TEMPLATES: tuple[_Template, ...] = (
     chains.bakery, branches.orchards, chains.savings, branches.parcels, branches.offers, chains.factory, chains.library,
@@ -78,7 +78,7 @@ def _task(index: int, seed: int, seen: set[str]) -> Task:
     )
 
 
-def _text(story: Story, draw: random.Random) -> str:
+def _text(story: WordProblem, draw: random.Random) -> str:
     told = list(story.told)
     unused = [number for number in range(11, 100) if str(number) not in "".join(told)]
     for aside in draw.sample(_ASIDES, draw.randint(1, 2)):

@@ -6,12 +6,12 @@ import math
 import random
 from fractions import Fraction
 
-from .steps import NAMES, Steps, Story, dollars, plain
+from .steps import NAMES, Steps, WordProblem, dollars, plain
 
 # Branches that join
 
 
-def orchards(draw: random.Random, steps: Steps) -> Story:
+def orchards(draw: random.Random, steps: Steps) -> WordProblem:
     fruit, names = draw.choice(("apples", "pears", "plums", "cherries")), draw.sample(NAMES, 2)
     sizes = [(draw.randint(4, 20), draw.randint(6, 25), draw.randint(12, 45)) for _ in names]
     picked = []
@@ -24,10 +24,10 @@ def orchards(draw: random.Random, steps: Steps) -> Story:
         for name, (rows, trees, crop) in zip(names, sizes, strict=True)
     )
     question = f"How many kilograms of {fruit} do {names[0]} and {names[1]} harvest together?"
-    return Story(told, question, total, sum(math.prod(size) for size in sizes))
+    return WordProblem(told, question, total, sum(math.prod(size) for size in sizes))
 
 
-def fair(draw: random.Random, steps: Steps) -> Story:
+def fair(draw: random.Random, steps: Steps) -> WordProblem:
     event = draw.choice(("school fair", "village concert", "charity run", "film night"))
     groups = ("adults", "children", "pensioners")
     guests, prices, clubs = draw.sample(range(20, 140), 3), draw.sample(range(3, 16), 3), draw.randint(2, 6)
@@ -43,10 +43,10 @@ def fair(draw: random.Random, steps: Steps) -> Story:
         f"A ticket costs ${prices[0]} for adults, ${prices[1]} for children and ${prices[2]} for pensioners.",
         f"The hall costs ${rent} in rent, and {clubs} clubs share what is left equally.",
     )
-    return Story(told, "How many dollars does each club get?", share, Fraction(income - rent, clubs))
+    return WordProblem(told, "How many dollars does each club get?", share, Fraction(income - rent, clubs))
 
 
-def tank(draw: random.Random, steps: Steps) -> Story:
+def tank(draw: random.Random, steps: Steps) -> WordProblem:
     place, can = draw.choice(("farm", "nursery", "vineyard")), draw.choice((4, 5, 6, 8, 12))
     (fast, slow), (long, short) = draw.sample(range(9, 30), 2), draw.sample(range(15, 60), 2)
     inflow = fast * short + slow * long
@@ -61,13 +61,13 @@ def tank(draw: random.Random, steps: Steps) -> Story:
         f"The pump runs for {short} minutes and the spring for {long} minutes; {lost} l leak out.",
         f"The water that is left is drawn off into cans of {can} l.",
     )
-    return Story(told, "How many cans are filled?", cans, Fraction(inflow - lost, can))
+    return WordProblem(told, "How many cans are filled?", cans, Fraction(inflow - lost, can))
 
 
 # Comparisons
 
 
-def offers(draw: random.Random, steps: Steps) -> Story:
+def offers(draw: random.Random, steps: Steps) -> WordProblem:
     name, thing = draw.choice(NAMES), draw.choice(("pens", "candles", "batteries", "postcards"))
     sizes, cents = draw.sample(range(4, 25), 2), draw.sample(range(45, 180, 5), 2)
     packs = [Fraction(size * cent, 100) for size, cent in zip(sizes, cents, strict=True)]
@@ -84,10 +84,10 @@ def offers(draw: random.Random, steps: Steps) -> Story:
         "Market and kiosk sell single pieces at the rate of their packs.",
         f"{name} has ${purse} and buys {count} {thing} where they are cheaper.",
     )
-    return Story(told, f"How many dollars does {name} have left?", left, purse - cost)
+    return WordProblem(told, f"How many dollars does {name} have left?", left, purse - cost)
 
 
-def plots(draw: random.Random, steps: Steps) -> Story:
+def plots(draw: random.Random, steps: Steps) -> WordProblem:
     name, crop = draw.choice(NAMES), draw.choice(("clover", "barley", "lupins", "grass"))
     (east, west), (long, short), grams = draw.sample(range(12, 40), 2), draw.sample(range(15, 60), 2), draw.randint(8, 35)
     one = steps.call("the area of the east plot in square metres", "multiply", a=east, b=long)
@@ -100,10 +100,10 @@ def plots(draw: random.Random, steps: Steps) -> Story:
         f"{name} sows {crop} on the larger plot only, {grams} g of seed on each square metre.",
     )
     question = f"How many kilograms of seed does {name} need?"
-    return Story(told, question, kilograms, Fraction(max(east * long, west * short) * grams, 1000))
+    return WordProblem(told, question, kilograms, Fraction(max(east * long, west * short) * grams, 1000))
 
 
-def relay(draw: random.Random, steps: Steps) -> Story:
+def relay(draw: random.Random, steps: Steps) -> WordProblem:
     names, sport = draw.sample(NAMES, 3), draw.choice(("runs", "rows", "cycles", "skates"))
     laps, lengths = draw.sample(range(6, 30), 3), draw.sample(range(150, 700, 10), 3)
     way = [steps.call(f"the metres of {names[i]}", "multiply", a=laps[i], b=lengths[i]) for i in range(3)]
@@ -115,13 +115,13 @@ def relay(draw: random.Random, steps: Steps) -> Story:
     told = tuple(f"{names[i]} {sport} {laps[i]} laps of {lengths[i]} m." for i in range(3))
     ways = [count * length for count, length in zip(laps, lengths, strict=True)]
     question = "By how many metres is the longest of the three distances longer than the shortest?"
-    return Story(told, question, gap, max(ways) - min(ways))
+    return WordProblem(told, question, gap, max(ways) - min(ways))
 
 
 # A division by zero
 
 
-def parcels(draw: random.Random, steps: Steps) -> Story:
+def parcels(draw: random.Random, steps: Steps) -> WordProblem:
     """In every second draw no crate is left, and the question says what then."""
     company, vans, kilos = draw.choice(("post office", "warehouse", "depot")), draw.randint(2, 7), draw.randint(3, 14)
     crates, left = draw.randint(14, 30), draw.choice((0, draw.randint(2, 6)))
@@ -140,13 +140,15 @@ def parcels(draw: random.Random, steps: Steps) -> Story:
         f"{parcels} parcels of {kilos} kg each are shared equally among the crates that are free.",
         f"If there are no free crates, the parcels are shared equally among {vans} vans instead.",
     )
-    return Story(told, "How many kilograms does each crate, or else each van, carry?", weight, parcels // (left or vans) * kilos)
+    return WordProblem(
+        told, "How many kilograms does each crate, or else each van, carry?", weight, parcels // (left or vans) * kilos
+    )
 
 
 # Questions without an answer
 
 
-def shopping(draw: random.Random, steps: Steps) -> Story:
+def shopping(draw: random.Random, steps: Steps) -> WordProblem:
     name, thing = draw.choice(NAMES), draw.choice(("candles", "tiles", "lemons", "bulbs", "buttons"))
     boxes, each, price = draw.randint(3, 30), draw.randint(4, 48), draw.randint(2, 19)
     steps.call(f"the number of {thing}", "multiply", a=boxes, b=each)
@@ -154,10 +156,10 @@ def shopping(draw: random.Random, steps: Steps) -> Story:
         f"{name} buys {boxes} boxes of {each} {thing} each, and a vase for ${price}.",
         f"The {thing} are sold by the piece.",
     )
-    return Story(told, f"How many dollars does {name} pay for the {thing}?", None, None)
+    return WordProblem(told, f"How many dollars does {name} pay for the {thing}?", None, None)
 
 
-def party(draw: random.Random, steps: Steps) -> Story:
+def party(draw: random.Random, steps: Steps) -> WordProblem:
     name, sweet = draw.choice(NAMES), draw.choice(("sweets", "balloons", "stickers", "marbles"))
     children, pieces = draw.randint(9, 30), draw.randint(40, 200)
     early = draw.randint(3, children - 3)
@@ -168,14 +170,14 @@ def party(draw: random.Random, steps: Steps) -> Story:
         f"{children} children come to a party of {name}; {early} leave at five and {children - early} at six.",
         f"At seven {name} shares {pieces} {sweet} equally among the children who are still at the party.",
     )
-    return Story(told, f"How many {sweet} does each of these children get?", None, None)
+    return WordProblem(told, f"How many {sweet} does each of these children get?", None, None)
 
 
-def car_park(draw: random.Random, steps: Steps) -> Story:
+def car_park(draw: random.Random, steps: Steps) -> WordProblem:
     place, name = draw.choice(("theatre", "station", "stadium", "museum")), draw.choice(NAMES)
     gone, come, fee = draw.randint(12, 90), draw.randint(12, 90), draw.randint(2, 15)
     told = (
         f"{name} watches the car park of a {place}, which costs ${fee} a day.",
         f"Some cars have been parked overnight; in the morning {gone} of them leave and {come} others arrive.",
     )
-    return Story(told, f"How many cars stand at the {place} at noon?", None, None)
+    return WordProblem(told, f"How many cars stand at the {place} at noon?", None, None)

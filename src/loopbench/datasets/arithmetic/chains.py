@@ -7,12 +7,12 @@ import random
 from fractions import Fraction
 from typing import Any
 
-from .steps import NAMES, Steps, Story, plain
+from .steps import NAMES, Steps, WordProblem, plain
 
 # Chains
 
 
-def library(draw: random.Random, steps: Steps) -> Story:
+def library(draw: random.Random, steps: Steps) -> WordProblem:
     name, thing = draw.choice(NAMES), draw.choice(("books", "records", "board games", "atlases"))
     shelves, each, new = draw.randint(6, 40), draw.randint(15, 60), draw.randint(5, 95)
     held = steps.call(f"the number of {thing} on the shelves", "multiply", a=shelves, b=each)
@@ -21,10 +21,10 @@ def library(draw: random.Random, steps: Steps) -> Story:
         f"{name} looks after a library with {shelves} shelves.",
         f"Each shelf holds {each} {thing}, and {new} new {thing} have just arrived.",
     )
-    return Story(told, f"How many {thing} does the library have now?", total, shelves * each + new)
+    return WordProblem(told, f"How many {thing} does the library have now?", total, shelves * each + new)
 
 
-def bakery(draw: random.Random, steps: Steps) -> Story:
+def bakery(draw: random.Random, steps: Steps) -> WordProblem:
     name, item = draw.choice(NAMES), draw.choice(("rolls", "muffins", "pretzels", "scones", "bagels"))
     trays, each, bag = draw.randint(5, 18), draw.randint(8, 36), draw.randint(3, 9)
     burnt = trays * each % bag + bag * draw.randint(1, 2)  # the rest fills whole bags
@@ -36,10 +36,10 @@ def bakery(draw: random.Random, steps: Steps) -> Story:
         f"{burnt} {item} are burnt and thrown away.",
         f"The other {item} are packed into bags of {bag}.",
     )
-    return Story(told, "How many bags are filled?", bags, Fraction(trays * each - burnt, bag))
+    return WordProblem(told, "How many bags are filled?", bags, Fraction(trays * each - burnt, bag))
 
 
-def savings(draw: random.Random, steps: Steps) -> Story:
+def savings(draw: random.Random, steps: Steps) -> WordProblem:
     name, amount = draw.choice(NAMES), draw.randint(20, 90)
     told = [f"{name} starts the year with ${amount} in a savings box."]
     months = ("January", "February", "March", "April", "May", "June", "July", "August")[: draw.randint(4, 8)]
@@ -59,10 +59,10 @@ def savings(draw: random.Random, steps: Steps) -> Story:
         else:
             told.append(f"In {month} {name} puts in ${some}.")
             box, amount = steps.call(goal, "add", a=box, b=some), amount + some
-    return Story(tuple(told), f"How many dollars are in the box at the end of {months[-1]}?", box, amount)
+    return WordProblem(tuple(told), f"How many dollars are in the box at the end of {months[-1]}?", box, amount)
 
 
-def bus(draw: random.Random, steps: Steps) -> Story:
+def bus(draw: random.Random, steps: Steps) -> WordProblem:
     vehicle, aboard = draw.choice(("bus", "ferry", "tram", "cable car")), draw.randint(25, 60)
     places = ("Mill Lane", "Harbour Gate", "Old Market", "Castle Hill", "North Pier", "Garden Road")
     stops = draw.sample(places, draw.randint(2, 4))
@@ -74,10 +74,10 @@ def bus(draw: random.Random, steps: Steps) -> Story:
         now = steps.call(f"the number of passengers who stay aboard at {stop}", "subtract", a=now, b=off)
         now = steps.call(f"the number of passengers after {stop}", "add", a=now, b=on)
         aboard += on - off
-    return Story(tuple(told), f"How many passengers are aboard after {stops[-1]}?", now, aboard)
+    return WordProblem(tuple(told), f"How many passengers are aboard after {stops[-1]}?", now, aboard)
 
 
-def wages(draw: random.Random, steps: Steps) -> Story:
+def wages(draw: random.Random, steps: Steps) -> WordProblem:
     name, job = draw.choice(NAMES), draw.choice(("gardener", "courier", "tutor", "painter"))
     hours, rate = draw.randint(12, 45), draw.randint(14, 38)
     percent, bonus = draw.choice((5, 10, 15, 20, 25)), draw.randint(20, 90)
@@ -91,10 +91,10 @@ def wages(draw: random.Random, steps: Steps) -> Story:
         f"Afterwards {name} gets a bonus of ${bonus}, from which nothing is held back.",
     )
     question = f"How many dollars does {name} get in all?"
-    return Story(told, question, total, hours * rate * Fraction(100 - percent, 100) + bonus)
+    return WordProblem(told, question, total, hours * rate * Fraction(100 - percent, 100) + bonus)
 
 
-def novel(draw: random.Random, steps: Steps) -> Story:
+def novel(draw: random.Random, steps: Steps) -> WordProblem:
     name, thing = draw.choice(NAMES), draw.choice(("novel", "chronicle", "saga"))
     volumes, pages, minutes = draw.randint(3, 9), draw.randint(110, 390), draw.randint(2, 5)
     daily = draw.choice([number for number in range(23, 48) if volumes * pages % number])
@@ -106,13 +106,13 @@ def novel(draw: random.Random, steps: Steps) -> Story:
         f"{name} reads {daily} pages every day, and on the last day the pages that are left, which are fewer.",
         f"A page takes {minutes} minutes.",
     )
-    return Story(told, f"For how many minutes does {name} read on the last day?", time, volumes * pages % daily * minutes)
+    return WordProblem(told, f"For how many minutes does {name} read on the last day?", time, volumes * pages % daily * minutes)
 
 
 # Unit conversions
 
 
-def catering(draw: random.Random, steps: Steps) -> Story:
+def catering(draw: random.Random, steps: Steps) -> WordProblem:
     name, food = draw.choice(NAMES), draw.choice(("rice", "salmon", "beans", "potatoes"))
     guests, grams = draw.randint(12, 90), draw.randrange(110, 360, 5)
     price, delivery = draw.randint(3, 24), draw.randint(6, 30)
@@ -124,10 +124,10 @@ def catering(draw: random.Random, steps: Steps) -> Story:
         f"{name} cooks for {guests} guests and reckons with {grams} g of {food} for each.",
         f"A kilogram of {food} costs ${price}, and delivery costs ${delivery} for the whole order.",
     )
-    return Story(told, f"How many dollars does {name} pay?", total, Fraction(guests * grams * price, 1000) + delivery)
+    return WordProblem(told, f"How many dollars does {name} pay?", total, Fraction(guests * grams * price, 1000) + delivery)
 
 
-def hike(draw: random.Random, steps: Steps) -> Story:
+def hike(draw: random.Random, steps: Steps) -> WordProblem:
     name, pace = draw.choice(NAMES), draw.choice((40, 50, 60, 75, 80))
     first, second = draw.sample(range(11, 49), 2)  # hundreds of metres
     minutes = math.ceil((first + second) * 100 / pace) + draw.randint(4, 18)
@@ -141,10 +141,10 @@ def hike(draw: random.Random, steps: Steps) -> Story:
         f"{name} walks {lake} km to a lake, {village} km on to a village and the last {climb} m to a hut.",
         f"{name} covers {pace} m in a minute.",
     )
-    return Story(told, f"How many minutes does {name} walk?", time, minutes)
+    return WordProblem(told, f"How many minutes does {name} walk?", time, minutes)
 
 
-def factory(draw: random.Random, steps: Steps) -> Story:
+def factory(draw: random.Random, steps: Steps) -> WordProblem:
     item = draw.choice(("lamps", "hinges", "kettles", "toy trains"))
     hours, every, machines = draw.randint(4, 12), draw.choice((2, 3, 4, 5, 6)), draw.randint(3, 14)
     box, price = draw.choice((4, 6, 8)), draw.randint(11, 48)
@@ -161,4 +161,4 @@ def factory(draw: random.Random, steps: Steps) -> Story:
         f"Each machine finishes one piece every {every} minutes.",
         f"{faulty} pieces of a shift are faulty; the others are packed in boxes of {box}, sold for ${price} a box.",
     )
-    return Story(told, "How many dollars does a shift bring in?", income, Fraction(output - faulty, box) * price)
+    return WordProblem(told, "How many dollars does a shift bring in?", income, Fraction(output - faulty, box) * price)

@@ -17,7 +17,7 @@ NAMES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class WordProblem:
     """A word problem before it becomes a task."""
 
     told: tuple[str, ...]

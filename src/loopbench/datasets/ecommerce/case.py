@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from loopbench.datasets.generating import Draft, Draw, PlanWriter, part
-from loopbench.protocol import Plan, Ref
+from loopbench.protocol import Ref
 
 from .shop import CITIES, FIRST_NAMES, LAST_NAMES, STREETS, Row, changed, draw_customer, draw_order, draw_shop
 
@@ -126,6 +126,19 @@ class Case:
             seen[order["order_id"]] = self.plan.call(goal, "get_order", {"order_id": part(entry, "orders", index)})
         return seen
 
+    # What the plan does.
+
+    def refund(
+        self, goal: str, order_id: Any, line: Ref, quantity: int | Ref, fee_percent: int | Ref = 0, *, after: Iterable[Ref] = ()
+    ) -> Ref:
+        arguments = {"order_id": order_id, "line": line, "quantity": quantity, "fee_percent": fee_percent}
+        return self.plan.call(goal, "refund_line", arguments, after=after)
+
+    def redirect(self, goal: str, order_id: Any, place: tuple[str, str], *, after: Iterable[Ref] = (), fails: bool = False) -> Ref:
+        """Plan to send an order to another street and city."""
+        arguments = {"order_id": order_id, "street": place[0], "city": place[1]}
+        return self.plan.call(goal, "change_address", arguments, after=after, fails=fails)
+
     # What comes of it.
 
     def settle(self) -> None:
@@ -137,7 +150,7 @@ class Case:
         aside = self.draw.choice(ASIDES).format(n=self.draw.integer(4, 29), name=self.draw.choice(FIRST_NAMES))
         return Draft(
             question=f"Today is {self.shop.today.isoformat()}. {aside} {told[0].upper()}{told[1:]} {ANSWER_FORMAT}",
-            plan=Plan(tuple(self.plan.calls), answer),
+            plan=self.plan.plan(answer),
             expected=expected,
             scorer=scorer,
             world={"shop": self.number, "rows": changed(self._opening, self._drawn)},
@@ -148,8 +161,3 @@ class Case:
 def called(article: Row) -> str:
     """An article as customers name it."""
     return f"{article['product']} in {article['variant']}"
-
-
-def dollars(cents: int) -> float:
-    """As the tools give amounts."""
-    return cents / 100

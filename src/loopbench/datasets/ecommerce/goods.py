@@ -6,8 +6,8 @@ from loopbench.datasets.generating import Draft, Draw, part
 from loopbench.protocol import Ref
 
 from . import books
-from .case import REFUSAL, Case, called, dollars
-from .shop import PLENTY, draw_customer
+from .case import REFUSAL, Case, called
+from .shop import PLENTY, dollars, draw_customer
 
 # Goods that come back
 
@@ -41,13 +41,8 @@ def _send_back(draw: Draw, refused: bool) -> Draft:
     else:
         fees = case.read_policy("restocking")
         kept = part(fees, "opened_percent") if opened else 0
-        arguments = {
-            "order_id": part(seen, "order_id"),
-            "line": part(seen, "lines", line["line"], "line"),
-            "quantity": pieces,
-            "fee_percent": kept,
-        }
-        answer = part(case.plan.call(f"Pay back {pieces} pieces.", "refund_line", arguments, after=(rules, fees)), "amount")
+        number, goal = part(seen, "lines", line["line"], "line"), f"Pay back {pieces} pieces."
+        answer = part(case.refund(goal, part(seen, "order_id"), number, pieces, kept, after=(rules, fees)), "amount")
         expected = dollars(books.refund(case.shop, line, pieces, case.rule("restocking", "opened_percent") if opened else 0))
     which = f"on order {order['order_id']}" if named else "bought here some time ago"
     state = draw.choice(("opened", "out of its box") if opened else ("still sealed", "never unpacked"))
@@ -75,13 +70,8 @@ def split_refund(draw: Draw) -> Draft:
     last: tuple[Ref, ...] = (rules,)
     for line, fee, state in ((sealed, 0, "sealed"), (opened, part(fees, "opened_percent"), "opened")):
         place = part(seen, "lines", line["line"])
-        arguments = {
-            "order_id": order["order_id"],
-            "line": part(place, "line"),
-            "quantity": part(place, "quantity"),
-            "fee_percent": fee,
-        }
-        last = (case.plan.call(f"Pay back the {state} pieces.", "refund_line", arguments, after=(*last, fees)),)
+        goal, pieces = f"Pay back the {state} pieces.", part(place, "quantity")
+        last = (case.refund(goal, order["order_id"], part(place, "line"), pieces, fee, after=(*last, fees)),)
     cents = books.refund(case.shop, sealed, sealed["quantity"])
     cents += books.refund(case.shop, opened, opened["quantity"], case.rule("restocking", "opened_percent"))
     names = [called(article) for article in articles]
@@ -114,13 +104,8 @@ def recall(draw: Draw) -> Draft:
             continue
         line = case.line(order, article)
         place = part(ref, "lines", line["line"])
-        arguments = {
-            "order_id": order["order_id"],
-            "line": part(place, "line"),
-            "quantity": part(place, "quantity"),
-            "fee_percent": 0,
-        }
-        last = [case.plan.call(f"Take back what order {order['order_id']} has of it.", "refund_line", arguments, after=last)]
+        goal = f"Take back what order {order['order_id']} has of it."
+        last = [case.refund(goal, order["order_id"], part(place, "line"), part(place, "quantity"), after=last)]
         books.refund(case.shop, line, line["quantity"])
     numbers = ", ".join(order["order_id"] for order in asked)
     what = called(article)

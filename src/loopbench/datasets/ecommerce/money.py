@@ -6,7 +6,8 @@ from loopbench.datasets.generating import Draft, Draw, part
 from loopbench.protocol import Ref
 
 from . import books
-from .case import REFUSAL, Case, called, dollars
+from .case import REFUSAL, Case, called
+from .shop import dollars
 
 
 def goodwill(draw: Draw) -> Draft:
@@ -88,16 +89,12 @@ def three_wishes(draw: Draw) -> Draft:
     entry = case.find(customer)
     seen = case.read_orders(entry, customer)
     returns, goodwill = case.read_policy("returns"), case.read_policy("goodwill")
-    back = {
-        "order_id": part(seen[first["order_id"]], "order_id"),
-        "line": part(seen[first["order_id"]], "lines", line["line"], "line"),
-        "quantity": pieces,
-        "fee_percent": 0,
-    }
-    case.plan.call("Pay for the goods that come back.", "refund_line", back, after=(returns,))
+    back = seen[first["order_id"]]
+    place = part(back, "lines", line["line"], "line")
+    case.refund("Pay for the goods that come back.", part(back, "order_id"), place, pieces, after=(returns,))
     books.refund(case.shop, line, pieces)
-    there = {"order_id": part(seen[third["order_id"]], "order_id"), "street": street, "city": city}
-    case.plan.call("Redirect what is still here.", "change_address", there, after=seen.values())
+    open_order = part(seen[third["order_id"]], "order_id")
+    case.redirect("Redirect what is still here.", open_order, (street, city), after=seen.values())
     third |= {"street": street, "city": city}
     amount = {"customer_id": part(entry, "customer_id"), "amount": part(goodwill, customer["tier"])}
     given = case.plan.call("Make good for the delay.", "give_credit", amount, after=seen.values())

@@ -6,7 +6,8 @@ from loopbench.datasets.generating import Draft, Draw, part
 from loopbench.protocol import Ref
 
 from . import books
-from .case import REFUSAL, Case, called, dollars
+from .case import REFUSAL, Case, called
+from .shop import dollars
 
 
 def move(draw: Draw) -> Draft:
@@ -20,8 +21,7 @@ def move(draw: Draw) -> Draft:
 
     seen = case.find_order(customer, order)
     others = [Ref(call.id) for call in case.plan.calls[1:]]
-    arguments = {"order_id": part(seen, "order_id"), "street": street, "city": city}
-    moved = case.plan.call("Send the open order to the new place.", "change_address", arguments, after=others)
+    moved = case.redirect("Send the open order to the new place.", part(seen, "order_id"), (street, city), after=others)
     order |= {"street": street, "city": city}
     who = case.who(customer)
     told = draw.pick(
@@ -49,8 +49,7 @@ def move_some(draw: Draw) -> Draft:
     answer = None
     for order in asked:
         goal = f"Try to send order {order['order_id']} elsewhere."
-        arguments = {"order_id": order["order_id"], "street": street, "city": city}
-        moved = case.plan.call(goal, "change_address", arguments, fails=order["status"] != "open")
+        moved = case.redirect(goal, order["order_id"], (street, city), fails=order["status"] != "open")
         if order["status"] == "open":
             answer = part(moved, "packing_slip")
             order |= {"street": street, "city": city}
@@ -86,8 +85,7 @@ def combine(draw: Draw) -> Draft:
     total = books.combine(case.shop, first, second)
     for order in (first, second) if free else ():
         goal, line = f"Pay back the shipping of {order['order_id']}.", part(seen[order["order_id"]], "lines", 0, "line")
-        arguments = {"order_id": order["order_id"], "line": line, "quantity": 1, "fee_percent": 0}
-        case.plan.call(goal, "refund_line", arguments, after=(joined, rules))
+        case.refund(goal, order["order_id"], line, 1, after=(joined, rules))
         books.refund(case.shop, case.shipping(order), 1)
     who = case.who(customer)
     told = draw.pick(
@@ -113,8 +111,8 @@ def late_parcel(draw: Draw) -> Draft:
 
     seen = case.find_order(customer, order)
     rules = case.read_policy("shipping")
-    arguments = {"order_id": part(seen, "order_id"), "line": part(seen, "lines", 0, "line"), "quantity": 1, "fee_percent": 0}
-    paid = case.plan.call("Pay the shipping fee back.", "refund_line", arguments, after=(rules,))
+    line = part(seen, "lines", 0, "line")
+    paid = case.refund("Pay the shipping fee back.", part(seen, "order_id"), line, 1, after=(rules,))
     cents = books.refund(case.shop, case.shipping(order), 1)
     who, what = case.who(customer), called(article)
     told = draw.pick(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
-from loopbench.datasets.generating import Draw
+from loopbench.datasets.generating import Draw, draw_new, draw_until
 
 Row = dict[str, Any]
 """Column → value, in the table's order."""
@@ -86,6 +86,11 @@ THINGS = (
     "floor lamp", "fruit bowl", "hammock", "headset", "jug", "kettle", "keyboard", "letter box", "mirror", "parasol", "pillow",
     "rain coat", "saucepan", "stool", "suitcase", "tea tray", "toaster", "towel", "umbrella", "wall clock",
 )  # fmt: skip
+
+
+def dollars(cents: int) -> float:
+    """As the tools give amounts."""
+    return cents / 100
 
 
 class Shop:
@@ -209,10 +214,11 @@ def draw_customer(draw: Draw, shop: Shop, name: str = "") -> Row:
 
 def _mailbox(draw: Draw, shop: Shop, first: str, last: str) -> str:
     """An address that is part of no other one, and none of it: a search for it finds one customer."""
-    while True:
-        made = f"{draw.choice((first, first[0]))}.{last}{draw.integer(2, 99)}@{draw.choice(MAILBOXES)}"
-        if not any(made in row["email"] or row["email"] in made for row in shop.tables["customers"].values()):
-            return made
+    known = [row["email"] for row in shop.tables["customers"].values()]
+    return draw_until(
+        lambda made: not any(made in other or other in made for other in known),
+        lambda: f"{draw.pick(first, first[0])}.{last}{draw.integer(2, 99)}@{draw.choice(MAILBOXES)}",
+    )
 
 
 def draw_order(draw: Draw, shop: Shop, customer: Row, bought: Sequence[tuple[Row, int]], status: str) -> Row:
@@ -239,9 +245,7 @@ def draw_order(draw: Draw, shop: Shop, customer: Row, bought: Sequence[tuple[Row
 
 
 def _unused(draw: Draw, shop: Shop, table: str, letter: str) -> str:
-    while (made := f"{letter}{draw.integer(10_000, 99_999)}") in shop.tables[table]:
-        pass
-    return made
+    return draw_new(shop.tables[table], lambda: f"{letter}{draw.integer(10_000, 99_999)}")
 
 
 def _template() -> bytes:

@@ -21,8 +21,7 @@ def unknown_day(draw: Draw) -> Draft:
     case.settle()
 
     seen = case.find_order(customer, order)
-    arguments = {"order_id": part(seen, "order_id"), "street": street, "city": city}
-    case.plan.call("Send it to the new place.", "change_address", arguments)
+    case.redirect("Send it to the new place.", part(seen, "order_id"), (street, city))
     order |= {"street": street, "city": city}
     who = case.who(customer)
     told = draw.pick(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from loopbench.protocol import Plan, Ref
+from loopbench.protocol import Ref
 
-from ..generating import Draft, Draw, PlanWriter, distinct, part
+from ..generating import Draft, Draw, PlanWriter, distinct, draw_new, draw_until, part
 from .service import CATEGORIES, PAGE, VENUES, Booking, City, Event, Show
 
 ANSWER_FORMAT = (
@@ -65,7 +65,7 @@ class Programme:
         kept = [[b.code, b.name, b.event_id, b.date, b.seats] for b in self.city.bookings.values() if b.code not in gone]
         return Draft(
             question=" ".join((*question, ANSWER_FORMAT)),
-            plan=Plan(tuple(script.calls), answer),
+            plan=script.plan(answer),
             expected=expected,
             scorer=_scorer(expected),
             world=self.city.as_world(),
@@ -155,10 +155,8 @@ def _titles(draw: Draw, kinds: Sequence[str]) -> list[str]:
     places, forms = draw.sample(_PLACES, 2), draw.sample(_FORMS, 3)
     titles: list[str] = []
     for kind in kinds:
-        made = f"{draw.choice(places)} {draw.choice(_STYLES[kind])} {draw.choice(forms)}"
-        while made in titles:
-            made = f"{draw.choice(places)} {draw.choice(_STYLES[kind])} {draw.choice(forms)}"
-        titles.append(made)
+        styles = _STYLES[kind]
+        titles.append(draw_new(titles, lambda: f"{draw.choice(places)} {draw.choice(styles)} {draw.choice(forms)}"))  # noqa: B023
     return titles
 
 
@@ -174,11 +172,8 @@ AMOUNTS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "
 
 
 def programme_where(draw: Draw, fits: Callable[[Programme], bool], main: int, others: int = 3) -> Programme:
-    """The first drawn one that fits."""
-    while True:
-        programme = draw_programme(draw, main, others)
-        if fits(programme):
-            return programme
+    """Draw programmes until one fits, and return it."""
+    return draw_until(fits, lambda: draw_programme(draw, main, others))
 
 
 def one_is_least(values: Sequence[Fraction | int]) -> bool:
@@ -230,12 +225,8 @@ def listing(titles: Sequence[str]) -> str:
 # Plans
 
 
-class EventScript:
+class EventScript(PlanWriter):
     """A plan in the service's verbs; each gives the reference to its result."""
-
-    def __init__(self) -> None:
-        self._writer = PlanWriter()
-        self.calls = self._writer.calls
 
     def search(self, category: str, page: int = 1, after: Iterable[Ref] = ()) -> Ref:
         """The events of a category, by pages."""
@@ -244,7 +235,7 @@ class EventScript:
         if page > 1:
             asked["page"] = page
             goal = f"Turn to page {page} of the {category} events."
-        return self._writer.call(goal, "search_events", asked, after=after)
+        return self.call(goal, "search_events", asked, after=after)
 
     def search_all(self, programme: Programme) -> list[Ref]:
         """The references to the ids of all main events, in their order; later pages are turned to after the first."""
@@ -255,19 +246,19 @@ class EventScript:
         return [part(pages[i // PAGE], "events", i % PAGE, "event_id") for i in range(len(programme.main))]
 
     def search_words(self, text: str) -> Ref:
-        return self._writer.call(f"Search the programme for titles with {text}.", "search_events", {"text": text})
+        return self.call(f"Search the programme for titles with {text}.", "search_events", {"text": text})
 
     def details(self, event: Event, found: Ref) -> Ref:
-        return self._writer.call(f"Read the details of {event.title}.", "event_details", {"event_id": found})
+        return self.call(f"Read the details of {event.title}.", "event_details", {"event_id": found})
 
     def seats_left(self, event: Event, found: Ref, date: str) -> Ref:
         goal = f"See how many seats {event.title} has left on {date}."
-        return self._writer.call(goal, "availability", {"event_id": found, "date": date})
+        return self.call(goal, "availability", {"event_id": found, "date": date})
 
     def quote(self, what: str, found: Ref, date: str, seats: int, after: Iterable[Ref] = ()) -> Ref:
         """`what`: the event in words."""
         goal = f"Get the price of {seats} seats for {what} on {date}."
-        return self._writer.call(goal, "price_quote", {"event_id": found, "date": date, "seats": seats}, after=after)
+        return self.call(goal, "price_quote", {"event_id": found, "date": date, "seats": seats}, after=after)
 
     def hold(self, what: str, found: Ref, date: str, seats: int | Ref, after: Iterable[Ref] = ()) -> Ref:
         return self._hold(what, {"event_id": found, "date": date, "seats": seats}, after, False)
@@ -277,22 +268,22 @@ class EventScript:
         return self._hold(what, {"event_id": found, "date": date, "seats": seats}, after, True)
 
     def _hold(self, what: str, asked: Mapping[str, Any], after: Iterable[Ref], fails: bool) -> Ref:
-        return self._writer.call(f"Hold the seats for {what} on {asked['date']}.", "hold_seats", asked, after=after, fails=fails)
+        return self.call(f"Hold the seats for {what} on {asked['date']}.", "hold_seats", asked, after=after, fails=fails)
 
     def book(self, what: str, held: Ref, name: str) -> Ref:
         """Gives the reference to the code."""
-        made = self._writer.call(f"Book the held seats for {what}.", "book", {"name": name, "hold_id": part(held, "hold_id")})
+        made = self.call(f"Book the held seats for {what}.", "book", {"name": name, "hold_id": part(held, "hold_id")})
         return part(made, "booking_code")
 
     def bookings(self, name: str, count: int) -> list[Ref]:
         """The references to all bookings of a customer, who has `count` of them."""
-        listed = self._writer.call(f"List the bookings of {name}.", "list_bookings", {"name": name})
+        listed = self.call(f"List the bookings of {name}.", "list_bookings", {"name": name})
         codes = [part(listed, "booking_codes", place) for place in range(count)]
         return [
-            self._writer.call(f"Look at booking number {place} of {name}.", "booking_details", {"booking_code": code})
+            self.call(f"Look at booking number {place} of {name}.", "booking_details", {"booking_code": code})
             for place, code in enumerate(codes, 1)
         ]
 
     def cancel(self, what: str, booking: Ref, after: Iterable[Ref] = ()) -> Ref:
         code = part(booking, "booking_code")
-        return self._writer.call(f"Cancel {what}.", "cancel_booking", {"booking_code": code}, after=after)
+        return self.call(f"Cancel {what}.", "cancel_booking", {"booking_code": code}, after=after)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from ..worlds import Toolset
+from ..worlds import InvalidRequest, Toolset, UnknownName
 
 PAGE = 4
 """Events on one page of search results."""
@@ -34,20 +34,12 @@ VENUES: Mapping[str, str] = {
 CATEGORIES = ("concert", "theatre", "comedy", "dance")
 
 
-class UnknownName(LookupError):
-    """No such event, customer, category or district."""
-
-
 class NoSuchShow(LookupError):
     """The event is not shown on that date."""
 
 
 class NotEnoughSeats(Exception):
     """Fewer seats are left than are wanted."""
-
-
-class InvalidRequest(ValueError):
-    """An argument is out of range."""
 
 
 class UnknownHold(LookupError):

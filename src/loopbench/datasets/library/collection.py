@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args
 
-from loopbench.datasets.generating import Draw
+from loopbench.datasets.generating import Draw, draw_new
 from loopbench.protocol.digest import digest
 
 Kind = Literal["person", "town", "ship", "company", "book", "lighthouse"]
@@ -47,7 +47,7 @@ class Coast:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class DocumentPage:
     text: str
     record: Mapping[str, Any]
     """The facts that the text states."""
@@ -61,7 +61,7 @@ class Document:
     tag: str
     year: int
     """Of birth, foundation, launch, publication or completion."""
-    pages: tuple[Page, ...]
+    pages: tuple[DocumentPage, ...]
     links: tuple[str, ...]
     """Titles of the documents that it mentions, sorted."""
 
@@ -169,8 +169,7 @@ class _Names:
         self._families = draw.sample([a + b for a in _ONSETS for b in _FAMILY_ENDS], 80)
 
     def new(self, make: Callable[[Draw], str]) -> str:
-        while (name := make(self._draw)) in self._given:
-            pass
+        name = draw_new(self._given, lambda: make(self._draw))
         self._given.add(name)
         return name
 
@@ -403,7 +402,7 @@ def _document(document_id: str, coast: Coast, entity: Entity, draw: Draw) -> Doc
     return Document(document_id, entity.name, entity.kind, coast.name, year_of(entity), pages, links)
 
 
-def _page(coast: Coast, entity: Entity, sentences: Mapping[str, tuple[str, ...]], draw: Draw) -> Page:
+def _page(coast: Coast, entity: Entity, sentences: Mapping[str, tuple[str, ...]], draw: Draw) -> DocumentPage:
     told = [
         draw.choice(wordings).format(name=entity.name, coast=coast.name, **entity.facts)
         for key, wordings in sentences.items()
@@ -411,4 +410,4 @@ def _page(coast: Coast, entity: Entity, sentences: Mapping[str, tuple[str, ...]]
     ]
     aside = draw.choice(_ASIDES).format(draw.integer(12, 98), cargo=draw.choice(_CARGOES))
     told.insert(draw.integer(1, len(told)), aside)
-    return Page(" ".join(told), {key: entity.facts[key] for key in sentences if key in entity.facts and key != "plot"})
+    return DocumentPage(" ".join(told), {key: entity.facts[key] for key in sentences if key in entity.facts and key != "plot"})

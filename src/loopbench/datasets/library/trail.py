@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from loopbench.datasets.generating import DeadEnd, Draft, Draw, PlanWriter, part, told_by
-from loopbench.protocol import Plan, Ref
+from loopbench.protocol import Ref
 
 from .collection import LINKS, Coast, Entity, Kind, collection, page_of
 
@@ -215,7 +215,7 @@ class Trail:
         given = expected if isinstance(expected, list) else [expected]
         if expected is not None and any(str(item) in question for item in given):
             raise DeadEnd
-        plan = Plan(tuple(self.plan.calls), answer)
+        plan = self.plan.plan(answer)
         return Draft(
             f"{question} {ANSWER_FORMAT}", plan, expected, scorer, instance=f"coast/{self.coast.name}", difficulty=difficulty
         )

@@ -9,12 +9,12 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any
 
 from loopbench.protocol import Tool
 
 from .. import calculator
-from ..generating import Draw
+from ..generating import Draw, Drawn, draw_new
 from ..worlds import Toolset, WorldEnvironment
 
 NAME = "long_haul"
@@ -42,8 +42,6 @@ GOODS = ("amber", "barley", "copper", "cork", "dried figs", "flax", "indigo", "o
 _SEALS = ("anchor", "beacon", "cormorant", "dolphin", "eagle", "falcon", "gull", "heron", "ibis", "jackdaw", "kite", "lantern")
 _LETTERS = "ABCDEFGHJKLMNPQRSTVWXZ"
 _CODE = re.compile(r"[A-Z]{2}-[0-9]{4}")
-
-Drawn = TypeVar("Drawn", str, int)
 
 
 class ArchiveError(LookupError):
@@ -191,11 +189,9 @@ class _Drawing:
         return self._new(lambda: self.draw.integer(1_013, 9_871))
 
     def _new(self, drawn: Callable[[], Drawn]) -> Drawn:
-        while True:
-            made = drawn()
-            if made not in self._taken:
-                self._taken.add(made)
-                return made
+        made = draw_new(self._taken, drawn)
+        self._taken.add(made)
+        return made
 
 
 def archive_of(measures: Measures) -> TrailArchive:

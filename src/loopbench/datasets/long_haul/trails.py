@@ -58,7 +58,7 @@ class _Story:
 
     def draft(self, asked: str, answer: Any, expected: int | None) -> Draft:
         """`asked`: the question itself, behind the story of how the trail is followed."""
-        plan = Plan(tuple(self.plan.calls), answer)
+        plan = self.plan.plan(answer)
         question = f"{' '.join(_told(self.draw, self.archive))} {asked} {ANSWER_FORMAT}"
         return Draft(question, plan, expected, "numeric", world=self.measures.as_world(), difficulty=_difficulty(plan))
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from loopbench.datasets.generating import Draw
+from loopbench.datasets.generating import Draw, distinct, draw_new
 from loopbench.datasets.worlds import Toolset
 from loopbench.protocol.tools import TransientError
 
@@ -151,18 +151,14 @@ def draw_plant(number: int) -> Plant:
 def _draw_sensor(draw: Draw, plant: Plant, quantity: Quantity) -> str:
     """A new sensor's number; its value has one decimal and lies well within the range."""
     letter, _, (low, high) = QUANTITIES[quantity]
-    while (number := f"{letter}{draw.integer(1_000, 9_999)}") in plant.sensors:
-        pass
+    number = draw_new(plant.sensors, lambda: f"{letter}{draw.integer(1_000, 9_999)}")
     plant.sensors[number] = {"value": draw.integer(low * 10 + 5, high * 10 - 5) / 10, "quantity": quantity}
     return number
 
 
 def _numbers(draw: Draw, letter: str, count: int) -> list[str]:
-    """So many different numbers."""
-    made: dict[str, None] = {}
-    while len(made) < count:
-        made[f"{letter}{draw.integer(1_000, 9_999)}"] = None
-    return list(made)
+    """Draw so many different numbers."""
+    return distinct(count, lambda: f"{letter}{draw.integer(1_000, 9_999)}")
 
 
 # Tools

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from loopbench.datasets.generating import DeadEnd, Draft, Draw, PlanWriter, part
-from loopbench.protocol import Plan, Ref
+from loopbench.datasets.generating import DeadEnd, Draft, Draw, PlanWriter, draw_new, part
+from loopbench.protocol import Ref
 
 from .plant import QUANTITIES, Quantity, draw_plant
 
@@ -65,8 +65,7 @@ class Repair:
 
     def new_number(self, letter: str) -> str:
         """A number that nothing in the plant has."""
-        while (made := f"{letter}{self.draw.integer(10_000, 99_999)}") in self._given:
-            pass
+        made = draw_new(self._given, lambda: f"{letter}{self.draw.integer(10_000, 99_999)}")
         self._given.add(made)
         return made
 
@@ -187,7 +186,7 @@ class Repair:
         aside = aside.format(n=draw.integer(3, 29))
         return Draft(
             question=f"{aside[0].upper()}{aside[1:]} {told} {ANSWER_FORMAT}",
-            plan=Plan(tuple(self.plan.calls), answer),
+            plan=self.plan.plan(answer),
             expected=expected,
             scorer=scorer,
             world={"plant": self.number, "trouble": self.trouble},

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from loopbench.datasets.generating import DeadEnd, Draft, Draw, PlanWriter, part, told_by
-from loopbench.protocol import Plan, Ref
+from loopbench.protocol import Ref
 
 from .databases import YEARS, Row
 
@@ -69,7 +69,7 @@ class Story:
         items = expected if isinstance(expected, list) else [expected]
         if any(isinstance(item, int) and item < MIN_NUMBER for item in items) or any(str(item) in question for item in items):
             raise DeadEnd
-        return Draft(f"{question} {ANSWER_FORMAT}", Plan(tuple(self.plan.calls), answer), expected, scorer, instance=instance)
+        return Draft(f"{question} {ANSWER_FORMAT}", self.plan.plan(answer), expected, scorer, instance=instance)
 
 
 template = told_by(Story)

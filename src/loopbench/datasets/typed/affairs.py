@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from .desk import Calendar, Desk, Filled, coded, day, number, one_of, or_null, rows, text, whole, yes_no
+from .desk import (
+    Calendar,
+    Desk,
+    FetchedSection,
+    Filled,
+    FormField,
+    Value,
+    coded,
+    day,
+    number,
+    one_of,
+    or_null,
+    rows,
+    text,
+    whole,
+    yes_no,
+)
 from .names import FIRMS, PEOPLE, TOWNS, cents, code_table, currencies, numbered
 
 SEVERITIES = ("negligible", "minor", "moderate", "major", "critical")
@@ -51,20 +68,7 @@ def incident(desk: Desk) -> Filled:
                 "severity|grade": one_of(severity, draw.shuffled(SEVERITIES)),
             }
         ),
-        "assets|affected|equipment": rows(
-            [
-                desk.group(
-                    {
-                        "asset|code": coded(asset["asset"], r"[A-G]-\d{3}"),
-                        "hours|standstill": whole(asset["hours_down"]),
-                        "state|condition": one_of(condition, sorted(states.values())),
-                    }
-                )
-                for asset, condition in zip(assets, conditions, strict=True)
-            ],
-            1,
-            6,
-        ),
+        "assets|affected|equipment": rows([_asset(desk, *pair, states) for pair in zip(assets, conditions, strict=True)], 1, 6),
         "follow_up|next": desk.group(
             {
                 "owner|responsible": or_null(text(report["owner"])),
@@ -74,6 +78,16 @@ def incident(desk: Desk) -> Filled:
         ),
         "hours_lost|total_hours": whole(hours),
     }
+
+
+def _asset(desk: Desk, asset: FetchedSection, condition: Value, states: Mapping[str, str]) -> FormField:
+    return desk.group(
+        {
+            "asset|code": coded(asset["asset"], r"[A-G]-\d{3}"),
+            "hours|standstill": whole(asset["hours_down"]),
+            "state|condition": one_of(condition, sorted(states.values())),
+        }
+    )
 
 
 def itinerary(desk: Desk) -> Filled:
@@ -173,36 +187,28 @@ def loan(desk: Desk) -> Filled:
             {
                 "title|name": text(record["head"]["title"]),
                 "year|published": whole(record["head"]["year"], 1500),
-                "authors|written_by": rows(
-                    [
-                        desk.group(
-                            {"family|surname": text(record[name]["family"]), "given|first_name": text(record[name]["given"])}
-                        )
-                        for name in numbered("author", authors)
-                    ],
-                    1,
-                    4,
-                ),
+                "authors|written_by": rows([_author(desk, record[name]) for name in numbered("author", authors)], 1, 4),
                 "translator|translated_by": or_null(text(record["head"]["translator"])),
             }
         ),
         "shelf|call_number": coded(record["head"]["shelf"], r"[A-D]\d{2}\.\d{3}"),
-        "copies|volumes|items": rows(
-            [
-                desk.group(
-                    {
-                        "barcode|label": coded(volume["barcode"], r"\d{8}"),
-                        "state|status": one_of(state, sorted(table.values())),
-                        "due|back_on": or_null(day(volume["due"])),
-                    }
-                )
-                for volume, state in zip(volumes, states, strict=True)
-            ],
-            1,
-            5,
-        ),
+        "copies|volumes|items": rows([_copy(desk, *copy, table) for copy in zip(volumes, states, strict=True)], 1, 5),
         "overdue|reminder": desk.group({"days|days_late": whole(late), "fee|charge": number(fee)}),
     }
+
+
+def _author(desk: Desk, author: FetchedSection) -> FormField:
+    return desk.group({"family|surname": text(author["family"]), "given|first_name": text(author["given"])})
+
+
+def _copy(desk: Desk, volume: FetchedSection, state: Value, table: Mapping[str, str]) -> FormField:
+    return desk.group(
+        {
+            "barcode|label": coded(volume["barcode"], r"\d{8}"),
+            "state|status": one_of(state, sorted(table.values())),
+            "due|back_on": or_null(day(volume["due"])),
+        }
+    )
 
 
 def fixture(desk: Desk) -> Filled:

@@ -12,9 +12,9 @@ from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any
 
-from loopbench.protocol import Plan, Ref, resolve
+from loopbench.protocol import Ref, resolve
 
-from ..generating import Draft, Draw, PlanWriter, part
+from ..generating import Draft, Draw, PlanWriter, draw_new, part
 from .records import FormRecord, Records, altered
 
 ANSWER_FORMAT = (
@@ -146,10 +146,7 @@ class Desk:
         return Opened(self, record, found)
 
     def _new_id(self) -> str:
-        while True:
-            made = f"R-{self.draw.integer(10_000, 99_999)}"
-            if made not in self.records.by_id:
-                return made
+        return draw_new(self.records.by_id, lambda: f"R-{self.draw.integer(10_000, 99_999)}")
 
     def code(self, table: str, meanings: Mapping[str, str], value: Value) -> Value:
         """Plan to look a code up; `meanings`: the whole code table."""
@@ -240,7 +237,7 @@ class Desk:
     def draft(self, key: Mapping[str, Any], question: str, form: Mapping[str, FormField]) -> Draft:
         """`key`: what the records are drawn from again."""
         root = self.group(form)
-        plan = Plan(tuple(self.plan.calls), root.value.answer)
+        plan = self.plan.plan(root.value.answer)
         calls = len(plan.calls)
         return Draft(
             f"{question} {ANSWER_FORMAT}",

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
-from .desk import Calendar, Desk, Filled, coded, day, number, one_of, or_null, rows, text, whole, yes_no
+from collections.abc import Mapping
+
+from .desk import (
+    Calendar,
+    Desk,
+    FetchedSection,
+    Filled,
+    FormField,
+    Value,
+    coded,
+    day,
+    number,
+    one_of,
+    or_null,
+    rows,
+    text,
+    whole,
+    yes_no,
+)
 from .names import COUNTRIES, FIRMS, GOODS, PEOPLE, TOWNS, cents, code_table, currencies, numbered
 
 
@@ -49,19 +67,7 @@ def invoice(desk: Desk) -> Filled:
             }
         ),
         "lines|items|positions": rows(
-            [
-                desk.group(
-                    {
-                        "item|article|goods": text(line["item"]),
-                        "quantity|count|pieces": whole(line["quantity"], 1),
-                        "unit_price|price_each": number(line["unit_price"]),
-                        "amount|line_total": number(amount),
-                    }
-                )
-                for line, amount in zip(lines, amounts, strict=True)
-            ],
-            1,
-            draw.integer(5, 9),
+            [_invoice_line(desk, *line) for line in zip(lines, amounts, strict=True)], 1, draw.integer(5, 9)
         ),
         "totals|sums|summary": desk.group(
             {
@@ -73,6 +79,17 @@ def invoice(desk: Desk) -> Filled:
             }
         ),
     }
+
+
+def _invoice_line(desk: Desk, line: FetchedSection, amount: Value) -> FormField:
+    return desk.group(
+        {
+            "item|article|goods": text(line["item"]),
+            "quantity|count|pieces": whole(line["quantity"], 1),
+            "unit_price|price_each": number(line["unit_price"]),
+            "amount|line_total": number(amount),
+        }
+    )
 
 
 def payslip(desk: Desk) -> Filled:
@@ -124,18 +141,7 @@ def payslip(desk: Desk) -> Filled:
         ),
         "period|month": coded(slip["head"]["period"], r"\d{4}-\d{2}"),
         "earnings|pay_items|wages": rows(
-            [
-                desk.group(
-                    {
-                        "kind|wage_type": one_of(kind, sorted(table.values())),
-                        "hours|hours_worked": whole(earning["hours"]),
-                        "amount|value": number(amount),
-                    }
-                )
-                for earning, kind, amount in zip(earnings, kinds, amounts, strict=True)
-            ],
-            1,
-            6,
+            [_earning(desk, *earned, table) for earned in zip(earnings, kinds, amounts, strict=True)], 1, 6
         ),
         "result|settlement": desk.group(
             {
@@ -145,6 +151,16 @@ def payslip(desk: Desk) -> Filled:
             }
         ),
     }
+
+
+def _earning(desk: Desk, earning: FetchedSection, kind: Value, amount: Value, table: Mapping[str, str]) -> FormField:
+    return desk.group(
+        {
+            "kind|wage_type": one_of(kind, sorted(table.values())),
+            "hours|hours_worked": whole(earning["hours"]),
+            "amount|value": number(amount),
+        }
+    )
 
 
 def grant(desk: Desk) -> Filled:
@@ -239,19 +255,7 @@ def lease(desk: Desk) -> Filled:
         "amount; and as earliest end the day that follows the first one by the period of notice.",
     )
     return asked, {
-        "property|premises": desk.group(
-            {
-                "address": desk.group(
-                    {
-                        "street": text(address["street"]),
-                        "number|house": whole(address["house"], 1),
-                        "postcode|zip": coded(address["postcode"], r"[A-Z]\d{2}-\d{3}"),
-                        "town|city": text(address["town"]),
-                    }
-                ),
-                "floor|storey": or_null(whole(address["floor"])),
-            }
-        ),
+        "property|premises": _premises(desk, address),
         "tenant|lessee": text(terms["tenant"]),
         "residents|others": rows(
             [desk.group({"name": text(item["name"]), "since|moved_in": day(item["since"])}) for item in residents], 0, 5
@@ -266,3 +270,15 @@ def lease(desk: Desk) -> Filled:
         ),
         "money|payments": desk.group({"monthly|rent": number(terms["rent"]), "deposit|security": number(deposit)}),
     }
+
+
+def _premises(desk: Desk, place: FetchedSection) -> FormField:
+    address = desk.group(
+        {
+            "street": text(place["street"]),
+            "number|house": whole(place["house"], 1),
+            "postcode|zip": coded(place["postcode"], r"[A-Z]\d{2}-\d{3}"),
+            "town|city": text(place["town"]),
+        }
+    )
+    return desk.group({"address": address, "floor|storey": or_null(whole(place["floor"]))})

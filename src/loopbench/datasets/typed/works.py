@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from .desk import Calendar, Desk, Filled, FormField, Opened, Value, coded, day, number, one_of, or_null, rows, text, whole, yes_no
+from .desk import (
+    Calendar,
+    Desk,
+    FetchedSection,
+    Filled,
+    FormField,
+    Opened,
+    Value,
+    coded,
+    day,
+    number,
+    one_of,
+    or_null,
+    rows,
+    text,
+    whole,
+    yes_no,
+)
 from .names import FIRMS, GOODS, PEOPLE, TOWNS, cents, code_table, numbered
 
 ANALYTES = ("cadmium", "chromium", "copper", "iron", "lead", "manganese", "nickel", "zinc")
+REASONS = ("contaminated", "expired reagent", "spilled", "wrong label")
 COURSES = ("starter", "main", "side", "dessert")
 
 
@@ -30,26 +49,8 @@ def parts_list(desk: Desk) -> Filled:
         reference=whole_unit["head"]["contains"],
     )
 
-    def listed(record: Opened, count: int) -> tuple[list[FormField], list[Value]]:
-        """The rows of a record's parts, and what each weighs in grams."""
-        shown, weights = [], []
-        for place in range(1, count + 1):
-            item = record[f"part {place}"]
-            goal = f"Weigh part {place} of the {record.record.kind}."
-            weights.append(desk.times(goal, item["count"], item["grams"]))
-            shown.append(
-                desk.group(
-                    {
-                        "part|name": text(item["part"]),
-                        "count|pieces": whole(item["count"], 1),
-                        "grams|total_grams": number(weights[-1]),
-                    }
-                )
-            )
-        return shown, weights
-
-    inside, inner_weights = listed(subunit, len(inner))
-    around, outer_weights = listed(whole_unit, len(outer))
+    inside, inner_weights = _parts(desk, subunit, len(inner))
+    around, outer_weights = _parts(desk, whole_unit, len(outer))
     one = desk.sum("Weigh one assembly.", inner_weights)
     all_inside = desk.times("Weigh all assemblies.", one, whole_unit["head"]["times"])
     total = desk.sum("Weigh the whole unit in grams.", [all_inside, *outer_weights])
@@ -81,14 +82,25 @@ def parts_list(desk: Desk) -> Filled:
     }
 
 
+def _parts(desk: Desk, record: Opened, count: int) -> tuple[list[FormField], list[Value]]:
+    """Return the rows of a record's parts, and what each weighs in grams."""
+    shown, weights = [], []
+    for place in range(1, count + 1):
+        item = record[f"part {place}"]
+        weight = desk.times(f"Weigh part {place} of the {record.record.kind}.", item["count"], item["grams"])
+        fields = {"part|name": text(item["part"]), "count|pieces": whole(item["count"], 1), "grams|total_grams": number(weight)}
+        shown.append(desk.group(fields))
+        weights.append(weight)
+    return shown, weights
+
+
 def lab_report(desk: Desk) -> Filled:
     """One assay may have been withdrawn: then the result is null, and the reason is what the system says."""
     draw, calendar = desk.draw, Calendar(desk.draw)
-    reasons = ("contaminated", "expired reagent", "spilled", "wrong label")
     analytes = draw.sample(ANALYTES, draw.integer(3, 4))
     found = [{"milligrams": cents(draw, 110, 9_800), "limit": draw.integer(10, 90)} for _ in analytes]
     lost = draw.integer(1, len(found)) if draw.chance(0.6) else 0
-    reason = draw.choice(reasons)
+    reason = draw.choice(REASONS)
     head: dict[str, Any] = {
         "taken": calendar.after(0, 90),
         "site": draw.choice(TOWNS),
@@ -102,24 +114,7 @@ def lab_report(desk: Desk) -> Filled:
     reference = f"LS-{draw.integer(10_000, 99_999)}"
     record = desk.file("lab report", {"sample": head, "panel": panel} | kept, reference=reference, withdrawn=withdrawn)
 
-    nothing = Value(None, None)
-    results = []
-    for name in panel:
-        value = margin = nothing
-        why = Value(reason, reason)
-        if not record.is_withdrawn(name):
-            value, why = record[name]["milligrams"], nothing
-            margin = desk.minus(f"Compare {name} with its limit.", record[name]["limit"], value)
-        results.append(
-            desk.group(
-                {
-                    "analyte|substance": one_of(record["panel"][name], ANALYTES),
-                    "value|milligrams": or_null(number(value)),
-                    "margin|below_limit_by": or_null(number(margin)),
-                    "reason|withdrawn_because": or_null(one_of(why, reasons)),
-                }
-            )
-        )
+    results = [_assay(desk, record, name, reason) for name in panel]
     discard = desk.later("Find the day on which the sample goes.", record["sample"]["taken"], record["sample"]["shelf_days"])
     asked = draw.pick(
         f"Write up lab report {reference}, assay by assay; the margin is the limit less the value. A withdrawn assay has "
@@ -142,6 +137,22 @@ def lab_report(desk: Desk) -> Filled:
             {"analyst|by": or_null(text(sample["analyst"])), "accredited|is_accredited": yes_no(sample["accredited"])}
         ),
     }
+
+
+def _assay(desk: Desk, record: Opened, name: str, reason: str) -> FormField:
+    value = margin = nothing = Value(None, None)
+    why = Value(reason, reason)
+    if not record.is_withdrawn(name):
+        value, why = record[name]["milligrams"], nothing
+        margin = desk.minus(f"Compare {name} with its limit.", record[name]["limit"], value)
+    return desk.group(
+        {
+            "analyte|substance": one_of(record["panel"][name], ANALYTES),
+            "value|milligrams": or_null(number(value)),
+            "margin|below_limit_by": or_null(number(margin)),
+            "reason|withdrawn_because": or_null(one_of(why, REASONS)),
+        }
+    )
 
 
 def calibration(desk: Desk) -> Filled:
@@ -185,14 +196,7 @@ def calibration(desk: Desk) -> Filled:
             {"serial|serial_number": coded(done["serial"], r"[A-Z]\d{3}-\d{2}"), "next_due|due": day(due)}
         ),
         "points|readings|measurements": rows(
-            [
-                desk.group(
-                    {"nominal|target": whole(point["nominal"]), "shown|reading": number(point["shown"]), "error": number(error)}
-                )
-                for point, error in zip(readings, errors, strict=True)
-            ],
-            2,
-            draw.integer(5, 9),
+            [_point(desk, *point) for point in zip(readings, errors, strict=True)], 2, draw.integer(5, 9)
         ),
         "conclusion|outcome": desk.group(
             {
@@ -203,6 +207,11 @@ def calibration(desk: Desk) -> Filled:
             }
         ),
     }
+
+
+def _point(desk: Desk, point: FetchedSection, error: Value) -> FormField:
+    fields = {"nominal|target": whole(point["nominal"]), "shown|reading": number(point["shown"]), "error": number(error)}
+    return desk.group(fields)
 
 
 def manifest(desk: Desk) -> Filled:
@@ -252,22 +261,23 @@ def manifest(desk: Desk) -> Filled:
         ),
         "route|way": desk.group({"from|origin": text(record["head"]["from"]), "to|destination": text(record["head"]["to"])}),
         "parcels|freight|cargo": rows(
-            [
-                desk.group(
-                    {
-                        "label|content": text(parcel["label"]),
-                        "litres|volume": number(volume),
-                        "kilograms|weight": number(weighed),
-                        "hazard|danger": one_of(hazard, sorted(table.values())),
-                    }
-                )
-                for parcel, volume, weighed, hazard in zip(parcels, litres, kilograms, hazards, strict=True)
-            ],
-            1,
-            6,
+            [_parcel(desk, *parcel, table) for parcel in zip(parcels, litres, kilograms, hazards, strict=True)], 1, 6
         ),
         "total_weight|gross_weight": number(weight),
     }
+
+
+def _parcel(
+    desk: Desk, parcel: FetchedSection, litres: Value, kilograms: Value, hazard: Value, table: Mapping[str, str]
+) -> FormField:
+    return desk.group(
+        {
+            "label|content": text(parcel["label"]),
+            "litres|volume": number(litres),
+            "kilograms|weight": number(kilograms),
+            "hazard|danger": one_of(hazard, sorted(table.values())),
+        }
+    )
 
 
 def recipe(desk: Desk) -> Filled:
