@@ -10,7 +10,7 @@ from typing import Unpack
 from .importing.columns import RowOptions
 from .importing.own_tools import OwnTools
 from .importing.rows import suite_of
-from .importing.table import Cells, RowTable
+from .importing.table import Cells, RowTable, check_columns
 from .importing.textfile import MAX_BYTES, Lines, TextFile
 from .task import Suite
 
@@ -34,8 +34,7 @@ class CsvTable(RowTable):
             raise ValueError(f"{self.source}: the file is empty")
         names = [name.strip() for name in header]
         self.columns = tuple(name for name in names if name)  # one without a name, such as pandas writes, is left alone
-        if twice := next((name for name in self.columns if self.columns.count(name) > 1), ""):
-            raise ValueError(f"{self.source}, line {number}: two columns are called {twice!r}")
+        check_columns(f"{self.source}, line {number}", self.columns)
         self._width = len(names)
         self._kept = {name: index for index, name in enumerate(names) if name}
 

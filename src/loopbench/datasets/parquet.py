@@ -9,7 +9,8 @@ from typing import Any, Unpack
 from .importing.columns import RowOptions
 from .importing.own_tools import OwnTools
 from .importing.rows import suite_of
-from .importing.table import Cells, RowTable
+from .importing.table import Cells, RowTable, check_columns
+from .importing.textfile import stamp
 from .task import Suite
 
 BATCH_BYTES = 1_000_000
@@ -25,11 +26,10 @@ class ParquetTable(RowTable):
         self.source = str(path)
         self.name = path.stem
         self._path = path
-        self._stamp = _stamp(path)
+        self._stamp = stamp(path.stat())
         file = self._opened()
         self.columns = self._kept = tuple(file.schema_arrow.names)
-        if twice := next((name for name in self.columns if self.columns.count(name) > 1), ""):
-            raise ValueError(f"{self.source}: two columns are called {twice!r}")
+        check_columns(self.source, self.columns)
         groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
         self._group_sizes = [group.num_rows for group in groups]
         size = sum(group.total_byte_size for group in groups) // max(1, sum(self._group_sizes))
@@ -48,7 +48,7 @@ class ParquetTable(RowTable):
 
     def row(self, place: int) -> Cells:
         """Quick for rows in order; elsewhere the row group is read from its beginning. Raises ValueError."""
-        if _stamp(self._path) != self._stamp:
+        if stamp(self._path.stat()) != self._stamp:
             raise ValueError(f"{self.source}: the file has changed since it was read")
         if not self._first <= place < self._first + 2 * len(self._batch):
             self._batches, self._batch = self._from(place), []
@@ -92,11 +92,6 @@ def _arrow_errors() -> tuple[type[Exception], ...]:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
 
 
 def load(data: str | Path, tools: OwnTools | None = None, **options: Unpack[RowOptions]) -> Suite:

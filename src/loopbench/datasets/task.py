@@ -10,6 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 from loopbench.protocol import Plan, Query, Tool, plan_from_json, plan_to_json
 from loopbench.protocol.digest import digest
 
+DEFAULT_PLAN_CALLS = 10
+"""Taken for the longest plan where no task has any."""
 SPARE_TOOL_STEPS = 3
 """Added to the longest plan: the default step limit leaves room for this many stumbles."""
 
@@ -91,6 +93,14 @@ class StatelessEnvironment:
         return None
 
 
+def described_tools(environment: Environment) -> list[list[Any]]:
+    """Return what a loop is told of an environment's tools, and close the environment."""
+    try:
+        return [[tool.name, tool.description, tool.parameters] for tool in environment.tools]
+    finally:
+        environment.close()
+
+
 @dataclass(frozen=True)
 class Suite:
     """A named, versioned list of tasks. Raises ValueError for a repeated task id or an empty list."""
@@ -122,15 +132,11 @@ class Suite:
         """The one step limit that every arm of a comparison gets."""
         if self.step_limit is not None:
             return self.step_limit
-        return max((len(task.plan.calls) for task in self.tasks if task.plan), default=10) + SPARE_TOOL_STEPS
+        return max((len(task.plan.calls) for task in self.tasks if task.plan), default=DEFAULT_PLAN_CALLS) + SPARE_TOOL_STEPS
 
     @cached_property
     def digest(self) -> str:
         """sha256 of tasks, version and tools: two suites of equal digest ask the same."""
-        environment = self.open(self.tasks[0])
-        try:
-            tools = [[tool.name, tool.description, tool.parameters] for tool in environment.tools]
-        finally:
-            environment.close()
+        tools = described_tools(self.open(self.tasks[0]))
         parts = [self.name, self.version, self.max_tool_steps, tools, *([self.shared] if self.shared else [])]
         return digest([*parts, [task.as_dict() for task in self.tasks]])

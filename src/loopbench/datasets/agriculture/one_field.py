@@ -26,8 +26,8 @@ def degree_days(draw: Draw) -> Draft:
     script = SeasonScript(season)
     field = script.field(name)
     crop = script.crop(name, field)
-    highs = script.weather(name, station, part(field, "station"), "high", *days)
-    lows = script.weather(name, station, part(field, "station"), "low", *days)
+    highs = script.own_weather(name, field, "high", *days)
+    lows = script.own_weather(name, field, "low", *days)
     answer = script.degree_days(name, highs, lows, crop)
     base = Fraction(season.crop(name).base_c)
     pairs = zip(season.readings(station, "high", *days), season.readings(station, "low", *days), strict=True)
@@ -43,7 +43,7 @@ def degree_days(draw: Draw) -> Draft:
 def _water(script: SeasonScript, name: str, days: tuple[int, int], field: Ref, rain: Ref) -> Ref:
     """The cubic metres that a field lacks."""
     crop = script.crop(name, field)
-    et0 = script.weather(name, script.season.field(name).station, part(field, "station"), "et0", *days)
+    et0 = script.own_weather(name, field, "et0", *days)
     return script.irrigation(name, et0, crop, rain, script.hectares(name, field))
 
 
@@ -55,7 +55,7 @@ def irrigation(draw: Draw) -> Draft:
     station = season.field(name).station
     script = SeasonScript(season)
     field = script.field(name)
-    rain = script.weather(name, station, part(field, "station"), "rain", *days)
+    rain = script.own_weather(name, field, "rain", *days)
     answer = _water(script, name, days, field, rain)
     wish = draw.pick(
         f"How many cubic metres of irrigation does {name} lack for the days {between(season, days)}?",
@@ -73,7 +73,7 @@ def water_bill(draw: Draw) -> Draft:
     station = season.field(name).station
     script = SeasonScript(season)
     field = script.field(name)
-    rain = script.weather(name, station, part(field, "station"), "rain", *days)
+    rain = script.own_weather(name, field, "rain", *days)
     answer = script.cost("water", _water(script, name, days, field, rain), script.price("water", "water"))
     expected = season.water(name, station, *days) * season.price("water")
     wish = draw.pick(
@@ -134,12 +134,11 @@ def heat_margin(draw: Draw) -> Draft:
     days = draw_days(draw)
     season = season_where(draw, lambda s: margin(s) > 2)
     name, expected = season.fields[0], margin(season)
-    station = season.field(name).station
     script = SeasonScript(season)
     field = script.field(name)
     crop = script.crop(name, field)
     means = [
-        script.calculate(f"the mean {measure}", "mean", script.weather(name, station, part(field, "station"), measure, *days))
+        script.calculate(f"the mean {measure}", "mean", script.own_weather(name, field, measure, *days))
         for measure in _TEMPERATURES
     ]
     mean = script.calculate("the mean of both means", "mean", means)

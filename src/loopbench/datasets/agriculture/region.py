@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any, Literal, Self, get_args
@@ -121,9 +121,7 @@ class Region:
         return {
             "first_day": self.first_day,
             "stations": {name: [s.system, *s.readings.values()] for name, s in self.stations.items()},
-            "fields": {
-                name: [f.crop, f.stage, f.area, f.area_unit, f.station, f.backup_station] for name, f in self.fields.items()
-            },
+            "fields": {name: list(astuple(field)) for name, field in self.fields.items()},
             "soil": dict(self.soil),
             "crops": {name: [c.base_c, c.seed_kg_ha, c.yield_t_ha, *c.stages.values()] for name, c in self.crops.items()},
             "prices": dict(self.prices),
@@ -136,15 +134,7 @@ class Region:
 def field_info(region: Region, field: str) -> dict[str, Any]:
     """A field's crop and its growth stage, its area with unit, the weather station next to it and the one to fall back on."""
     found = _named(region.fields, field, "field")
-    return {
-        "field": field,
-        "crop": found.crop,
-        "stage": found.stage,
-        "area": found.area,
-        "area_unit": found.area_unit,
-        "station": found.station,
-        "backup_station": found.backup_station,
-    }
+    return {"field": field, **asdict(found)}
 
 
 def weather(region: Region, station: str, measure: Measure, first: str, last: str) -> dict[str, Any]:
@@ -173,14 +163,8 @@ def soil_sample(region: Region, field: str) -> dict[str, Any]:
     _named(region.fields, field, "field")
     if field not in region.soil:
         raise NoSample(f"no soil sample was ever taken on {field}")
-    acidity, nitrogen, phosphorus, potassium = region.soil[field]
-    return {
-        "field": field,
-        "ph": acidity,
-        "nitrogen_kg_ha": nitrogen,
-        "phosphorus_ppm": phosphorus,
-        "potassium_ppm": potassium,
-    }
+    names = ("ph", "nitrogen_kg_ha", "phosphorus_ppm", "potassium_ppm")
+    return {"field": field, **dict(zip(names, region.soil[field], strict=True))}
 
 
 def crop_table(region: Region, crop: str, stage: Stage) -> dict[str, Any]:
@@ -321,14 +305,6 @@ def _number(value: Fraction) -> Number:
 
 
 TOOLS: Toolset[Region] = Toolset(
-    field_info,
-    weather,
-    soil_sample,
-    crop_table,
-    market_price,
-    convert_units,
-    growing_degree_days,
-    irrigation_need,
-    fertilizer_amount,
-    calculate,
-)
+    field_info, weather, soil_sample, crop_table, market_price, convert_units, growing_degree_days, irrigation_need,
+    fertilizer_amount, calculate,
+)  # fmt: skip

@@ -241,6 +241,10 @@ class SeasonScript(PlanWriter):
             part(read, "values") if unit == to_unit else self.convert(f"{measure} of {what}", part(read, "values"), unit, to_unit)
         )
 
+    def own_weather(self, name: str, field: Ref, measure: Measure, first: int, last: int) -> Ref:
+        """Plan to read the station of the field `name`, which `field` has looked up."""
+        return self.weather(name, self.season.field(name).station, part(field, "station"), measure, first, last)
+
     def no_weather(self, what: str, known_as: Ref, measure: Measure, first: int, last: int, after: Iterable[Ref] = ()) -> Ref:
         """A station that has not measured."""
         return self._read(what, measure, self._asked(known_as, measure, first, last), after, True)

@@ -44,7 +44,7 @@ def rain_range(draw: Draw) -> Draft:
     found = [script.field(name) for name in names]
     sums = []
     for name, field in zip(names, found, strict=True):
-        rain = script.weather(name, season.field(name).station, part(field, "station"), "rain", *days)
+        rain = script.own_weather(name, field, "rain", *days)
         sums.append(script.calculate(f"the rain on {name}", "sum", rain))
     most = script.calculate("the most rain", "maximum", sums)
     least = script.calculate("the least rain", "minimum", sums)
@@ -99,7 +99,7 @@ def drier_field(draw: Draw) -> Draft:
     found = [script.field(each) for each in names]
     fallen = []
     for each, field in zip(names, found, strict=True):
-        values = script.weather(each, season.field(each).station, part(field, "station"), "rain", *days)
+        values = script.own_weather(each, field, "rain", *days)
         fallen.append(script.calculate(f"the rain on {each}", "sum", values))
     field = found[names.index(name)]
     crop = script.crop("the drier field", field, after=fallen)
@@ -132,10 +132,7 @@ def calm_field(draw: Draw) -> Draft:
     name = names[calmest]
     script = SeasonScript(season)
     found = [script.field(each) for each in names]
-    read = [
-        script.weather(each, season.field(each).station, part(field, "station"), "wind", day, day)
-        for each, field in zip(names, found, strict=True)
-    ]
+    read = [script.own_weather(each, field, "wind", day, day) for each, field in zip(names, found, strict=True)]
     least = script.calculate("the lightest wind", "minimum", [part(values, 0) for values in read])
     area = script.hectares(name, found[calmest])
     answer = script.calculate("the litres of spray", "product", [area, dose / 10], after=[least])

@@ -7,7 +7,7 @@ can only be had by booking. Money is kept in cents and told in dollars.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any, Self
 
 from ..worlds import InvalidRequest, Toolset, UnknownName
@@ -142,7 +142,7 @@ class City:
             "dates": self.dates,
             "customers": self.customers,
             "events": [_event_row(event, self.dates) for event in self.events.values()],
-            "bookings": [[b.code, b.name, b.event_id, b.date, b.seats, b.cents] for b in self.bookings.values()],
+            "bookings": [list(astuple(booking)) for booking in self.bookings.values()],
         }
 
     def state(self) -> list[list[Any]]:
@@ -310,15 +310,7 @@ def booking_details(city: City, booking_code: str) -> dict[str, Any]:
 
 
 TOOLS: Toolset[City] = Toolset(
-    search_events,
-    event_details,
-    availability,
-    price_quote,
-    door_price,
-    hold_seats,
-    book,
-    cancel_booking,
-    list_bookings,
+    search_events, event_details, availability, price_quote, door_price, hold_seats, book, cancel_booking, list_bookings,
     booking_details,
-)
+)  # fmt: skip
 DISTRACTORS = frozenset({"door_price"})

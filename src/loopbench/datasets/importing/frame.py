@@ -11,7 +11,7 @@ from ..task import Suite, Task
 from .columns import RowOptions
 from .own_tools import NO_TOOLS, own_tools
 from .rows import suite_of
-from .table import Cells, RowTable
+from .table import Cells, RowTable, check_columns
 
 if TYPE_CHECKING:
     import pandas
@@ -26,8 +26,7 @@ class FrameTable(RowTable):
         if unnamed := next((label for label in frame.columns if not isinstance(label, str)), None):
             raise ValueError(f"{name}: a column is called {unnamed!r}, and names must be text")
         self.columns = tuple(frame.columns)
-        if twice := next((label for label in self.columns if self.columns.count(label) > 1), ""):
-            raise ValueError(f"{name}: two columns are called {twice!r}")
+        check_columns(name, self.columns)
         self._frame = frame
 
     def keep(self, columns: Collection[str]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from loopbench.protocol.digest import canonical_json, digest
 
-from ..task import SPARE_TOOL_STEPS, Suite, Task
+from ..task import DEFAULT_PLAN_CALLS, SPARE_TOOL_STEPS, Suite, Task, described_tools
 from .columns import Columns, RowOptions, quoted
 from .json_files import check_limit
 from .own_tools import ALLOWED, NO_TOOLS, OwnTools
@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 
 MAX_SCORERS = 1_000
 """Different ones in one file."""
-_DEFAULT_STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class RowSuite(Suite):
         if self._facts is None or self.step_limit is not None:
             return super().max_tool_steps
         longest = self._facts.longest_plan
-        return (_DEFAULT_STEPS if longest is None else longest) + SPARE_TOOL_STEPS
+        return (DEFAULT_PLAN_CALLS if longest is None else longest) + SPARE_TOOL_STEPS
 
     @cached_property
     def digest(self) -> str:
@@ -109,11 +108,7 @@ class RowSuite(Suite):
         if self._facts is None:
             return super().digest
         everything = replace(self.tasks[0], world={key: item for key, item in self.tasks[0].world.items() if key != ALLOWED})
-        environment = self.tools.open(everything)
-        try:
-            tools = [[tool.name, tool.description, tool.parameters] for tool in environment.tools]
-        finally:
-            environment.close()
+        tools = described_tools(self.tools.open(everything))
         return digest([self.name, self.version, self.max_tool_steps, tools, self._facts.digest])
 
 

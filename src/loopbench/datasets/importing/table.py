@@ -7,7 +7,7 @@ import decimal
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from .json_files import json_value
@@ -45,6 +45,12 @@ class RowTable(ABC):
     def keep(self, columns: Collection[str]) -> None:
         """Only these columns will be looked at."""
         return None
+
+
+def check_columns(where: str, columns: Sequence[str]) -> None:
+    """Raise ValueError if two columns have the same name."""
+    if twice := next((name for name in columns if columns.count(name) > 1), ""):
+        raise ValueError(f"{where}: two columns are called {twice!r}")
 
 
 class CellError(ValueError):

@@ -19,7 +19,7 @@ class TextFile:
         """Raises OSError where it cannot be read."""
         self.path = path
         with path.open("rb") as file:
-            self._stamp = _stamp(file)
+            self._stamp = stamp(os.fstat(file.fileno()))
 
     def lines(self) -> Lines:
         """From the beginning."""
@@ -33,15 +33,15 @@ class TextFile:
 
     def _opened(self) -> BinaryIO:
         file = self.path.open("rb")
-        if _stamp(file) != self._stamp:
+        if stamp(os.fstat(file.fileno())) != self._stamp:
             file.close()
             raise ValueError(f"{self.path}: the file has changed since it was read")
         return file
 
 
-def _stamp(file: BinaryIO) -> tuple[int, int]:
-    found = os.fstat(file.fileno())
-    return found.st_size, found.st_mtime_ns
+def stamp(status: os.stat_result) -> tuple[int, int]:
+    """Return what changes when a file is written: its size and its time."""
+    return status.st_size, status.st_mtime_ns
 
 
 class Lines:

@@ -366,22 +366,10 @@ _ASIDES = (
 _YEARS: Mapping[Kind, str] = {
     "person": "born", "town": "founded", "ship": "launched", "company": "founded", "book": "year", "lighthouse": "completed",
 }  # fmt: skip
-LINKS = frozenset(
-    {
-        "birthplace",
-        "employer",
-        "teacher",
-        "mayor",
-        "builder",
-        "captain",
-        "home_port",
-        "founder",
-        "headquarters",
-        "author",
-        "dedicated_to",
-    }
-    | {"town", "architect"}
-)
+LINKS = frozenset({
+    "birthplace", "employer", "teacher", "mayor", "builder", "captain", "home_port", "founder", "headquarters", "author",
+    "dedicated_to", "town", "architect",
+})  # fmt: skip
 """Facts that name another entity."""
 
 

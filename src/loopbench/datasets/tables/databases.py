@@ -96,36 +96,13 @@ _LAST = (
 TOWNS = ("Arvik", "Brenna", "Dalby", "Elvestad", "Fossum", "Granli", "Hovden", "Kisa", "Lomma", "Nesby", "Rindal", "Selje")
 _COUNTRIES = ("Arland", "Borduria", "Castavia", "Drumond", "Elbonia", "Freedonia", "Genovia", "Illyria")
 _COLOURS = (
-    "Amber",
-    "Blue",
-    "Copper",
-    "Dark",
-    "Emerald",
-    "Frozen",
-    "Golden",
-    "Hollow",
-    "Iron",
-    "Jade",
-    "Little",
-    "Lost",
-    "Pale",
+    "Amber", "Blue", "Copper", "Dark", "Emerald", "Frozen", "Golden", "Hollow", "Iron", "Jade", "Little", "Lost", "Pale",
     "Silent",
-)
+)  # fmt: skip
 _NOUNS = (
-    "Bridge",
-    "Comet",
-    "Dancer",
-    "Engine",
-    "Field",
-    "Garden",
-    "Harbour",
-    "Letter",
-    "Meadow",
-    "Orchard",
-    "Parade",
-    "Signal",
+    "Bridge", "Comet", "Dancer", "Engine", "Field", "Garden", "Harbour", "Letter", "Meadow", "Orchard", "Parade", "Signal",
     "Window",
-)
+)  # fmt: skip
 
 
 def _people(draw: Draw, count: int) -> list[str]:
