@@ -22,7 +22,7 @@ class CsvTable(RowTable):
     cells = "text"
 
     def __init__(self, path: Path, delimiter: str) -> None:
-        """Raises OSError where it cannot be read, ValueError for a header that is none."""
+        """Read the header. Raises OSError for an unreadable file, ValueError for a bad header."""
         self.source = str(path)
         self.name = path.stem
         self._file = TextFile(path)
@@ -42,7 +42,7 @@ class CsvTable(RowTable):
         self._kept = {name: index for name, index in self._kept.items() if name in columns}
 
     def rows(self) -> Iterator[tuple[int, int, Cells]]:
-        """(byte, line, cells) of each record after the header. Raises ValueError."""
+        """Read (byte, line, cells) of each record after the header. Raises ValueError."""
         with self._file.lines() as lines:
             records = self._records(lines)
             next(records)
@@ -50,13 +50,13 @@ class CsvTable(RowTable):
                 yield place, number, self._cells(record, number)
 
     def row(self, place: int) -> Cells:
-        """Raises ValueError where the file has changed."""
+        """Read one record. Raises ValueError if the file has changed."""
         with self._file.lines_from(place) as lines:
             _, number, record = next(self._records(lines))
             return self._cells(record, number)
 
     def _records(self, lines: Lines) -> Iterator[tuple[int, int, list[str]]]:
-        """(byte, line, fields) of each record that is no blank line."""
+        """Read (byte, line, fields) of each record that is not a blank line."""
         reader = csv.reader(lines, delimiter=self._delimiter, strict=True)
         while True:
             place, number, lines.record = lines.place, lines.number + 1, 0
@@ -77,7 +77,7 @@ class CsvTable(RowTable):
 
 
 def load(data: str | Path, tools: OwnTools | None = None, delimiter: str = ",", **options: Unpack[RowOptions]) -> Suite:
-    """The suite of a CSV file in UTF-8; see `loopbench.datasets.importing.columns` for what a column means.
+    """Read the suite of a CSV file in UTF-8; see `loopbench.datasets.importing.columns` for what a column means.
 
     `data`: `--data FILE`. `tools`: `--tools MODULE`. `delimiter`: the sign between cells. `options`: see `RowOptions`.
 

@@ -23,7 +23,7 @@ from .task import Environment, Suite, Task
 MAX_SIZE = 100_000
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 UNANSWERABLE_EVERY = 12
-"""Each twelfth task has no answer, where a suite has such templates: never more than one in ten, whatever the size."""
+"""Every twelfth task has no answer, if a suite has such templates: never more than one in ten, whatever the size."""
 MAX_DRAWS = 1_000
 """A template that gives no new question in so many draws has too little to vary."""
 
@@ -41,7 +41,7 @@ class Draw:
         self._random = random.Random(int(sha256("/".join(map(str, key)))[:16], 16)).random
 
     def integer(self, low: int, high: int, step: int = 1) -> int:
-        """Uniform over low, low + step, … up to high, which is included where a step lands on it."""
+        """Draw uniformly from low, low + step, … up to high, which is included if a step lands on it."""
         return low + step * int(self._random() * ((high - low) // step + 1))
 
     def chance(self, probability: float) -> bool:
@@ -55,7 +55,7 @@ class Draw:
         return self.choice(items)
 
     def sample(self, items: Sequence[Item], count: int) -> list[Item]:
-        """Different ones, in random order. Raises ValueError where there are fewer."""
+        """Draw different items, in random order. Raises ValueError if there are fewer."""
         if count > len(items):
             raise ValueError(f"cannot draw {count} of {len(items)} items")
         return self.shuffled(items)[:count]
@@ -104,7 +104,7 @@ class PlanWriter:
         alternatives: Sequence[tuple[str, Mapping[str, Any]]] = (),
         fails: bool = False,
     ) -> Ref:
-        """Plan a call; gives the reference to its result, whose parts are `part(ref, key, …)`.
+        """Plan a call, and return the reference to its result, whose parts are `part(ref, key, …)`.
 
         `goal`: a sentence that stands neither in the question nor in another goal. `arguments`: literals and references.
         `after`: calls whose effect this one needs, though none of their results. `alternatives`: (tool, arguments) that give an
@@ -122,7 +122,7 @@ class PlanWriter:
 
 
 def part(ref: Ref, *path: str | int) -> Ref:
-    """A part of a call's result, by keys and indices."""
+    """Refer to a part of a call's result, by keys and indices."""
     return Ref(ref.call, (*ref.path, *path))
 
 
@@ -133,16 +133,16 @@ class Draft:
     question: str
     plan: Plan
     expected: Any
-    """The answer, worked out without the tools; None where there is none."""
+    """The answer, worked out without the tools; None if there is no answer."""
     scorer: str = "exact"
     context: str = ""
     schema: Mapping[str, Any] | None = None
     world: Mapping[str, Any] = field(default_factory=dict)
     end_state: Any = None
     instance: str = ""
-    """What the facts are drawn from, where several tasks may share them: they stand in one split. Empty: the task's own."""
+    """Name of the facts that several tasks may share, which keeps these in one split. Empty: no other task shares them."""
     difficulty: str = ""
-    """easy, medium or hard; empty: by the number of calls that need another one first."""
+    """easy, medium or hard; empty: derived from the number of calls that need another one first."""
 
 
 Template = Callable[[Draw], Draft]
@@ -154,7 +154,7 @@ class DeadEnd(Exception):
 
 
 def told_by(teller: Callable[[Draw], Story]) -> Callable[[Callable[[Story], Draft]], Template]:
-    """Makes a template of a function of a teller, which holds the draw and the plan so far: it begins anew at a DeadEnd.
+    """Decorate a function of a teller, which holds the draw and the plan so far, as a template: it starts over at a DeadEnd.
 
     The template raises ValueError where all draws end dead.
     """
@@ -175,7 +175,7 @@ def told_by(teller: Callable[[Draw], Story]) -> Callable[[Callable[[Story], Draf
 
 
 def generate(name: str, seed: int, templates: Sequence[Template], unanswerable: Sequence[Template] = ()) -> Iterator[Task]:
-    """Tasks without end; the first n are the same for every n. No two ask the same question of the same world.
+    """Generate tasks without end; the first n are the same for every n. No two ask the same question of the same world.
 
     Raises ValueError for a template that keeps giving questions that were there before.
     """
@@ -226,7 +226,7 @@ def _task(name: str, seed: int, number: int, template: str, draft: Draft) -> Tas
 
 
 def difficulty_of(plan: Plan) -> str:
-    """By the number of calls that need another one first."""
+    """Return the difficulty by the number of calls that need another one first."""
     dependent = sum(bool(needs) for needs in plan.dependencies.values())
     if dependent <= 2:
         return "easy"
@@ -237,7 +237,7 @@ SPLITS = ("train", "dev", "test")
 
 
 def split_of(key: str) -> str:
-    """Half to train, a fifth to dev, the rest to test: the place depends on the key alone."""
+    """Return the split of a key: half go to train, a fifth to dev, the rest to test."""
     tenth = int(sha256(key)[:8], 16) % 10
     if tenth < 5:
         return "train"
@@ -265,7 +265,7 @@ class Source:
 
     @property
     def snapshot(self) -> Path | None:
-        """File of the default tasks, one `Task.as_dict()` as canonical JSON per line; None where they are generated."""
+        """File of the default tasks, one `Task.as_dict()` as canonical JSON per line; None if they are generated."""
         return None if self.snapshots is None else self.snapshots / f"{self.name}-v{self.version}.jsonl"
 
     def suite(self, size: int | None = None, seed: int = 0) -> Suite:

@@ -22,13 +22,13 @@ class JsonLines(RowTable):
     cells = "json"
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError where it cannot be read."""
+        """Raises OSError for an unreadable file."""
         self.source = str(path)
         self.name = path.stem
         self._file = TextFile(path)
 
     def rows(self) -> Iterator[tuple[int, int, Cells]]:
-        """(byte, line, object) of each row. Raises ValueError."""
+        """Read (byte, line, object) of each row. Raises ValueError."""
         with self._file.lines() as lines:
             place = 0
             for text in lines:
@@ -38,7 +38,7 @@ class JsonLines(RowTable):
                 place = lines.place
 
     def row(self, place: int) -> Cells:
-        """Raises ValueError where the file has changed."""
+        """Read one row. Raises ValueError if the file has changed."""
         with self._file.lines_from(place) as lines:
             return self._object(next(lines), 0)
 
@@ -53,7 +53,7 @@ class JsonLines(RowTable):
 
 
 def load(data: str | Path, tools: OwnTools | None = None, **options: Unpack[RowOptions]) -> Suite:
-    """The suite of a JSON lines file; see `loopbench.datasets.importing.columns` for what a column means.
+    """Read the suite of a JSON lines file; see `loopbench.datasets.importing.columns` for what a column means.
 
     `data`: `--data FILE`. `tools`: `--tools MODULE`. `options`: see `RowOptions`.
 

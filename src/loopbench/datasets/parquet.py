@@ -14,15 +14,15 @@ from .importing.textfile import stamp
 from .task import Suite
 
 BATCH_BYTES = 1_000_000
-"""Read at once, uncompressed, as far as rows are equally long."""
+"""Size of a batch, uncompressed, if rows are equally long."""
 MAX_BATCH_ROWS = 1_000
 
 
 class ParquetTable(RowTable):
-    """A Parquet file as a table, read in small batches; of it only the last batch is held."""
+    """A Parquet file as a table, read in small batches; only the last batch is held."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError where it cannot be read, ValueError where it is no Parquet file."""
+        """Read the metadata. Raises OSError for an unreadable file, ValueError if it is not a Parquet file."""
         self.source = str(path)
         self.name = path.stem
         self._path = path
@@ -41,13 +41,13 @@ class ParquetTable(RowTable):
         self._kept = tuple(name for name in self._kept if name in columns)
 
     def rows(self) -> Iterator[tuple[int, int, Cells]]:
-        """(index, row, cells) of each row. Raises ValueError."""
+        """Read (index, row, cells) of each row. Raises ValueError."""
         for first, batch in self._from(0):
             for index, cells in enumerate(batch, start=first):
                 yield index, index + 1, cells
 
     def row(self, place: int) -> Cells:
-        """Quick for rows in order; elsewhere the row group is read from its beginning. Raises ValueError."""
+        """Read one row: quickly for rows in order; elsewhere the row group is read from its beginning. Raises ValueError."""
         if stamp(self._path.stat()) != self._stamp:
             raise ValueError(f"{self.source}: the file has changed since it was read")
         if not self._first <= place < self._first + 2 * len(self._batch):
@@ -57,7 +57,7 @@ class ParquetTable(RowTable):
         return self._batch[place - self._first]
 
     def _from(self, place: int) -> Iterator[tuple[int, list[Cells]]]:
-        """(index of its first row, rows) of each batch, from the row group on that holds the place."""
+        """Read (index of the first row, rows) of each batch, beginning with the row group that holds the place."""
         errors = _arrow_errors()
         first = group = 0
         while group < len(self._group_sizes) and first + self._group_sizes[group] <= place:
@@ -95,7 +95,7 @@ def _one_line(error: Exception) -> str:
 
 
 def load(data: str | Path, tools: OwnTools | None = None, **options: Unpack[RowOptions]) -> Suite:
-    """The suite of a Parquet file; see `loopbench.datasets.importing.columns` for what a column means.
+    """Read the suite of a Parquet file; see `loopbench.datasets.importing.columns` for what a column means.
 
     `data`: `--data FILE`. `tools`: `--tools MODULE`. `options`: see `RowOptions`.
 

@@ -11,7 +11,7 @@ from loopbench.protocol import Plan, Query, Tool, plan_from_json, plan_to_json
 from loopbench.protocol.digest import digest
 
 DEFAULT_PLAN_CALLS = 10
-"""Taken for the longest plan where no task has any."""
+"""Taken for the longest plan if no task has one."""
 SPARE_TOOL_STEPS = 3
 """Added to the longest plan: the default step limit leaves room for this many stumbles."""
 
@@ -24,14 +24,14 @@ class Task:
     """Unique within the suite, stable across versions of it."""
     query: Query
     expected: Any
-    """The right answer; None where saying that there is none is right."""
+    """The right answer; None if the right answer is that there is none."""
     scorer: str = "exact"
     """A scorer's name with options, `numeric(tolerance=0.01)`; see `loopbench.metrics.scorers`."""
     plan: Plan | None = None
     no_plan: str = ""
     """Why there is no plan; such a task runs on a real model and is excluded under the scripted one."""
     quarantined: str = ""
-    """Why the task must not be run at all; empty where it may."""
+    """Why the task must not be run at all; empty if it may be run."""
     labels: Mapping[str, Any] = field(default_factory=dict)
     """Difficulty, split, template: whatever tables may be grouped by. `cluster` names the template tasks share; tasks of one
     `instance` (of the same facts) always stand in the same split."""
@@ -41,7 +41,7 @@ class Task:
     """What the environment's `state()` must be in the end, as JSON; None: the answer alone is judged."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON; what the suite's digest is made of. An empty `world` and no `end_state` are left out."""
+        """Return plain JSON, of which the suite's digest is made. An empty `world` and no `end_state` are left out."""
         made = {
             "id": self.id,
             "query": {"text": self.query.text, "context": self.query.context, "schema": self.query.schema},
@@ -60,7 +60,7 @@ class Task:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Task:
-        """From what `as_dict` gave. Raises KeyError, TypeError or ValueError for anything else."""
+        """Read what `as_dict` returned. Raises KeyError, TypeError or ValueError for anything else."""
         plan = data["plan"]
         changed = {"query": Query(**data["query"]), "plan": None if plan is None else plan_from_json(plan)}
         return cls(**{**data, **changed})
@@ -74,7 +74,7 @@ class Environment(Protocol):
     def tools(self) -> Sequence[Tool]: ...
 
     def state(self) -> Any:
-        """The end state as JSON, for scorers that judge it; None where there is none."""
+        """Return the end state as JSON, for scorers that judge it; None if there is no state."""
 
     def close(self) -> None:
         """Give back what the environment holds."""
@@ -110,11 +110,11 @@ class Suite:
     tasks: Sequence[Task]
     """A tuple, or a sequence that reads its tasks when they are asked for."""
     open: Callable[[Task], Environment]
-    """Opens a task's environment in its fresh state."""
+    """Opens a task's environment in its initial state."""
     step_limit: int | None = None
     """Longest run in tool steps; None: the longest plan + 3."""
     shared: str = ""
-    """Digest of the data that all tasks' environments share, such as a collection of documents; empty where there is none."""
+    """Digest of the data that all tasks' environments share, such as a collection of documents; empty if there is none."""
     distractors: frozenset[str] = frozenset()
     """Tools that no plan needs: they are there to tempt."""
 

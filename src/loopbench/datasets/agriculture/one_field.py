@@ -19,7 +19,7 @@ _TEMPERATURES: tuple[Measure, ...] = ("high", "low")
 
 
 def degree_days(draw: Draw) -> Draft:
-    """Warmth: the field's station, and the base temperature of its crop."""
+    """Warmth needs the field's station, and the base temperature of its crop."""
     season, days = draw_season(draw), draw_days(draw)
     name = draw.choice(season.fields)
     station = season.field(name).station
@@ -41,7 +41,7 @@ def degree_days(draw: Draw) -> Draft:
 
 
 def _water(script: SeasonScript, name: str, days: tuple[int, int], field: Ref, rain: Ref) -> Ref:
-    """The cubic metres that a field lacks."""
+    """Plan the calls for the cubic metres of water that a field lacks."""
     crop = script.crop(name, field)
     et0 = script.own_weather(name, field, "et0", *days)
     return script.irrigation(name, et0, crop, rain, script.hectares(name, field))

@@ -69,7 +69,7 @@ class Station:
     system: str
     """us or metric."""
     readings: Mapping[Measure, Sequence[Number | None]]
-    """All measures, with one value per day; None where there is none."""
+    """All measures, with one value per day; None for a day without a reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Crop:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """What the tools read."""
+    """The world that the tools read."""
 
     first_day: str
     stations: Mapping[str, Station]
@@ -106,7 +106,7 @@ class Region:
 
     @classmethod
     def of(cls, world: Mapping[str, Any]) -> Self:
-        """From what `as_world` gave."""
+        """Read what `as_world` returned."""
         return cls(
             world["first_day"],
             {name: Station(row[0], dict(zip(MEASURES, row[1:], strict=True))) for name, row in world["stations"].items()},
@@ -117,7 +117,7 @@ class Region:
         )
 
     def as_world(self) -> dict[str, Any]:
-        """Compact JSON: rows in the order of the classes' fields, readings by measure and needs by stage."""
+        """Return compact JSON: rows in the order of the classes' fields, readings by measure and needs by stage."""
         return {
             "first_day": self.first_day,
             "stations": {name: [s.system, *s.readings.values()] for name, s in self.stations.items()},
@@ -278,7 +278,7 @@ def _named(known: Mapping[str, Any], name: str, kind: str) -> Any:
 
 
 def _day(region: Region, text: str) -> int:
-    """Days since the first one."""
+    """Return the days since the first one."""
     try:
         return (date.fromisoformat(text) - date.fromisoformat(region.first_day)).days
     except ValueError:
@@ -292,7 +292,7 @@ def _exact_all(values: Sequence[float]) -> list[Fraction]:
 
 
 def _exact(value: float) -> Fraction:
-    """The decimal that a number is written as."""
+    """Return the decimal that a number is written as."""
     if not abs(value) <= MAX_MAGNITUDE:
         raise InvalidRequest(f"{value} is beyond ±{MAX_MAGNITUDE:.0e}")
     return Fraction(repr(value))

@@ -16,14 +16,14 @@ def season_where(draw: Draw, fits: Callable[[Season], bool], fields: int = 3, st
 
 
 def draw_days(draw: Draw, least: int = 3) -> tuple[int, int]:
-    """First and last of `least` to 6 days."""
+    """Draw the first and the last of `least` to 6 days."""
     length = draw.integer(least, 6)
     first = draw.integer(0, DAYS - length)
     return first, first + length - 1
 
 
 def without_readings(season: Season, station: str, measure: Measure, day: int) -> Season:
-    """The station has missed a day."""
+    """Return the season with one reading of a station missing."""
     found = season.region.stations[station]
     values = [None if number == day else value for number, value in enumerate(found.readings[measure])]
     broken = replace(found, readings={**found.readings, measure: values})
@@ -48,7 +48,7 @@ def who(draw: Draw) -> str:
 
 
 def aside(draw: Draw) -> str:
-    """Nothing that matters."""
+    """Draw a sentence that does not matter."""
     return draw.pick(
         f"The neighbour has {draw.integer(12, 90)} sheep.",
         f"Last year it was {draw.integer(11, 39)} percent more.",

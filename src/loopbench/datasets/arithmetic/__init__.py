@@ -46,7 +46,7 @@ UNANSWERABLE: tuple[_Template, ...] = (branches.shopping, branches.party, branch
 
 
 def generate(seed: int = 0) -> Iterator[Task]:
-    """Tasks without end; the first n are the same for every n. No two have the same text."""
+    """Generate tasks without end; the first n are the same for every n. No two have the same text."""
     seen: set[str] = set()
     index = 0
     while True:

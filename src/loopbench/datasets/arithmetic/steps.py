@@ -1,4 +1,4 @@
-"""What the stories are written with: a plan that works out each result as it goes, names, and numbers as text."""
+"""What the word problems are written with: a plan that works out each result as it goes, names, and numbers as text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WordProblem:
     question: str
     answer: Ref | None
     expected: Fraction | int | None
-    """The answer, worked out without the tools; None where there is none."""
+    """The answer, worked out without the tools; None if there is no answer."""
 
 
 class Steps:
@@ -37,7 +37,7 @@ class Steps:
         self._values: dict[str, Any] = {}
 
     def call(self, goal: str, tool: str, **arguments: Any) -> Ref:
-        """Plan a call that finds `goal`; gives the reference to its result."""
+        """Plan a call that finds `goal`, and return the reference to its result."""
         ref, resolved = self._plan(goal, tool, arguments, fails=False)
         self._values[ref.call] = _FUNCTIONS[tool](**resolved)
         return ref
@@ -62,7 +62,7 @@ _FUNCTIONS = {tool.name: tool.function for tool in calculator.TOOLS}
 
 
 def plain(number: Fraction | int) -> int | float:
-    """As the calculator gives it: an int where it is one."""
+    """Return the number as the calculator does: an int if it is whole."""
     return int(number) if number == int(number) else float(number)
 
 

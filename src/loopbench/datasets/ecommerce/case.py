@@ -51,7 +51,7 @@ class Case:
     # What the story puts in.
 
     def customer(self) -> Row:
-        """Someone who is easily taken for two others: one has the same first name, one the same last name."""
+        """Draw a customer who is easily taken for two others: one has the same first name, one the same last name."""
         first, other_first = self.draw.sample(FIRST_NAMES, 2)
         last, other_last = self.draw.sample(LAST_NAMES, 2)
         made = [
@@ -63,13 +63,13 @@ class Case:
         return made[0]
 
     def articles(self, count: int, but: str = "") -> list[Row]:
-        """Variants of so many different products, `but` being none of these."""
+        """Draw variants of so many different products other than `but`."""
         goods = list(self.shop.tables["products"].values())
         names = self.draw.sample(sorted({row["product"] for row in goods} - {but}), count)
         return [self.draw.choice([row for row in goods if row["product"] == name]) for name in names]
 
     def order(self, customer: Row, bought: Sequence[tuple[Row, int]], status: str = "open", *, age: int = 0, late: int = 0) -> Row:
-        """An order of these goods; `age`: days since it came, `late`: days by which it came after the promised day."""
+        """Place an order of these goods; `age`: days since it came, `late`: days by which it came after the promised day."""
         order = draw_order(self.draw, self.shop, customer, self.draw.shuffled(bought), status)
         if age:
             order |= {"placed": self.shop.ago(age + late + self.draw.integer(3, 7)), "delivered": self.shop.ago(age)}
@@ -77,7 +77,7 @@ class Case:
         return order
 
     def other_orders(self, customer: Row, count: int, but: str = "") -> None:
-        """Orders of the same customer that the story is not about, of other products than `but`."""
+        """Place orders of the same customer that the story is not about, of other products than `but`."""
         for _ in range(count):
             bought = [(self.articles(1, but)[0], self.draw.integer(1, 3))]
             draw_order(self.draw, self.shop, customer, bought, self.draw.choice(("shipped", "delivered")))
@@ -93,11 +93,11 @@ class Case:
         return self.shop.tables["lines"][order["order_id"], 0]
 
     def rule(self, topic: str, name: str) -> Any:
-        """A number of the policy."""
+        """Return a number of the policy."""
         return self.shop.tables["policy"][topic, name]["value"]
 
     def who(self, customer: Row) -> str:
-        """A customer as a question names it: the address is unique, the name is not."""
+        """Name a customer as questions do: the address is unique, the name is not."""
         forms = ("{name} ({email})", "{name}, who writes from {email},", "our customer {name}, e-mail {email},")
         return self.draw.choice(forms).format(**customer)
 
@@ -110,16 +110,16 @@ class Case:
         return self.plan.call(f"Look up order {order_id}.", "get_order", {"order_id": order_id})
 
     def find(self, customer: Row) -> Ref:
-        """The customer's entry, found by e-mail address."""
+        """Plan to find the customer by e-mail address."""
         found = self.plan.call(f"Find whose address {customer['email']} is.", "find_customers", {"text": customer["email"]})
         return part(found, 0)
 
     def find_order(self, customer: Row, order: Row) -> Ref:
-        """The order, found among all that the customer has placed."""
+        """Plan to find the order among all that the customer has placed."""
         return self.read_orders(self.find(customer), customer)[order["order_id"]]
 
     def read_orders(self, entry: Ref, customer: Row) -> dict[str, Ref]:
-        """All orders of a customer who has been found, by number."""
+        """Plan to read all orders of a customer who has been found, by number."""
         seen = {}
         for index, order in enumerate(self.shop.orders_of(customer)):
             goal = f"Look up the customer's order number {index + 1}."
@@ -142,11 +142,11 @@ class Case:
     # What comes of it.
 
     def settle(self) -> None:
-        """The world is complete: what the books change from here on is what the trial has to change."""
+        """Declare the world complete: from here on, what the books change is what the trial has to change."""
         self._opening = self.shop.rows()
 
     def draft(self, told: str, answer: Any, expected: Any, scorer: str = "numeric") -> Draft:
-        """The task. `told`: what is asked, without the day and the form of the answer."""
+        """Return the task. `told`: what is asked, without the day and the form of the answer."""
         aside = self.draw.choice(ASIDES).format(n=self.draw.integer(4, 29), name=self.draw.choice(FIRST_NAMES))
         return Draft(
             question=f"Today is {self.shop.today.isoformat()}. {aside} {told[0].upper()}{told[1:]} {ANSWER_FORMAT}",
@@ -159,5 +159,5 @@ class Case:
 
 
 def called(article: Row) -> str:
-    """An article as customers name it."""
+    """Name an article as customers do."""
     return f"{article['product']} in {article['variant']}"

@@ -13,12 +13,12 @@ from .shop import PLENTY, dollars, draw_customer
 
 
 def return_(draw: Draw) -> Draft:
-    """Within the policy: paid back, in full or in part."""
+    """A return that the policy allows is paid back, in full or in part."""
     return _send_back(draw, refused=False)
 
 
 def refusal(draw: Draw) -> Draft:
-    """Too late, or bought on clearance: nothing may change."""
+    """A return that is too late, or of goods bought on clearance: nothing may change."""
     return _send_back(draw, refused=True)
 
 
@@ -57,7 +57,7 @@ def _send_back(draw: Draw, refused: bool) -> Draft:
 
 
 def split_refund(draw: Draw) -> Draft:
-    """Of three lines one comes back sealed and one opened; the third was bought on clearance and stays."""
+    """One of three lines comes back sealed and one opened; the third was bought on clearance and stays."""
     case = Case(draw)
     customer, articles = case.customer(), case.articles(3)
     age = draw.integer(1, case.rule("returns", "days"))
@@ -86,7 +86,7 @@ def split_refund(draw: Draw) -> Draft:
 
 
 def recall(draw: Draw) -> Draft:
-    """A fault in one article: it is taken back from every order that has it, and counted on the shelf."""
+    """An article has a fault: it is taken back from every order that has it, and counted on the shelf."""
     case, orders = Case(draw), []
     article, *others = case.articles(5)
     article["stock"] = draw.integer(*PLENTY)
@@ -122,7 +122,7 @@ def recall(draw: Draw) -> Draft:
 
 
 def exchange(draw: Draw) -> Draft:
-    """Another colour, or where it is short a third one."""
+    """The customer wants another colour, or if it is short a third one."""
     case, short = Case(draw), draw.chance(0.5)
     customer, (article, other) = case.customer(), case.articles(2)
     order = case.order(customer, [(article, draw.integer(2, 4)), (other, 1)], "delivered", age=draw.integer(2, 12))

@@ -11,7 +11,7 @@ from .shop import dollars
 
 
 def goodwill(draw: Draw) -> Draft:
-    """A credit by tier for a late parcel, unless there have been enough."""
+    """A late parcel earns a credit by tier, unless there have been enough."""
     case, refused = Case(draw), draw.chance(0.35)
     customer, (article,), most = case.customer(), case.articles(1), case.rule("goodwill", "yearly_credits")
     late = case.rule("goodwill", "late_days") + draw.integer(0, 6)
@@ -75,7 +75,7 @@ def price_match(draw: Draw) -> Draft:
 
 
 def three_wishes(draw: Draw) -> Draft:
-    """Of three orders one is sent back in part, one has come late, one goes elsewhere."""
+    """One order is sent back in part, one has come late, one goes elsewhere."""
     case = Case(draw)
     customer, (article, late, other) = case.customer(), case.articles(3)
     age = draw.integer(2, case.rule("returns", "days"))

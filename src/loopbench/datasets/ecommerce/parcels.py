@@ -11,7 +11,7 @@ from .shop import dollars
 
 
 def move(draw: Draw) -> Draft:
-    """Of a customer's orders the one that has not left yet goes elsewhere."""
+    """One of a customer's orders, which has not left yet, goes elsewhere."""
     case = Case(draw)
     customer = case.customer()
     order = case.order(customer, [(article, draw.integer(1, 2)) for article in case.articles(2)])

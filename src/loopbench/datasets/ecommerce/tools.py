@@ -14,7 +14,7 @@ from .shop import SHIPPING, Row, ShopDatabase, dollars
 
 MAX_FOUND = 10
 MIN_SEARCHED = 3
-"""Characters: fewer would match nearly every customer."""
+"""Shortest search text: fewer characters would match nearly every customer."""
 
 OrderId = Annotated[str, Field(description="Number of an order, such as S12345.")]
 Line = Annotated[int, Field(ge=0, le=1_000, description="Number of a line within its order; 0 is the shipping fee.")]
@@ -212,7 +212,7 @@ TOOLS: Toolset[ShopDatabase] = Toolset(
 
 @contextmanager
 def _transaction(shop: ShopDatabase) -> Iterator[None]:
-    """All of a step or nothing of it."""
+    """Do all of a step or nothing of it."""
     shop.connection.execute("BEGIN IMMEDIATE")
     try:
         yield

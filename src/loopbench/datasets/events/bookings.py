@@ -70,7 +70,7 @@ def cheapest(draw: Draw) -> Draft:
 
 
 def longest_within_budget(draw: Draw) -> Draft:
-    """Two facts of each event: length and price."""
+    """Two facts of each event count: its length and its price."""
     seats, day = draw.integer(2, 7), draw.integer(0, 2)
 
     def costs(p: Programme) -> list[Fraction]:
@@ -103,7 +103,7 @@ def longest_within_budget(draw: Draw) -> Draft:
 
 
 def suitable_for_a_child(draw: Draw) -> Draft:
-    """Language and age decide, and stand in the details only."""
+    """Language and age decide, and only the details state them."""
     programme = draw_programme(draw, main=4, others=2)
     best, date, seats = draw.choice(programme.main), draw.choice(programme.dates), draw.integer(2, 6)
     age = draw.integer(7, 13)

@@ -1,4 +1,4 @@
-"""What the stories are told of: a city drawn at random, and plans written in the service's own verbs."""
+"""What the stories are about: a city drawn at random, and plans written in the service's own verbs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Programme:
 
     @property
     def customer(self) -> str:
-        """Whom the story is about; the next one shares the last name."""
+        """The customer whom the story is about; the next one shares the last name."""
         return self.city.customers[0]
 
     def draft(
@@ -60,7 +60,7 @@ class Programme:
         made: Iterable[list[Any]] = (),
         cancelled: Iterable[Booking] = (),
     ) -> Draft:
-        """The task: `made` (see `ticket`) and `cancelled` are the bookings that come and go."""
+        """Return the task: `made` (see `ticket`) and `cancelled` are the bookings that come and go."""
         gone = {booking.code for booking in cancelled}
         kept = [[b.code, b.name, b.event_id, b.date, b.seats] for b in self.city.bookings.values() if b.code not in gone]
         return Draft(
@@ -80,12 +80,12 @@ def _scorer(expected: Any) -> str:
 
 
 def ticket(event: Event, date: str, seats: int, name: str) -> list[Any]:
-    """A booking as it stands in the end state; its code comes first."""
+    """Return a booking as it stands in the end state; its code comes first."""
     return [f"{event.series}-{event.shows[date].number}", name, event.id, date, seats]
 
 
 def total(event: Event, date: str, seats: int) -> Fraction:
-    """Dollars for all seats."""
+    """Return the dollars for all seats."""
     share = Fraction(100 - event.group_percent, 100) if seats >= event.group_from else Fraction(1)
     return Fraction(event.shows[date].cents, 100) * seats * share
 
@@ -95,7 +95,7 @@ def plain(amount: Fraction) -> int | float:
 
 
 def draw_programme(draw: Draw, main: int = 3, others: int = 3) -> Programme:
-    """A city with `main` events of one category and some of other ones; titles, names and codes look alike and differ."""
+    """Draw a city with `main` events of one category and some of other ones; titles, names and codes look alike and differ."""
     category = draw.choice(CATEGORIES)
     rest = [name for name in CATEGORIES if name != category]
     kinds = draw.shuffled([category] * main + [draw.choice(rest) for _ in range(others)])
@@ -130,7 +130,7 @@ def draw_programme(draw: Draw, main: int = 3, others: int = 3) -> Programme:
 
 
 def earlier_booking(programme: Programme, name: str, event: Event, date: str, seats: int) -> Booking:
-    """A booking that was made before the story begins."""
+    """Make a booking before the story begins."""
     cents = total(event, date, seats) * 100
     booking = Booking(ticket(event, date, seats, name)[0], name, event.id, date, seats, int(cents))
     event.shows[date].number += 1
@@ -151,7 +151,7 @@ def _shows(draw: Draw, dates: Iterable[str]) -> dict[str, Show]:
 
 
 def _titles(draw: Draw, kinds: Sequence[str]) -> list[str]:
-    """Different ones out of few words."""
+    """Draw different titles made of few words."""
     places, forms = draw.sample(_PLACES, 2), draw.sample(_FORMS, 3)
     titles: list[str] = []
     for kind in kinds:
@@ -199,7 +199,7 @@ def who(draw: Draw, name: str) -> str:
 
 
 def aside(draw: Draw) -> str:
-    """Nothing that matters."""
+    """Draw a sentence that does not matter."""
     return draw.pick(
         "The tram runs until midnight.",
         f"Last year the same party came {draw.integer(3, 9)} times.",
@@ -229,7 +229,7 @@ class EventScript(PlanWriter):
     """A plan in the service's verbs; each gives the reference to its result."""
 
     def search(self, category: str, page: int = 1, after: Iterable[Ref] = ()) -> Ref:
-        """The events of a category, by pages."""
+        """Plan to read a page of the events of a category."""
         asked: dict[str, Any] = {"category": category}
         goal = f"Search the programme for {category} events."
         if page > 1:
@@ -238,7 +238,7 @@ class EventScript(PlanWriter):
         return self.call(goal, "search_events", asked, after=after)
 
     def search_all(self, programme: Programme) -> list[Ref]:
-        """The references to the ids of all main events, in their order; later pages are turned to after the first."""
+        """Plan to read all pages of the main events; return the references to their ids, in order."""
         first = self.search(programme.category)
         pages = [first]
         for page in range(2, (len(programme.main) - 1) // PAGE + 2):
@@ -256,7 +256,7 @@ class EventScript(PlanWriter):
         return self.call(goal, "availability", {"event_id": found, "date": date})
 
     def quote(self, what: str, found: Ref, date: str, seats: int, after: Iterable[Ref] = ()) -> Ref:
-        """`what`: the event in words."""
+        """Plan to ask for a price; `what`: the event in words."""
         goal = f"Get the price of {seats} seats for {what} on {date}."
         return self.call(goal, "price_quote", {"event_id": found, "date": date, "seats": seats}, after=after)
 
@@ -264,19 +264,19 @@ class EventScript(PlanWriter):
         return self._hold(what, {"event_id": found, "date": date, "seats": seats}, after, False)
 
     def hold_refused(self, what: str, found: Ref, date: str, seats: int, after: Iterable[Ref] = ()) -> Ref:
-        """Too few seats are left, and that is what the story is about."""
+        """Plan a hold that is refused since too few seats are left."""
         return self._hold(what, {"event_id": found, "date": date, "seats": seats}, after, True)
 
     def _hold(self, what: str, asked: Mapping[str, Any], after: Iterable[Ref], fails: bool) -> Ref:
         return self.call(f"Hold the seats for {what} on {asked['date']}.", "hold_seats", asked, after=after, fails=fails)
 
     def book(self, what: str, held: Ref, name: str) -> Ref:
-        """Gives the reference to the code."""
+        """Plan a booking, and return the reference to its code."""
         made = self.call(f"Book the held seats for {what}.", "book", {"name": name, "hold_id": part(held, "hold_id")})
         return part(made, "booking_code")
 
     def bookings(self, name: str, count: int) -> list[Ref]:
-        """The references to all bookings of a customer, who has `count` of them."""
+        """Plan to look at all `count` bookings of a customer, and return the references to them."""
         listed = self.call(f"List the bookings of {name}.", "list_bookings", {"name": name})
         codes = [part(listed, "booking_codes", place) for place in range(count)]
         return [

@@ -15,7 +15,7 @@ from ..worlds import InvalidRequest, Toolset, UnknownName
 PAGE = 4
 """Events on one page of search results."""
 MAX_SEATS = 20
-"""Most seats of one hold."""
+"""The most seats that one hold may have."""
 DOOR_SURCHARGE = 450
 """Cents that a seat costs more at the door."""
 
@@ -67,9 +67,9 @@ class Show:
     left: int
     """Seats that are neither held nor booked."""
     number: int
-    """Of the next booking."""
+    """Number of the next booking."""
     holds: int = 0
-    """Made so far."""
+    """Number of holds so far."""
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class Event:
     group_percent: int
     refund_percent: int
     shows: dict[str, Show]
-    """By date."""
+    """The shows by date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Booking:
     date: str
     seats: int
     cents: int
-    """Paid."""
+    """What was paid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class City:
     customers: list[str]
     events: dict[str, Event]
     bookings: dict[str, Booking]
-    """By code; cancelled ones are gone."""
+    """Bookings by code, without cancelled ones."""
     holds: dict[str, SeatHold] = field(default_factory=dict)
     used: dict[str, str] = field(default_factory=dict)
     """Hold → code of the booking it became."""
@@ -127,7 +127,7 @@ class City:
 
     @classmethod
     def of(cls, world: Mapping[str, Any]) -> Self:
-        """From what `as_world` gave."""
+        """Read what `as_world` returned."""
         dates = world["dates"]
         events = {}
         for row in world["events"]:
@@ -137,7 +137,7 @@ class City:
         return cls(dates, world["customers"], events, bookings)
 
     def as_world(self) -> dict[str, Any]:
-        """Compact JSON: an event is a row of its facts and one [cents, left, number] per date, empty where it is not shown."""
+        """Return compact JSON: an event is a row of its facts and one [cents, left, number] per date, empty if not shown."""
         return {
             "dates": self.dates,
             "customers": self.customers,
@@ -146,7 +146,7 @@ class City:
         }
 
     def state(self) -> list[list[Any]]:
-        """[code, name, event, date, seats] of all bookings, by code. Holds lapse and are no part of it."""
+        """Return [code, name, event, date, seats] of all bookings, by code. Holds lapse and are not part of it."""
         return sorted([b.code, b.name, b.event_id, b.date, b.seats] for b in self.bookings.values())
 
     def event(self, event_id: str) -> Event:
@@ -189,7 +189,7 @@ def _check_seats(seats: int) -> None:
 
 
 def _cost(event: Event, show: Show, seats: int) -> tuple[int, int]:
-    """Discount in percent and price of all seats in cents."""
+    """Return the discount in percent and the price of all seats in cents."""
     percent = event.group_percent if seats >= event.group_from else 0
     return percent, seats * show.cents * (100 - percent) // 100
 

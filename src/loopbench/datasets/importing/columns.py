@@ -71,7 +71,7 @@ def between_commas(text: str) -> list[str]:
 
 
 def column_named(name: str, columns: Collection[str]) -> str | None:
-    """The column that the user means: of this name, else the only one that is called so in another case."""
+    """Find the column that the user means: by its exact name, else the only one that differs from it in case."""
     if name in columns:
         return name
     alike = [column for column in columns if column.strip().casefold() == name.strip().casefold()]

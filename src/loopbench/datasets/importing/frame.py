@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class FrameTable(RowTable):
-    """The rows of a frame; its index plays no part."""
+    """The rows of a frame; its index does not count."""
 
     def __init__(self, frame: pandas.DataFrame, name: str) -> None:
-        """Raises ValueError for columns that are not text, or of the same name."""
+        """Read the columns. Raises ValueError for names that are not text, or appear twice."""
         self.source = self.name = name
         if unnamed := next((label for label in frame.columns if not isinstance(label, str)), None):
             raise ValueError(f"{name}: a column is called {unnamed!r}, and names must be text")
@@ -30,7 +30,7 @@ class FrameTable(RowTable):
         self._frame = frame
 
     def keep(self, columns: Collection[str]) -> None:
-        """The frame as it is now: what becomes of it later changes no task."""
+        """Copy the columns as they are now: later changes of the frame change no task."""
         kept = self._frame[[name for name in self._frame.columns if name in columns]]
         plain = kept.astype(object).where(kept.notna(), None)  # NA, NaT and NaN are missing cells
         self._rows: list[Cells] = [
@@ -39,7 +39,7 @@ class FrameTable(RowTable):
         del self._frame
 
     def rows(self) -> Iterator[tuple[int, int, Cells]]:
-        """(index, row, cells) of each row."""
+        """Read (index, row, cells) of each row."""
         for index, cells in enumerate(self._rows):
             yield index, index + 1, cells
 
@@ -54,7 +54,7 @@ def suite_from_frame(
     name: str = "frame",
     **options: Unpack[RowOptions],
 ) -> Suite:
-    """The suite of a frame's rows; see `loopbench.datasets.importing.columns` for what a column means.
+    """Return the suite of a frame's rows; see `loopbench.datasets.importing.columns` for what a column means.
 
     `tools`: functions that all trials share, or a function of the task that gives each trial's environment. `name`: of the suite.
     `options`: see `RowOptions`.

@@ -17,19 +17,19 @@ from .own_tools import ALLOWED, OwnTools
 from .table import MAX_EXACT_DIGITS, CellError, Cells, RowTable, kind, plain, read_value
 
 MAX_KINDS_OF_ROWS = 1_000
-"""Sets of keys in JSON lines that are remembered."""
+"""Largest number of sets of keys in JSON lines that are remembered."""
 MAX_ID_CHARS = 200
 UNPLANNED = "the file gives none"
 
 Found = Mapping[str, str]
-"""Meaning → name of the column that has it; meanings that no column has are left out."""
+"""Meaning → name of its column; meanings without a column are left out."""
 
 
 class RowReader:
-    """Makes tasks of rows: what the user said of the columns, applied to one table."""
+    """A reader of one table's rows as tasks."""
 
     def __init__(self, table: RowTable, columns: Columns, importer: str, tools: OwnTools) -> None:
-        """`importer`: its name, for messages. Raises ValueError where a column is not there."""
+        """`importer`: its name, for messages. Raises ValueError for a column that is not there."""
         self.table = table
         self.columns = columns
         self.importer = importer
@@ -48,7 +48,7 @@ class RowReader:
             table.keep(self._used(table.columns))
 
     def _find(self, cells: Cells) -> Found:
-        """What the row's columns mean. Raises ValueError, which lists them, where the question is not there."""
+        """Find what the row's columns mean. Raises ValueError, which lists them, if there is none for the question."""
         if self._header is not None:
             return self._header
         columns = tuple(cells)
@@ -73,18 +73,18 @@ class RowReader:
                 raise ValueError(self._no_question(columns))
 
     def _check_named(self, columns: tuple[str, ...]) -> None:
-        """Of a table with a header: all columns that the user named must be there."""
+        """Check that a table with a header has all columns that the user named."""
         for name in (*map(self.columns.named, NAMES), *self.columns.labels):
             if name and column_named(name, columns) is None:
                 raise ValueError(no_column(name, columns))
 
     def _used(self, columns: tuple[str, ...]) -> set[str]:
-        """Those of a row's columns that something is read from."""
+        """Return the columns of a row that something is read from."""
         labels = (column_named(label, columns) for label in self.columns.labels)
         return {*self._found[columns].values(), *(label for label in labels if label is not None)}
 
     def unused(self) -> tuple[str, ...]:
-        """Columns of the rows so far that nothing is read from."""
+        """Return the columns of the rows so far that nothing is read from."""
         used = {name for columns in self._found for name in self._used(columns)}
         return tuple(dict.fromkeys(name for columns in self._found for name in columns if name not in used))
 
@@ -104,7 +104,7 @@ class RowReader:
         return f"{looks}; name it: {self.importer}(question=NAME)"
 
     def checked(self, index: int, number: int, cells: Cells) -> Task:
-        """The task of a row, its tools and its scorer looked at too. Raises ValueError that names source, row and column."""
+        """Return the task of a row, and check its tools and its scorer. Raises ValueError that names source, row and column."""
         try:
             task = self.task(index, cells)
             self._check_scorer(task.scorer)
@@ -116,13 +116,13 @@ class RowReader:
         return task
 
     def task(self, index: int, cells: Cells) -> Task:
-        """The task of a row; `index`: 0-based, among the rows. Raises ValueError that names the column."""
+        """Return the task of a row; `index`: 0-based, among the rows. Raises ValueError that names the column."""
         if self.table.columns is None and isinstance(cells.get("query"), Mapping):
             return whole_task(cells)
         return self._task_of(self._find(cells), index, cells)
 
     def at(self, number: int) -> str:
-        """A row's place in words."""
+        """Return a row's place in words."""
         return f"{self.table.source}, {self.table.unit} {number}"
 
     def _task_of(self, found: Found, index: int, cells: Cells) -> Task:
@@ -148,7 +148,7 @@ class RowReader:
         )
 
     def _cell(self, column: str | None, cells: Cells) -> Any:
-        """As JSON; None where it is missing."""
+        """Return a cell as JSON; None if it is missing or blank."""
         value = None if column is None else cells.get(column)
         if self.table.cells == "python":
             try:
@@ -191,7 +191,7 @@ class RowReader:
         return _checked_id(column, str(value).strip())
 
     def _json(self, found: Found, meaning: str, cells: Cells) -> Any:
-        """A cell that holds JSON, as text or as it is."""
+        """Read a cell that holds JSON, as text or as it is."""
         column = found.get(meaning)
         value = self._cell(column, cells)
         if not isinstance(value, str):
@@ -230,7 +230,7 @@ class RowReader:
         return {**world, ALLOWED: names}
 
     def _check_scorer(self, scorer: str) -> None:
-        """Code is imported for names that the user typed, never because a row names it."""
+        """Refuse a scorer that only a row names: code is imported for names that the user typed."""
         name = scorer.partition("(")[0].strip()
         if ":" in name and name != self.columns.scorer.partition("(")[0].strip():
             raise ValueError(
@@ -238,7 +238,7 @@ class RowReader:
             )
 
     def _check_tools(self, task: Task) -> None:
-        """Raises ValueError for a tool that is not there."""
+        """Raise ValueError for a tool that is not there."""
         names = task.world.get(ALLOWED)
         if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
             raise ValueError(f"world: {ALLOWED!r} is no list of names")
@@ -258,7 +258,7 @@ class RowReader:
 
 
 def default_scorer(expected: Any, schema: Mapping[str, Any] | None) -> str:
-    """By the answer's type, see above."""
+    """Return the scorer for an answer of this type, see `loopbench.datasets.importing.columns`."""
     if schema is not None:
         return "schema"
     if isinstance(expected, str | bool):  # True is said as true, True or TRUE
@@ -288,7 +288,7 @@ _QUERY_FIELDS: Mapping[str, tuple[type, ...]] = {"text": (str,), "context": (str
 
 
 def whole_task(row: Mapping[str, Any]) -> Task:
-    """A task as `Task.as_dict` writes it. Raises ValueError that names the field."""
+    """Read a task as `Task.as_dict` writes it. Raises ValueError that names the field."""
     for given, known in ((row, _FIELDS), (row["query"], _QUERY_FIELDS)):
         for name, value in given.items():
             if name not in known:
@@ -311,7 +311,7 @@ def whole_task(row: Mapping[str, Any]) -> Task:
 
 
 def read_plan(column: str, value: Any) -> Plan:
-    """A plan as `plan_to_json` writes it. Raises ValueError that says what is wrong."""
+    """Read a plan as `plan_to_json` writes it. Raises ValueError that says what is wrong."""
     try:
         plan = plan_from_json(value)
         for call in plan.calls:

@@ -28,7 +28,7 @@ from .table import RowTable
 logger = logging.getLogger(__name__)
 
 MAX_SCORERS = 1_000
-"""Different ones in one file."""
+"""Largest number of different scorers in one file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Facts:
     """What one pass over all rows finds out, so that none has to be read again for it."""
 
     places: array[int]
-    """Of each row, as its table counts."""
+    """The place of each row, as its table counts."""
     digest: str
     """sha256 over all tasks."""
     longest_plan: int | None
-    """In calls; None where no task has a plan."""
+    """Calls of the longest plan; None if no task has a plan."""
     unplanned: int
-    """Tasks that have no plan, and are not quarantined."""
+    """Number of tasks that have no plan and are not quarantined."""
     scorers: Mapping[str, str]
     """Scorer → where it is first named."""
 
@@ -51,18 +51,18 @@ class Rows(Sequence[Task]):
     """The tasks of a table; a slice is another such sequence."""
 
     def __init__(self, reading: RowReader, facts: Facts, span: range | array[int] | None = None) -> None:
-        """`span`: which of the rows, 0-based; all where left out."""
+        """`span`: which of the rows, 0-based; all if left out."""
         self._reading = reading
         self._all = facts
         self._span: range | array[int] = range(len(facts.places)) if span is None else span
 
     def where(self, keep: Callable[[Task], bool]) -> Rows:
-        """Those that are to be kept; each is read once to find out."""
+        """Return the tasks that are to be kept; each is read once to find out."""
         return Rows(self._reading, self._all, array("Q", (at for at, task in zip(self._span, self, strict=True) if keep(task))))
 
     @property
     def facts(self) -> Facts | None:
-        """Known of the whole only, not of a slice."""
+        """What the first pass has found out; None for a slice."""
         return self._all if len(self._span) == len(self._all.places) else None
 
     def __len__(self) -> int:
@@ -159,7 +159,7 @@ def _hash(text: str) -> int:
 
 
 def _check_ids(reading: RowReader, hashes: array[int]) -> None:
-    """Raises ValueError that names both rows of an id that stands twice."""
+    """Raise ValueError for a duplicate id, which names both rows."""
     values = np.frombuffer(hashes, dtype=np.uint64)
     ordered = np.sort(values)
     twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])

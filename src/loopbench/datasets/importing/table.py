@@ -17,16 +17,16 @@ MAX_EXACT_DIGITS = 15
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?P<rest>(?:\.\d+)?(?:[eE][-+]?\d+)?)", re.ASCII)
 
 Cells = Mapping[str, Any]
-"""A row: the cell under each column; None where a row has none."""
+"""A row: the cell under each column; None for an empty cell."""
 
 
 class RowTable(ABC):
-    """Rows of one format. All errors are ValueErrors of one line that name the source and, where there is one, the row."""
+    """Rows of one format. All errors are ValueErrors of one line that name the source and, if possible, the row."""
 
     source: str
     """File, or what stands for one, for messages."""
     name: str
-    """What the suite is called."""
+    """The suite's name."""
     unit: Literal["line", "row"] = "row"
     """What a row's number counts, from 1 on."""
     cells: Literal["text", "json", "python"] = "python"
@@ -36,14 +36,14 @@ class RowTable(ABC):
 
     @abstractmethod
     def rows(self) -> Iterator[tuple[int, int, Cells]]:
-        """(place, number, cells) of each row."""
+        """Read (place, number, cells) of each row."""
 
     @abstractmethod
     def row(self, place: int) -> Cells:
-        """The row at a place. Raises ValueError where the file has changed."""
+        """Read the row at a place. Raises ValueError if the file has changed."""
 
     def keep(self, columns: Collection[str]) -> None:
-        """Only these columns will be looked at."""
+        """Note that only these columns will be looked at."""
         return None
 
 
@@ -54,14 +54,14 @@ def check_columns(where: str, columns: Sequence[str]) -> None:
 
 
 class CellError(ValueError):
-    """What is wrong with a cell; `column`: its name, empty where the row as a whole is meant."""
+    """What is wrong with a cell; `column`: its name, empty for the row as a whole."""
 
     def __init__(self, column: str, problem: str) -> None:
         super().__init__(f"column {column!r}: {problem}" if column else problem)
 
 
 def plain(value: Any) -> Any:
-    """A cell of a typed format as JSON: dates as ISO text, NaN as None. Raises ValueError for what JSON cannot say."""
+    """Return a cell of a typed format as JSON: dates as ISO text, NaN as None. Raises ValueError for what JSON cannot express."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -84,7 +84,7 @@ def plain(value: Any) -> Any:
 
 
 def read_value(text: str) -> Any:
-    """What a text of a format without types stands for: a number, a JSON list or object, else itself."""
+    """Return what a text of a format without types stands for: a number, a JSON list or object, else itself."""
     bare = text.strip()
     number = _NUMBER.fullmatch(bare)
     if number is not None:

@@ -19,7 +19,7 @@ def _environment() -> StatelessEnvironment:
 
 
 def _open(task: Task) -> StatelessEnvironment:
-    """The same for all: nothing in the library changes."""
+    """Return the one environment of all trials: nothing in the library changes."""
     return _environment()
 
 

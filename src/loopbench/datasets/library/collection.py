@@ -40,7 +40,7 @@ class Coast:
     name: str
     """The tag that all its documents carry."""
     entities: Mapping[str, Entity]
-    """By name."""
+    """Entities by name."""
 
     def of_kind(self, kind: Kind) -> list[Entity]:
         return [entity for entity in self.entities.values() if entity.kind == kind]
@@ -60,7 +60,7 @@ class Document:
     kind: Kind
     tag: str
     year: int
-    """Of birth, foundation, launch, publication or completion."""
+    """Year of birth, foundation, launch, publication or completion."""
     pages: tuple[DocumentPage, ...]
     links: tuple[str, ...]
     """Titles of the documents that it mentions, sorted."""
@@ -74,7 +74,7 @@ class Document:
 class Collection:
     coasts: tuple[Coast, ...]
     documents: Mapping[str, Document]
-    """By id."""
+    """Documents by id."""
     ids: Mapping[str, str]
     """Title → id."""
     merged: Mapping[str, str]
@@ -89,7 +89,7 @@ class Collection:
 
 @cache
 def collection() -> Collection:
-    """Drawn once per process, in about 0.1 s."""
+    """Draw the collection, once per process, in about 0.1 s."""
     names = _Names(Draw("library", "names"))
     coasts = tuple(_coast(Draw("library", "coast", number), names) for number in range(COASTS))
     draw = Draw("library", "documents")
@@ -161,7 +161,7 @@ _CARGOES = ("timber", "salt cod", "wool", "slate", "lamp oil", "barley", "copper
 
 
 class _Names:
-    """Gives each name once."""
+    """A source of names that gives each name once."""
 
     def __init__(self, draw: Draw) -> None:
         self._draw = draw
@@ -174,7 +174,7 @@ class _Names:
         return name
 
     def families(self) -> list[str]:
-        """A few families; other coasts have some of them too."""
+        """Draw a few families; other coasts have some of them too."""
         return self._draw.sample(self._families, 5)
 
     def coast(self) -> str:
@@ -238,7 +238,7 @@ def _person(draw: Draw, name: str, craft: str, born: int, town: str) -> Entity:
 
 
 def _taught(draw: Draw, person: Entity, people: list[Entity]) -> Entity:
-    """The person with a teacher, who is older; a quarter of the records, and those of the oldest, do not name one."""
+    """Return the person with a teacher, who is older; a quarter of the records, and those of the oldest, do not name one."""
     older = [other.name for other in people if other.facts["born"] + 10 <= person.facts["born"]]
     if not older or draw.chance(0.25):
         return person
@@ -246,7 +246,7 @@ def _taught(draw: Draw, person: Entity, people: list[Entity]) -> Entity:
 
 
 def _employed(draw: Draw, person: Entity, companies: list[Entity]) -> Entity:
-    """The person with an employer; merchants have none, and not all other records name one."""
+    """Return the person with an employer; merchants have none, and not all other records name one."""
     if person.facts["occupation"] == "merchant" or draw.chance(0.25):
         return person
     return Entity("person", person.name, {**person.facts, "employer": draw.choice(companies).name})
@@ -351,7 +351,7 @@ _SENTENCES: Mapping[Kind, tuple[Mapping[str, tuple[str, ...]], ...]] = {
         },
     ),
 }
-"""For each page of a kind of document, its facts in order, and how they may be worded."""
+"""Facts on each page of a kind of document, in order, and how they may be worded."""
 
 _ASIDES = (
     "The archive keeps {} letters on the matter.",
@@ -374,12 +374,12 @@ LINKS = frozenset({
 
 
 def page_of(kind: Kind, key: str) -> int:
-    """The 1-based page on which documents of a kind state a fact."""
+    """Return the 1-based page on which documents of a kind state a fact."""
     return next(number for number, page in enumerate(_SENTENCES[kind], start=1) if key in page)
 
 
 def year_of(entity: Entity) -> int:
-    """The year under which the document is catalogued."""
+    """Return the year under which the document is catalogued."""
     year: int = entity.facts[_YEARS[entity.kind]]
     return year
 

@@ -98,7 +98,7 @@ def _by_mention(trail: Trail) -> Draft:
 
 
 def _works_of(coast: Coast, person: Entity) -> list[tuple[tuple[Kind, str], list[Entity]]]:
-    """What a person, and for each way of it once, stands behind."""
+    """Return the works that a person stands behind, if in some way of doing so there is only one."""
     found = [((kind, key), [item for item in coast.of_kind(kind) if item.facts[key] == person.name]) for kind, key in WORKS]
     return [(way, works) for way, works in found if len(works) == 1]
 
@@ -117,7 +117,7 @@ def _which_most(trail: Trail) -> Draft:
 
 @template
 def _which_most_behind(trail: Trail) -> Draft:
-    """The ones compared are not those named."""
+    """The entities that are compared are not those that the question names."""
     kind, relation = trail.draw.choice(list(RELATIONS))
     entities = [entity for entity in trail.coast.of_kind(kind) if relation in entity.facts]
     starts = [trail.named(entity) for entity in trail.draw.sample(entities, min(len(entities), trail.draw.integer(2, 3)))]
@@ -136,7 +136,7 @@ def _count(trail: Trail, kind: Kind) -> int:
 
 
 def _ask_winner(trail: Trail, places: list[Place], key: str, opening: str, steps: int) -> Draft:
-    """Asks for something else about the one with the largest, or smallest, number, or so many steps from there."""
+    """Ask for something else about the one with the largest, or smallest, number, or so many steps from there."""
     kind = places[0].entity.kind
     read = [trail.fact(place, key) for place in places]
     numbers = [place.entity.facts[key] for place in places]
@@ -186,7 +186,7 @@ def _names_of_a_coast(trail: Trail) -> Draft:
 
 
 def _listed(trail: Trail, wordings: dict[tuple[Kind, str], tuple[str, ...]]) -> tuple[str, list[Ref], list[Any]]:
-    """A fact of all entities of a kind that are dated from one year to another: what is asked, where it is found, and what it is.
+    """Ask for a fact of all entities of a kind and a span of years: return question, references and values.
 
     Two to five entities; None for what a document does not state.
     """

@@ -83,7 +83,7 @@ EXTREMES: dict[tuple[Kind, str], tuple[str, str]] = {
     ("book", "pages"): ("the longest by pages", "the shortest by pages"),
     ("lighthouse", "completed"): ("completed last", "completed first"),
 }
-"""What the one of several entities is that has the largest, and the smallest, number."""
+"""How the entity with the largest, and the smallest, number is called."""
 
 
 EVENTS: dict[tuple[Kind, str], str] = {
@@ -140,7 +140,7 @@ DATED: dict[Kind, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An entity as a trail has come to it."""
+    """An entity, and how a trail has come to it."""
 
     entity: Entity
     phrase: str
@@ -161,11 +161,11 @@ class Trail:
         self._after: tuple[Ref, ...] = ()
 
     def named(self, entity: Entity) -> Place:
-        """An entity that the question names."""
+        """Return an entity that the question names."""
         return Place(entity, self.draw.choice(CALLED[entity.kind]).format(entity.name), entity.name)
 
     def with_id(self, entity: Entity, phrase: str, document_id: Ref) -> Place:
-        """An entity whose document is known without a search for its name."""
+        """Return an entity whose document is known without a search for its name."""
         self._ids[entity.name] = document_id
         return Place(entity, phrase, entity.name)
 
@@ -173,18 +173,18 @@ class Trail:
         return self.draw.choice(list(self.coast.entities.values()))
 
     def wait_for(self, refs: list[Ref]) -> None:
-        """What is read from here on was chosen in the light of these results."""
+        """Declare that what is read from here on depends on these results."""
         self._after = tuple(refs)
 
     def document(self, place: Place) -> Any:
-        """The id of the place's document."""
+        """Return the id of the place's document, and plan a search for it if needed."""
         if place.entity.name not in self._ids:
             results = self.plan.call(f"Find the document about {place.phrase}.", "search", {"query": place.name}, after=self._after)
             self._ids[place.entity.name] = part(results, "results", 0, "id")
         return self._ids[place.entity.name]
 
     def fact(self, place: Place, key: str) -> Ref:
-        """A fact that the place's document states, or is silent about."""
+        """Return a fact of the place's document, and plan to read its page if needed."""
         number = page_of(place.entity.kind, key)
         page = (place.entity.name, number)
         if page not in self._pages:
@@ -194,12 +194,12 @@ class Trail:
         return part(self._pages[page], "record", key)
 
     def on(self, place: Place, key: str) -> Place:
-        """The entity that the place's document names."""
+        """Go on to the entity that the place's document names."""
         phrase = self.draw.choice(RELATIONS[place.entity.kind, key]).format(place.phrase)
         return Place(self.coast.entities[place.entity.facts[key]], phrase, self.fact(place, key))
 
     def walk(self, place: Place, steps: int) -> Place:
-        """On by so many random relations, no two alike. Raises DeadEnd where the way ends, or comes back to where it was."""
+        """Go on by so many different random relations. Raises DeadEnd if the way ends, or comes back to where it was."""
         been, gone = {place.entity.name}, set[str]()
         for _ in range(steps):
             key = one_of(self.draw, [key for key in relations(place.entity) if key not in gone])
@@ -211,7 +211,7 @@ class Trail:
         return place
 
     def task(self, question: str, answer: Any, expected: Any, scorer: str, difficulty: str = "") -> Draft:
-        """Raises DeadEnd for a question that gives its own answer away."""
+        """Return the task. Raises DeadEnd for a question that gives its own answer away."""
         given = expected if isinstance(expected, list) else [expected]
         if expected is not None and any(str(item) in question for item in given):
             raise DeadEnd
@@ -235,7 +235,7 @@ def relations(entity: Entity) -> list[str]:
 
 
 def ask(trail: Trail, place: Place, opening: str = "", difficulty: str = "", besides: str = "") -> Draft:
-    """Ends a trail with a question for a number or a name in the place's document, though not `besides`."""
+    """End a trail with a question for a number or a name in the place's document, though not `besides`."""
     kind, facts = place.entity.kind, place.entity.facts
     numbers = [key for of, key in NUMBERS if of == kind and key in facts]
     key = one_of(trail.draw, [key for key in (*numbers, *relations(place.entity)) if key != besides])

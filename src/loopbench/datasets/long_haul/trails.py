@@ -18,7 +18,7 @@ ANSWER_FORMAT = 'Give the number alone. If it cannot be determined, the right an
 STEP_LIMIT = 75
 """A quarter more than the longest plan: the longer a way, the more often something goes wrong on it."""
 EASY, MEDIUM, HARD = (21, 29), (30, 44), (45, 60)
-"""Calls of a plan, from and to."""
+"""Number of calls of a plan, from and to."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class _Story:
         return self.archive.trails[0]
 
     def follow(self, number: int = 0) -> list[Ref]:
-        """Plan the reading of a whole trail, each card by what the one before says; gives the cards read."""
+        """Plan the reading of a whole trail, each card by what the one before says; return the cards read."""
         trail = self.archive.trails[number]
         name = "the trail" if len(self.archive.trails) == 1 else f"the {_ORDINALS[number]} trail"
         code: str | Ref = trail[0].code
@@ -57,7 +57,7 @@ class _Story:
         return part(found, "moved_to")
 
     def draft(self, asked: str, answer: Any, expected: int | None) -> Draft:
-        """`asked`: the question itself, behind the story of how the trail is followed."""
+        """Return the task. `asked`: the question itself, behind the story of how the trail is followed."""
         plan = self.plan.plan(answer)
         question = f"{' '.join(_told(self.draw, self.archive))} {asked} {ANSWER_FORMAT}"
         return Draft(question, plan, expected, "numeric", world=self.measures.as_world(), difficulty=_difficulty(plan))
@@ -67,13 +67,13 @@ _ORDINALS = ("first", "second", "third")
 
 
 def _difficulty(plan: Plan) -> str:
-    """By length."""
+    """Return the difficulty by the plan's length."""
     calls = len(plan.calls)
     return "easy" if calls <= EASY[1] else "medium" if calls <= MEDIUM[1] else "hard"
 
 
 def _calls(draw: Draw) -> int:
-    """How many calls a plan may have: the three difficulties are equally frequent."""
+    """Draw how many calls a plan may have: the three difficulties are equally frequent."""
     return draw.integer(*draw.choice((EASY, MEDIUM, HARD)))
 
 
@@ -82,7 +82,7 @@ def _story(draw: Draw, *lengths: int, facts: Sequence[str] = (), **options: Any)
 
 
 def _told(draw: Draw, archive: TrailArchive) -> Iterator[str]:
-    """Who asks, where the trail begins, and how it is followed."""
+    """Tell who asks, where the trail begins, and how it is followed."""
     who, other = draw.sample(PEOPLE, 2)
     words = {
         "who": who, "other": other, "ship": draw.choice(SHIPS), "goods": draw.choice(GOODS),

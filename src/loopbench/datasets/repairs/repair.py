@@ -64,7 +64,7 @@ class Repair:
         return self.draw.sample(list(self.plant.machines.items()), count)
 
     def new_number(self, letter: str) -> str:
-        """A number that nothing in the plant has."""
+        """Draw a number that nothing in the plant has."""
         made = draw_new(self._given, lambda: f"{letter}{self.draw.integer(10_000, 99_999)}")
         self._given.add(made)
         return made
@@ -82,7 +82,7 @@ class Repair:
         return self.plan.call(f"Look up asset {asset}.", "describe_machine", {"asset": asset}, after=after)
 
     def read(self, asset: str, quantity: Quantity, described: Ref, trouble: Trouble) -> Ref:
-        """Read one quantity of a machine, whatever it takes; gives the value that counts."""
+        """Read one quantity of a machine, whatever it takes; return the value that counts."""
         plan, sensor = self.plan, self.plant.machines[asset]["sensors"][quantity]
         what, key = f"{quantity} of {asset}", f"read_sensor/{sensor}"
         ask: dict[str, Any] = {"sensor": part(described, "sensors", quantity)}
@@ -118,26 +118,26 @@ class Repair:
         return self.draw.choice(("#####", "E-OVR", "\\x00\\x7f@@", "nan", None, "0x7FFF"))
 
     def index(self, asset: str, values: Sequence[Ref]) -> Ref:
-        """The machine's load index of these readings."""
+        """Plan to work out the machine's load index from these readings."""
         arguments = {"asset": asset, **{str(quantity): value for quantity, value in zip(QUANTITIES, values, strict=True)}}
         return part(self.plan.call(f"Work out the load of {asset}.", "load_index", arguments), "load_index")
 
     def true_index(self, asset: str) -> float:
-        """What it is, worked out in tenths from the plant itself."""
+        """Work the load index out in tenths, from the plant itself."""
         machine, tenths = self.plant.machines[asset], 0
         for quantity, sensor in machine["sensors"].items():
             tenths += machine["weights"][quantity] * round(self.plant.sensors[sensor]["value"] * 10)
         return tenths / 10
 
     def open_order(self, asset: str | Ref, machine: str, job: str, after: Sequence[Ref] = ()) -> Ref:
-        """Write a work order; `machine` is the asset number. Gives the order's number."""
+        """Write a work order; `machine` is the asset number. Return the order's number."""
         arguments = {"asset": asset, "job": job}
         written = self.plan.call(f"Have {machine} seen to.", "open_work_order", arguments, after=after)
         self.note_order(machine, job)
         return part(written, "work_order")
 
     def open_order_in_doubt(self, asset: str, job: str, kept: bool, after: Sequence[Ref] = ()) -> Ref:
-        """Write a work order and hear nothing: look whether it is there, and send it again only where it is not."""
+        """Plan to write a work order and get no answer: look whether it is there, and send it again only if it is not."""
         reference = self.new_number("X")
         self.trouble[f"open_work_order/{asset}"] = {"reference": reference, "kept": kept}
         arguments = {"asset": asset, "job": job}
@@ -151,7 +151,7 @@ class Repair:
         return part(self.plan.call(f"Send the order for {asset} again.", "open_work_order", again, after=[listed]), "work_order")
 
     def note_order(self, asset: str, job: str) -> None:
-        """Raises DeadEnd where the machine has such an order already: nobody could tell which one is new."""
+        """Note an order. Raises DeadEnd if the machine has such an order already: nobody could tell which one is new."""
         if [asset, job] in (order[1:] for order in self.orders):
             raise DeadEnd
         self.orders.append([f"W{self.plant.first_order + len(self.orders)}", asset, job])
@@ -159,7 +159,7 @@ class Repair:
     def buy(
         self, what: str | Ref, number: str, quantity: int, stale: int = 0, told: Sequence[Ref] = (), after: Sequence[Ref] = ()
     ) -> Ref:
-        """Ask for a quote and confirm it, and where it has expired, the newer one.
+        """Plan to ask for a quote and confirm it or, if it has expired, the newer one.
 
         `number`: the part's. `told`: calls that name the part; `after`: purchases that come first.
         """
@@ -180,7 +180,7 @@ class Repair:
     # What comes of it.
 
     def draft(self, told: str, answer: Any, expected: Any, scorer: str = "numeric") -> Draft:
-        """The task. `told`: what is asked, without the form of the answer."""
+        """Return the task. `told`: what is asked, without the form of the answer."""
         draw, names = self.draw, [machine["name"] for machine in self.plant.machines.values()]
         aside = draw.choice(ASIDES).format(who=draw.choice(PEOPLE), machine=draw.choice(names), symptom=draw.choice(SYMPTOMS))
         aside = aside.format(n=draw.integer(3, 29))

@@ -20,7 +20,7 @@ _template = told_by(Repair)
 
 
 def _readings(repair: Repair, troubles: Sequence[Trouble], drops: int = 0) -> Draft:
-    """The load index of one machine whose three sensors have these troubles, in any order."""
+    """Ask for the load index of one machine whose three sensors have these troubles, in any order."""
     draw = repair.draw
     ((asset, machine),) = repair.machines(1)
     described = repair.describe(asset, drops=drops)
@@ -51,7 +51,7 @@ def _rate_limit(repair: Repair) -> Draft:
 
 @_template
 def _garbage(repair: Repair) -> Draft:
-    """A sensor shows what is no number."""
+    """A sensor shows something other than a number."""
     return _readings(repair, ("garbage", "none", repair.draw.choice(("none", "drops once", "out of range"))))
 
 
@@ -149,7 +149,7 @@ def _quote(repair: Repair) -> Draft:
 
 @_template
 def _shopping_list(repair: Repair) -> Draft:
-    """Of three parts one can be had at once, one at a new price, one only as its successor."""
+    """One of three parts can be had at once, one at a new price, one only as its successor."""
     draw = repair.draw
     fine, dearer, gone, successor = draw.sample(list(repair.plant.parts), 4)
     repair.trouble[f"order_part/{gone}"] = {"successor": successor}
@@ -191,7 +191,7 @@ def _alarm(repair: Repair) -> Draft:
 
 
 def _turn_pages(repair: Repair, hall: str, page: int) -> Ref:
-    """Read a hall's alarms up to a page; the first cursor expires. Gives that page."""
+    """Read a hall's alarms up to a page; the first cursor expires. Return that page."""
     cursors, renewed = repair.plant.cursors[hall], repair.new_number("K")
     repair.trouble[f"list_alarms/{cursors[0]}"] = {"goes_on": renewed}
     first = repair.plan.call(f"List the alarms of hall {hall}.", "list_alarms", {"hall": hall})
@@ -205,7 +205,7 @@ def _turn_pages(repair: Repair, hall: str, page: int) -> Ref:
 
 @_template
 def _overhaul(repair: Repair) -> Draft:
-    """All of it: a retired tool, three sensors with their troubles, a work order that may have arrived."""
+    """Everything goes wrong: a retired tool, three sensors with their troubles, a work order that may have arrived."""
     draw, job = repair.draw, repair.draw.choice(JOBS)
     ((asset, machine),) = repair.machines(1)
     described = repair.find(asset, machine)

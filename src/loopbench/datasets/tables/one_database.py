@@ -100,7 +100,7 @@ def last_port(story: Story) -> Draft:
 
 @template
 def next_departure(story: Story) -> Draft:
-    """From ship to port to ship to port: five queries, each from the one before."""
+    """The way goes from ship to port to ship to port: five queries, each from the one before."""
     shipping, (first, last, period) = database("shipping"), story.period()
     vessel = story.draw.choice(shipping["vessels"])
     sailed = between(shipping.where("voyages", "vessel_id", vessel["vessel_id"]), "departed", first, last)

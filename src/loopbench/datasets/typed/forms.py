@@ -22,7 +22,7 @@ _BY_NAME: dict[str, Callable[[Desk], Filled]] = {fill.__name__: fill for fill in
 
 
 def _template(fill: Callable[[Desk], Filled]) -> Template:
-    """A task's world holds nothing but a key: what stands on record is drawn from it again when the environment is opened."""
+    """Make a template of a kind of form. A task's world is a key: the records are drawn from it again when it is opened."""
 
     @wraps(fill)
     def template(draw: Draw) -> Draft:

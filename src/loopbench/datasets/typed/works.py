@@ -31,7 +31,7 @@ COURSES = ("starter", "main", "side", "dessert")
 
 
 def parts_list(desk: Desk) -> Filled:
-    """An assembly with a smaller assembly inside, each with parts of its own."""
+    """A unit has a smaller assembly inside, each with parts of its own."""
     draw = desk.draw
     names = draw.sample(GOODS, 5)
 
