@@ -346,7 +346,7 @@ def _right_calls(path: Path) -> dict[str, list[Any]]:
     for where, _, value in json_lines(path):
         row = checked(_Answers, value, where)
         if row.id in made:
-            raise ValueError(f"{where}: id {row.id!r} stands twice")
+            raise ValueError(f"{where}: id {row.id!r} is a duplicate")
         made[row.id] = row.ground_truth
     return made
 
@@ -394,7 +394,7 @@ def load(data: Path | None = None, category: str | None = None, limit: int | Non
     for path in _files(Path(data)):
         for where, task in _file_tasks(path, category, limit):
             if task.id in tasks:
-                raise ValueError(f"{where}: id {task.id!r} stands twice")
+                raise ValueError(f"{where}: id {task.id!r} is a duplicate")
             tasks[task.id] = task
     if not tasks:
         of = "" if category is None else f" of category {category!r}"

@@ -65,7 +65,7 @@ class CsvTable(RowTable):
             except StopIteration:
                 return
             except csv.Error as error:
-                raise ValueError(f"{self.source}, line {number}: no CSV ({error})") from None
+                raise ValueError(f"{self.source}, line {number}: not CSV ({error})") from None
             if record:
                 yield place, number, record
 

@@ -69,14 +69,14 @@ class ParquetTable(RowTable):
                 yield first, batch.select(self._kept).to_pylist()
                 first += len(batch)
         except errors as error:
-            raise ValueError(f"{self.source}, after row {first}: no Parquet file ({_one_line(error)})") from None
+            raise ValueError(f"{self.source}, after row {first}: not a Parquet file ({_one_line(error)})") from None
 
     def _opened(self) -> Any:
         self._path.open("rb").close()  # its error names the file
         try:
             return _arrow().parquet.ParquetFile(self._path, buffer_size=1_000_000, pre_buffer=False)
         except _arrow_errors() as error:
-            raise ValueError(f"{self.source}: no Parquet file ({_one_line(error)})") from None
+            raise ValueError(f"{self.source}: not a Parquet file ({_one_line(error)})") from None
 
 
 def _arrow() -> Any:

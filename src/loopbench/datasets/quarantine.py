@@ -22,7 +22,7 @@ def read_quarantine(file: Path) -> dict[str, str]:
     try:
         found = load(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # not UTF-8, or not the format
-        raise ValueError(f"{file}: no {kind}: {error}") from None
+        raise ValueError(f"{file}: not {kind}: {error}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{file}: a quarantine is an object of task ids with a reason each, not a {type(found).__name__}")
     for task, reason in found.items():

@@ -124,7 +124,7 @@ class Suite:
         seen: set[str] = set()
         for task in self.tasks:
             if task.id in seen:
-                raise ValueError(f"suite {self.name!r}: task id {task.id!r} stands twice")
+                raise ValueError(f"suite {self.name!r}: task id {task.id!r} is a duplicate")
             seen.add(task.id)
 
     @cached_property

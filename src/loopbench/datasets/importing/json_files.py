@@ -83,9 +83,9 @@ def json_value(text: str) -> Any:
         value = from_json(text)
     except json.JSONDecodeError as error:
         of = f" of its line {error.lineno}" if error.lineno > 1 else ""  # a bare line would be taken for the file's
-        raise ValueError(f"no JSON ({error.msg.removesuffix(' at')} at character {error.colno}{of})") from None
+        raise ValueError(f"not JSON ({error.msg.removesuffix(' at')} at character {error.colno}{of})") from None
     except ValueError as error:
-        raise ValueError(f"no JSON ({error})") from None
+        raise ValueError(f"not JSON ({error})") from None
     if text.count("[") + text.count("{") > MAX_DEPTH:
         _check_depth(value)
     if "\\ud" in text or "\\uD" in text:
@@ -119,7 +119,7 @@ def _check_surrogates(value: Any) -> None:
             try:
                 item.encode()
             except UnicodeEncodeError:
-                raise ValueError("it holds half of a surrogate pair, which is no text") from None
+                raise ValueError("it holds half of a surrogate pair, which is not text") from None
         else:
             waiting.extend(_inside(item))
             waiting.extend(item if isinstance(item, Mapping) else ())

@@ -187,7 +187,7 @@ class RowReader:
         if isinstance(value, float) and value.is_integer():  # a column of whole numbers with gaps, as pandas reads it
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, str | int):
-            raise CellError(column, f"{kind(value)} is no id")
+            raise CellError(column, f"{kind(value)} is not an id")
         return _checked_id(column, str(value).strip())
 
     def _json(self, found: Found, meaning: str, cells: Cells) -> Any:
@@ -213,7 +213,7 @@ class RowReader:
         for name, column in (*labels, ("split", found.get("split"))):
             value = self._cell(column, cells)
             if isinstance(value, Mapping | list):
-                raise CellError(column or "", f"{kind(value)} is no label")
+                raise CellError(column or "", f"{kind(value)} is not a label")
             if value is not None:
                 made[name] = value
         return made
@@ -241,7 +241,7 @@ class RowReader:
         """Raise ValueError for a tool that is not there."""
         names = task.world.get(ALLOWED)
         if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-            raise ValueError(f"world: {ALLOWED!r} is no list of names")
+            raise ValueError(f"world: {ALLOWED!r} is not a list of names")
         if self.tools.opener is not None:
             if names:
                 self.tools.open(task).close()
@@ -322,13 +322,13 @@ def read_plan(column: str, value: Any) -> Plan:
         return plan
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         said = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
-        raise CellError(column, f"no plan ({said})") from None
+        raise CellError(column, f"not a plan ({said})") from None
 
 
 def _checked_id(column: str, text: str) -> str:
     if not text or len(text) > MAX_ID_CHARS or not text.isprintable():
         shown = f"{text[:60]!r}" + ("…" if len(text) > 60 else "")
-        raise CellError(column, f"{shown} is no id: one line of 1 to {MAX_ID_CHARS} printable characters")
+        raise CellError(column, f"{shown} is not an id: one line of 1 to {MAX_ID_CHARS} printable characters")
     return text
 
 
@@ -336,4 +336,4 @@ def _check_schema(column: str, schema: Mapping[str, Any]) -> None:
     try:
         jsonschema.Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:
-        raise CellError(column, f"no JSON schema ({' '.join(error.message.split())[:200]})") from None
+        raise CellError(column, f"not a JSON schema ({' '.join(error.message.split())[:200]})") from None

@@ -66,7 +66,7 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         if math.isinf(value):
-            raise ValueError("infinity is no JSON")
+            raise ValueError("infinity is not JSON")
         return None if math.isnan(value) else value
     if isinstance(value, decimal.Decimal):
         return plain(int(value) if value == value.to_integral_value() else float(value)) if value.is_finite() else None
@@ -74,13 +74,13 @@ def plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, Mapping):
         if any(not isinstance(key, str) for key in value):
-            raise ValueError("a key is no text")
+            raise ValueError("a key is not text")
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if hasattr(value, "tolist"):  # NumPy's scalars and arrays
         return plain(value.tolist())
-    raise ValueError(f"a {type(value).__name__} is no JSON value")
+    raise ValueError(f"a {type(value).__name__} is not a JSON value")
 
 
 def read_value(text: str) -> Any:

@@ -79,7 +79,7 @@ class Lines:
         begins = self.place == 0
         self.place += len(raw)
         if b"\0" in raw:
-            raise ValueError(f"{self.at()}: there is a NUL byte; this is no text in UTF-8")
+            raise ValueError(f"{self.at()}: there is a NUL byte; this is not text in UTF-8")
         try:
             return (raw.removeprefix(BOM) if begins else raw).decode("utf-8")
         except UnicodeDecodeError as error:

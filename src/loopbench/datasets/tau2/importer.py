@@ -320,7 +320,7 @@ def _rows(path: Path) -> Iterator[_TaskRow]:
         where = f"{path}, task {number}" + (f" ({known!r})" if isinstance(known, str) else "")
         row = checked(_TaskRow, item, where)
         if row.id in seen:
-            raise ValueError(f"{where}: the id stands twice, first at task {seen[row.id]}")
+            raise ValueError(f"{where}: the id is a duplicate, first used at task {seen[row.id]}")
         seen[row.id] = number
         yield row
 

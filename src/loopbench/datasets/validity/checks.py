@@ -167,7 +167,7 @@ def tool_problems(plans: Iterable[Task], tools: Collection[str], distractors: Co
     for name in sorted(set(distractors) & used):
         yield Problem(f"tool {name!r} is named a distractor, and a plan uses it")
     for name in sorted(set(distractors) - set(tools)):
-        yield Problem(f"distractor {name!r} is no tool of the suite")
+        yield Problem(f"distractor {name!r} is not a tool of the suite")
 
 
 def split_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
