@@ -11,6 +11,7 @@ import json
 import random
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -86,6 +87,11 @@ def distinct(count: int, draw_one: Callable[[], Drawn]) -> list[Drawn]:
     while len(made) < count:
         made[draw_one()] = None
     return list(made)
+
+
+def plain_number(value: Fraction | int) -> int | float:
+    """Return a number as JSON has it: an int if it is whole, else a float."""
+    return int(value) if value == int(value) else float(value)
 
 
 class PlanWriter:

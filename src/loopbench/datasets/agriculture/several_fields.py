@@ -8,8 +8,6 @@ from ..generating import Draft, Draw, part
 from .season import DAYS, FERTILIZERS, Season, SeasonScript, draft, draw_season
 from .wording import aside, between, draw_days, season_where, who
 
-# Branches that join
-
 
 def seed(draw: Draw) -> Draft:
     """Three fields at once: their areas together, in one unit, times the rate of a crop."""

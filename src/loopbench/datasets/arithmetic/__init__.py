@@ -14,10 +14,10 @@ from loopbench.protocol import Plan, Query
 from loopbench.protocol.digest import sha256
 
 from .. import calculator
-from ..generating import SNAPSHOTS, Source, difficulty_of, split_of, template_of
+from ..generating import SNAPSHOTS, Source, difficulty_of, plain_number, split_of, template_of
 from ..task import StatelessEnvironment, Task
 from . import branches, chains
-from .steps import Steps, WordProblem, plain
+from .steps import Steps, WordProblem
 
 ANSWER_FORMAT = 'Give a number. If no number can be determined, the right answer is "not determined".'
 
@@ -70,7 +70,7 @@ def _task(index: int, seed: int, seen: set[str]) -> Task:
     return Task(
         id=task_id,
         query=Query(text),
-        expected=None if story.expected is None else plain(story.expected),
+        expected=None if story.expected is None else plain_number(story.expected),
         scorer="numeric",
         plan=plan,
         # No `cluster`: numbers and names are drawn anew for each task, and the templates are strata chosen by us, no sample.

@@ -6,7 +6,8 @@ import math
 import random
 from fractions import Fraction
 
-from .steps import NAMES, Steps, WordProblem, dollars, plain
+from ..generating import plain_number
+from .steps import NAMES, Steps, WordProblem, dollars
 
 # Branches that join
 
@@ -74,8 +75,8 @@ def offers(draw: random.Random, steps: Steps) -> WordProblem:
     count = draw.randint(26, 80)
     cost = Fraction(count * min(cents), 100)
     purse = math.ceil(cost) + draw.randint(3, 40)
-    market = steps.call("the price of one piece at the market", "divide", a=plain(packs[0]), b=sizes[0])
-    kiosk = steps.call("the price of one piece at the kiosk", "divide", a=plain(packs[1]), b=sizes[1])
+    market = steps.call("the price of one piece at the market", "divide", a=plain_number(packs[0]), b=sizes[0])
+    kiosk = steps.call("the price of one piece at the kiosk", "divide", a=plain_number(packs[1]), b=sizes[1])
     best = steps.call("the lower price of one piece", "minimum", a=market, b=kiosk)
     paid = steps.call("the price of all pieces", "multiply", a=best, b=count)
     left = steps.call("the dollars left", "subtract", a=purse, b=paid)

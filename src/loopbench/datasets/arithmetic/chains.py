@@ -7,7 +7,8 @@ import random
 from fractions import Fraction
 from typing import Any
 
-from .steps import NAMES, Steps, WordProblem, plain
+from ..generating import plain_number
+from .steps import NAMES, Steps, WordProblem
 
 # Chains
 
@@ -131,7 +132,11 @@ def hike(draw: random.Random, steps: Steps) -> WordProblem:
     name, pace = draw.choice(NAMES), draw.choice((40, 50, 60, 75, 80))
     first, second = draw.sample(range(11, 49), 2)  # hundreds of metres
     minutes = math.ceil((first + second) * 100 / pace) + draw.randint(4, 18)
-    climb, lake, village = minutes * pace - (first + second) * 100, plain(Fraction(first, 10)), plain(Fraction(second, 10))
+    climb, lake, village = (
+        minutes * pace - (first + second) * 100,
+        plain_number(Fraction(first, 10)),
+        plain_number(Fraction(second, 10)),
+    )
     up = steps.call("the metres to the lake", "convert_units", value=lake, from_unit="km", to_unit="m")
     down = steps.call("the metres to the village", "convert_units", value=village, from_unit="km", to_unit="m")
     some = steps.call("the metres to lake and village", "add", a=up, b=down)

@@ -61,10 +61,5 @@ class Steps:
 _FUNCTIONS = {tool.name: tool.function for tool in calculator.TOOLS}
 
 
-def plain(number: Fraction | int) -> int | float:
-    """Return the number as the calculator does: an int if it is whole."""
-    return int(number) if number == int(number) else float(number)
-
-
 def dollars(amount: Fraction) -> str:
     return f"${float(amount):.2f}"

@@ -98,9 +98,6 @@ def combine(draw: Draw) -> Draft:
     return case.draft(f"{told} {ask}", part(joined, "goods_total"), dollars(total))
 
 
-# Money for trouble
-
-
 def late_parcel(draw: Draw) -> Draft:
     """The shipping fee goes back where the parcel came after the promised day."""
     case = Case(draw)

@@ -7,8 +7,6 @@ from loopbench.datasets.generating import Draft, Draw, part
 from . import books
 from .case import Case, called
 
-# Questions without an answer
-
 
 def unknown_day(draw: Draw) -> Draft:
     """The address can be changed; no day is promised."""

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from loopbench.protocol import Ref
 
-from ..generating import Draft, Draw, part
+from ..generating import Draft, Draw, part, plain_number
 from .programme import (
     AMOUNTS,
     EventScript,
@@ -15,7 +15,6 @@ from .programme import (
     draw_programme,
     one_is_least,
     one_is_most,
-    plain,
     programme_where,
     ticket,
     total,
@@ -172,7 +171,7 @@ def emptiest_date(draw: Draw) -> Draft:
     found = part(script.search_words(event.title), "events", 0, "event_id")
     seen = [script.seats_left(event, found, date) for date in programme.dates]
     price = script.quote("the date that is wanted", found, best, seats, after=seen)
-    cost = plain(total(event, best, seats))
+    cost = plain_number(total(event, best, seats))
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} of them would go to {event.title} on whichever of {', '.join(programme.dates)} has "
         "most seats left.",
@@ -200,8 +199,14 @@ def price_of_the_shortest(draw: Draw) -> Draft:
     )
     ask = "How many dollars would that be with any discount? Do not book."
     return programme.draft(
-        script, (who(draw, programme.customer), wish, aside(draw), ask), part(price, "total"), plain(total(best, date, seats))
+        script,
+        (who(draw, programme.customer), wish, aside(draw), ask),
+        part(price, "total"),
+        plain_number(total(best, date, seats)),
     )
+
+
+# Questions without an answer
 
 
 def not_on_the_programme(draw: Draw) -> Draft:

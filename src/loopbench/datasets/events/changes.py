@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from loopbench.protocol import Ref
 
-from ..generating import Draft, Draw, part
+from ..generating import Draft, Draw, part, plain_number
 from .programme import (
     AMOUNTS,
     EventScript,
@@ -16,7 +16,6 @@ from .programme import (
     listing,
     one_is_least,
     one_is_most,
-    plain,
     programme_where,
     ticket,
     total,
@@ -138,7 +137,7 @@ def refund(draw: Draw) -> Draft:
         f"Three bookings, {events}, are too many; the one with the highest price shall be given back.",
     )
     question = (who(draw, name), wish, aside(draw), "How many dollars are paid back?")
-    return programme.draft(script, question, part(cancelled, "refund"), plain(back), cancelled=[dearest])
+    return programme.draft(script, question, part(cancelled, "refund"), plain_number(back), cancelled=[dearest])
 
 
 def freed_seats(draw: Draw) -> Draft:

@@ -62,7 +62,7 @@ class Programme:
     ) -> Draft:
         """Return the task: `made` (see `ticket`) and `cancelled` are the bookings that come and go."""
         gone = {booking.code for booking in cancelled}
-        kept = [[b.code, b.name, b.event_id, b.date, b.seats] for b in self.city.bookings.values() if b.code not in gone]
+        kept = [booking.row() for booking in self.city.bookings.values() if booking.code not in gone]
         return Draft(
             question=" ".join((*question, ANSWER_FORMAT)),
             plan=script.plan(answer),
@@ -88,10 +88,6 @@ def total(event: Event, date: str, seats: int) -> Fraction:
     """Return the dollars for all seats."""
     share = Fraction(100 - event.group_percent, 100) if seats >= event.group_from else Fraction(1)
     return Fraction(event.shows[date].cents, 100) * seats * share
-
-
-def plain(amount: Fraction) -> int | float:
-    return int(amount) if amount.denominator == 1 else float(amount)
 
 
 def draw_programme(draw: Draw, main: int = 3, others: int = 3) -> Programme:

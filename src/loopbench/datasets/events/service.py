@@ -7,7 +7,7 @@ can only be had by booking. Money is kept in cents and told in dollars.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Self
 
 from ..worlds import InvalidRequest, Toolset, UnknownName
@@ -103,6 +103,10 @@ class Booking:
     cents: int
     """What was paid."""
 
+    def row(self) -> list[Any]:
+        """Return the booking as the end state has it."""
+        return [self.code, self.name, self.event_id, self.date, self.seats]
+
 
 @dataclass(frozen=True, slots=True)
 class SeatHold:
@@ -147,7 +151,7 @@ class City:
 
     def state(self) -> list[list[Any]]:
         """Return [code, name, event, date, seats] of all bookings, by code. Holds lapse and are not part of it."""
-        return sorted([b.code, b.name, b.event_id, b.date, b.seats] for b in self.bookings.values())
+        return sorted(booking.row() for booking in self.bookings.values())
 
     def event(self, event_id: str) -> Event:
         if event_id not in self.events:
@@ -173,10 +177,8 @@ class City:
 
 
 def _event_row(event: Event, dates: list[str]) -> list[Any]:
-    e = event
-    facts = [e.id, e.title, e.category, e.venue, e.language, e.minutes, e.min_age, e.series, e.group_from, e.group_percent]
-    shows = [[show.cents, show.left, show.number] if (show := e.shows.get(date)) else [] for date in dates]
-    return [*facts, e.refund_percent, shows]
+    shows = [[show.cents, show.left, show.number] if (show := event.shows.get(date)) else [] for date in dates]
+    return [*(getattr(event, item.name) for item in fields(event)[:-1]), shows]
 
 
 def dollars(cents: int) -> int | float:

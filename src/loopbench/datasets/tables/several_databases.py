@@ -7,8 +7,6 @@ from loopbench.datasets.generating import Draft
 from .databases import database
 from .stories import Story, between, cell, numbers, template, top, total
 
-# Several databases
-
 
 @template
 def town_of_a_meter(story: Story) -> Draft:

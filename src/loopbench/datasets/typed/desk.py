@@ -14,7 +14,7 @@ from typing import Any
 
 from loopbench.protocol import Ref, resolve
 
-from ..generating import Draft, Draw, PlanWriter, draw_new, part
+from ..generating import Draft, Draw, PlanWriter, draw_new, part, plain_number
 from .records import FormRecord, Records, altered
 
 ANSWER_FORMAT = (
@@ -199,7 +199,7 @@ class Desk:
         return self.call(goal, "add_days", {"start": start.answer, "days": days.answer}, then.isoformat())
 
     def _number(self, goal: str, tool: str, given: Mapping[str, Any], result: Fraction) -> Value:
-        return self.call(goal, tool, given, int(result) if result.denominator == 1 else float(result))
+        return self.call(goal, tool, given, plain_number(result))
 
     def call(self, goal: str, tool: str, given: Mapping[str, Any], result: Any, *path: str | int) -> Value:
         """Plan a call, or use an equal one that is planned already.
