@@ -27,7 +27,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loopbench.dspy_seam import FORMAT, ChatFormat, DspyModel, ThroughPredictor, ask, lm_of, model_error, with_instructions
-from loopbench.loops.react_extract import ExtractCodec, ReactCodec, ReactExtract, ReactExtractProgram, ReactStep
+from loopbench.loops.react_extract import ReactExtract, ReactExtractProgram
+from loopbench.loops.react_extract_codecs import ExtractCodec, ReactCodec, ReactStep
 from loopbench.protocol import (
     BudgetExceeded,
     Capabilities,

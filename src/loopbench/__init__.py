@@ -5,29 +5,7 @@ Public names load on first use; importing the package loads none of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ._lazy import lazy
-
-if TYPE_CHECKING:
-    from loopbench.datasets.task import Environment, StatelessEnvironment, Suite, Task
-    from loopbench.dspy_seam import DspyModel
-    from loopbench.dspy_seam.program import LoopProgram
-    from loopbench.experiments.compare import run
-    from loopbench.experiments.config import CompareConfig
-    from loopbench.experiments.loaded import Loaded, load
-    from loopbench.experiments.preparing import prepare
-    from loopbench.experiments.results import results
-    from loopbench.loops.bare import Bare, run_agent
-    from loopbench.loops.finish import Finish
-    from loopbench.loops.phased import Phased
-    from loopbench.loops.react_extract import ReactExtract, ReactExtractProgram
-    from loopbench.loops.stateless import Stateless
-    from loopbench.models.fake import FakeModel
-    from loopbench.models.profiles import Profile, load_profile
-    from loopbench.models.real import open_model
-    from loopbench.models.scripted import Script, Scripted
-    from loopbench.protocol import Loop, Model, Outcome, Plan, PlannedCall, Query, Ref, StopReason, Tool, Toolbox, with_program
 
 _HOMES = {
     "loopbench.datasets.task": ("Environment", "StatelessEnvironment", "Suite", "Task"),
@@ -38,7 +16,8 @@ _HOMES = {
     "loopbench.experiments.loaded": ("Loaded", "load"),
     "loopbench.experiments.preparing": ("prepare",),
     "loopbench.experiments.results": ("results",),
-    "loopbench.loops.bare": ("Bare", "run_agent"),
+    "loopbench.loops.bare": ("Bare",),
+    "loopbench.loops.bare_standalone": ("run_agent",),
     "loopbench.loops.finish": ("Finish",),
     "loopbench.loops.phased": ("Phased",),
     "loopbench.loops.react_extract": ("ReactExtract", "ReactExtractProgram"),
@@ -61,43 +40,4 @@ _HOMES = {
         "with_program",
     ),
 }
-__getattr__, __dir__ = lazy(__name__, _HOMES)
-
-__all__ = [
-    "Bare",
-    "CompareConfig",
-    "DspyModel",
-    "Environment",
-    "FakeModel",
-    "Finish",
-    "Loaded",
-    "Loop",
-    "LoopProgram",
-    "Model",
-    "Outcome",
-    "Phased",
-    "Plan",
-    "PlannedCall",
-    "Profile",
-    "Query",
-    "ReactExtract",
-    "ReactExtractProgram",
-    "Ref",
-    "Script",
-    "Scripted",
-    "Stateless",
-    "StatelessEnvironment",
-    "StopReason",
-    "Suite",
-    "Task",
-    "Tool",
-    "Toolbox",
-    "load",
-    "load_profile",
-    "open_model",
-    "prepare",
-    "results",
-    "run",
-    "run_agent",
-    "with_program",
-]
+__getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

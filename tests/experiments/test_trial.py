@@ -22,7 +22,8 @@ from loopbench.experiments.registry import Spec, make_loop, parse_spec
 from loopbench.experiments.schedule import Arm, Trial
 from loopbench.experiments.trial import FinishedTrial, NotRun, TrialContext, run_trial
 from loopbench.experiments.trial_models import TrialModels
-from loopbench.loops.bare import CODEC, Bare
+from loopbench.loops.bare import Bare
+from loopbench.loops.bare_codecs import CODEC
 from loopbench.metrics.record import Record, records_digest
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.profiles import load_profile

@@ -23,17 +23,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from loopbench.experiments.registry import make_loop, parse_spec
-from loopbench.loops import bare
-from loopbench.loops.bare import (
-    INSTRUCTIONS,
-    Bare,
-    ToolRegistry,
-    arun_agent,
-    create_observation,
-    mock_llm,
-    run_agent,
-    validate_tool_arguments,
-)
+from loopbench.loops import bare, bare_standalone, tool_signatures
+from loopbench.loops.bare import INSTRUCTIONS, Bare, create_observation
+from loopbench.loops.bare_standalone import ToolRegistry, arun_agent, mock_llm, run_agent
+from loopbench.loops.tool_signatures import validate_tool_arguments
 from loopbench.protocol import (
     SILENT,
     BudgetExceeded,
@@ -210,7 +203,7 @@ def test_S4_2_register_is_a_decorator_and_a_global_registry_is_there(tools: Tool
     assert triple(2) == 6
     assert tools.get_tool("triple") is triple
     assert tools.list_tools() == ["add", "divide", "lookup", "triple"]
-    assert isinstance(bare.registry, ToolRegistry)
+    assert isinstance(bare_standalone.registry, ToolRegistry)
 
 
 def test_S4_3_run_agent_has_the_seeds_arguments_defaults_and_result(tools: ToolRegistry) -> None:
@@ -346,7 +339,7 @@ sys.addaudithook(lambda event, _: os._exit(9) if event in ("socket.connect", "so
 
 
 def test_S4_18_the_module_runs_a_demo_offline(kit: Any) -> None:
-    done = kit.python(f"{OFFLINE}import runpy; runpy.run_module('loopbench.loops.bare', run_name='__main__')")
+    done = kit.python(f"{OFFLINE}import runpy; runpy.run_module('loopbench.loops.bare_standalone', run_name='__main__')")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "What is 5 + 3? -> 8 (1 steps)",
@@ -367,7 +360,7 @@ def test_S4_20_docstring_names_order_unknown_and_registering_again(tools: ToolRe
 
 
 def test_S4_21_a_run_can_have_its_own_registry_and_the_global_one_is_the_default(tools: ToolRegistry) -> None:
-    assert inspect.signature(run_agent).parameters["registry"].default is bare.registry
+    assert inspect.signature(run_agent).parameters["registry"].default is bare_standalone.registry
     theirs = run_agent("q", llm_func=Llm(ADD, answer("x")), registry=tools)
     ours = run_agent("q", 1, Llm(ADD), registry=ToolRegistry())
     assert observations(theirs["history"])[0]["data"] == "3"
@@ -381,7 +374,7 @@ HEAVY = ("pydantic", "dspy", "langchain", "autogen", "openai")
 def test_S4_22_importing_and_running_it_loads_no_framework(kit: Any) -> None:
     done = kit.python(
         "import sys\n"
-        "from loopbench.loops.bare import ToolRegistry, run_agent\n"
+        "from loopbench.loops.bare_standalone import ToolRegistry, run_agent\n"
         "tools = ToolRegistry()\n"
         "tools.register('add')(lambda a, b: a + b)\n"
         "assert run_agent('What is 5 + 3?', registry=tools)['final_answer'] == '8'\n"
@@ -393,7 +386,7 @@ def test_S4_22_importing_and_running_it_loads_no_framework(kit: Any) -> None:
 def test_S4_23_mock_llm_is_deterministic_and_running_with_it_warns_once(
     tools: ToolRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "loopbench.loops.bare"):
+    with caplog.at_level(logging.WARNING, "loopbench.loops.bare_standalone"):
         first = run_agent("What is 1 / 4?", registry=tools)
     assert first["final_answer"] == "0.25"
     assert [record.levelname for record in caplog.records] == ["WARNING"]
@@ -1163,9 +1156,9 @@ def test_signatures_of_finished_tools_are_let_go() -> None:
     def once(x: int) -> None: ...
 
     assert validate_tool_arguments(once, {"x": 1}, "once") is None
-    before = len(bare._SIGNATURES)
+    before = len(tool_signatures._SIGNATURES)
     del once
-    assert len(bare._SIGNATURES) == before - 1
+    assert len(tool_signatures._SIGNATURES) == before - 1
 
 
 def test_every_option_has_a_line_of_documentation() -> None:

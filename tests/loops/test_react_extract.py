@@ -27,18 +27,8 @@ from hypothesis import strategies as st
 from loopbench.dspy_seam import lm_of
 from loopbench.experiments.registry import make_loop, options_of, parse_spec
 from loopbench.loops.bare import Bare
-from loopbench.loops.react_extract import (
-    ExtractAgent,
-    ExtractCodec,
-    FinishingReactCodec,
-    ReactAgent,
-    ReactCodec,
-    ReactExtract,
-    ReactExtractProgram,
-    ReactStep,
-    format_trajectory,
-    instructions_with_tools,
-)
+from loopbench.loops.react_extract import ExtractAgent, ReactAgent, ReactExtract, ReactExtractProgram, format_trajectory
+from loopbench.loops.react_extract_codecs import ExtractCodec, FinishingReactCodec, ReactCodec, ReactStep, instructions_with_tools
 from loopbench.protocol import (
     SILENT,
     Act,
