@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Any
 
 from loopbench.protocol import (
     SILENT,
     Chunk,
-    Loop,
     Message,
     Model,
     Observer,
     Outcome,
-    Program,
     Prompted,
     Query,
     Reply,
     Request,
-    StopReason,
     Toolbox,
+    WrappedLoop,
     WrappedModel,
-    run_sync,
 )
 from loopbench.protocol.program import CONVERSATION, conversation_text
 
@@ -30,14 +27,12 @@ CLEARED = "[old result cleared]"
 
 
 @dataclass(frozen=True, slots=True)
-class Microcompact:
+class Microcompact(WrappedLoop):
     """A loop whose requests show the last few results only. Raises ValueError for a `keep` below 1.
 
     It acts on conversations (`bare`, `finish`). Designs that write all they know into one message have nothing to clear.
     """
 
-    loop: Loop
-    """The loop whose requests are shortened, as it is named on the command line."""
     keep: int = 3
     """How many results stay whole, the latest ones; those since the model's last reply stay in any case."""
 
@@ -48,26 +43,6 @@ class Microcompact:
     @property
     def name(self) -> str:
         return "microcompact"
-
-    @property
-    def stops(self) -> frozenset[StopReason]:
-        return self.loop.stops
-
-    @property
-    def predictors(self) -> Program:
-        """Those of the loop within. Raises AttributeError where its prompts cannot be changed."""
-        within: Program = cast(Any, self.loop).predictors
-        return within
-
-    def with_predictors(self, program: Program) -> Self:
-        """The loop within with other prompts. Raises what it raises."""
-        return replace(self, loop=cast(Any, self.loop).with_predictors(program))
-
-    def with_step_limit(self, tool_steps: int) -> Self:
-        return replace(self, loop=self.loop.with_step_limit(tool_steps))
-
-    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_sync(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         return await self.loop.run(query, tools, CompactingModel(model, self.keep), observer)

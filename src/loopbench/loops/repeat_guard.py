@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
 
 from loopbench.protocol import (
     SILENT,
-    Loop,
     Model,
     Observation,
     Observer,
     Outcome,
-    Program,
     Query,
     StopReason,
     Toolbox,
     ToolCall,
+    WrappedLoop,
     render_value,
-    run_sync,
 )
 from loopbench.protocol.digest import canonical_json
 
@@ -28,15 +25,13 @@ WARNING = "Note: this call has now been made {times} times with the same argumen
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatGuard:
+class RepeatGuard(WrappedLoop):
     """A loop whose repeated calls are noticed. Raises ValueError for a `warn_at` below 2 or a `stop_at` below it."""
 
-    loop: Loop
-    """The guarded loop, as it is named on the command line: `loop=bare`, `loop="bare(max_steps=5)"`."""
     warn_at: int = 3
-    """From the so-manieth equal call on, its result carries a warning."""
+    """The number of equal calls from which on the result carries a warning."""
     stop_at: int | None = None
-    """The so-manieth equal call ends the run instead of being made; None only warns."""
+    """The number of equal calls of which the last ends the run instead of being made; None only warns."""
 
     def __post_init__(self) -> None:
         if self.warn_at < 2:
@@ -51,22 +46,6 @@ class RepeatGuard:
     @property
     def stops(self) -> frozenset[StopReason]:
         return self.loop.stops if self.stop_at is None else self.loop.stops | {StopReason.TERMINATED}
-
-    @property
-    def predictors(self) -> Program:
-        """Those of the loop within. Raises AttributeError where its prompts cannot be changed."""
-        within: Program = cast(Any, self.loop).predictors
-        return within
-
-    def with_predictors(self, program: Program) -> Self:
-        """The loop within with other prompts. Raises what it raises."""
-        return replace(self, loop=cast(Any, self.loop).with_predictors(program))
-
-    def with_step_limit(self, tool_steps: int) -> Self:
-        return replace(self, loop=self.loop.with_step_limit(tool_steps))
-
-    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_sync(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         guarded = RepeatCountingToolbox(tools, self.warn_at, self.stop_at)

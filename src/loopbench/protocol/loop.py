@@ -6,12 +6,13 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from .chat import Chunk
 from .model import Model
+from .program import Program
 from .tools import Toolbox
 
 T = TypeVar("T")
@@ -107,6 +108,44 @@ class Loop(Protocol):
 
     def with_step_limit(self, tool_steps: int) -> Self:
         """The same design with a limit of `tool_steps` tool steps, in its own unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedLoop:
+    """A loop around another, whose stops, prompts and limits it has; override `run`, and what else is to be different.
+
+    A design's own options follow `loop`.
+    """
+
+    loop: Loop
+    """The loop within, as it is named on the command line: `loop=bare`, `loop="bare(max_steps=5)"`."""
+
+    @property
+    def name(self) -> str:
+        return self.loop.name
+
+    @property
+    def stops(self) -> frozenset[StopReason]:
+        return self.loop.stops
+
+    @property
+    def predictors(self) -> Program:
+        """The predictors of the loop within. Raises AttributeError if its prompts cannot be changed."""
+        within: Program = cast(Any, self.loop).predictors
+        return within
+
+    def with_predictors(self, program: Program) -> Self:
+        """Return the same design around the loop within with other prompts. Raises what that loop raises."""
+        return replace(self, loop=cast(Any, self.loop).with_predictors(program))
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return replace(self, loop=self.loop.with_step_limit(tool_steps))
+
+    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
+        return run_sync(self.run(query, tools, model))
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return await self.loop.run(query, tools, model, observer)
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
