@@ -11,11 +11,9 @@ _HOMES = {
     "loopbench.datasets.task": ("Environment", "StatelessEnvironment", "Suite", "Task"),
     "loopbench.dspy_seam": ("DspyModel",),
     "loopbench.dspy_seam.program": ("LoopProgram",),
-    "loopbench.experiments.compare": ("run",),
-    "loopbench.experiments.config": ("CompareConfig",),
-    "loopbench.experiments.loaded": ("Loaded", "load"),
-    "loopbench.experiments.preparing": ("prepare",),
-    "loopbench.experiments.results": ("results",),
+    "loopbench.experiments.compare.prepare": ("prepare",),
+    "loopbench.experiments.compare.results": ("results",),
+    "loopbench.experiments.compare.run": ("run",),
     "loopbench.loops.bare": ("Bare",),
     "loopbench.loops.bare_standalone": ("run_agent",),
     "loopbench.loops.finish": ("Finish",),
@@ -39,5 +37,7 @@ _HOMES = {
         "Toolbox",
         "with_program",
     ),
+    "loopbench.reports.dataframes": ("Loaded", "load"),
+    "loopbench.runs.config": ("CompareConfig",),
 }
 __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

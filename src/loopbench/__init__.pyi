@@ -6,12 +6,9 @@ from loopbench.datasets.task import Suite as Suite
 from loopbench.datasets.task import Task as Task
 from loopbench.dspy_seam import DspyModel as DspyModel
 from loopbench.dspy_seam.program import LoopProgram as LoopProgram
-from loopbench.experiments.compare import run as run
-from loopbench.experiments.config import CompareConfig as CompareConfig
-from loopbench.experiments.loaded import Loaded as Loaded
-from loopbench.experiments.loaded import load as load
-from loopbench.experiments.preparing import prepare as prepare
-from loopbench.experiments.results import results as results
+from loopbench.experiments.compare.prepare import prepare as prepare
+from loopbench.experiments.compare.results import results as results
+from loopbench.experiments.compare.run import run as run
 from loopbench.loops.bare import Bare as Bare
 from loopbench.loops.bare_standalone import run_agent as run_agent
 from loopbench.loops.finish import Finish as Finish
@@ -36,3 +33,6 @@ from loopbench.protocol import StopReason as StopReason
 from loopbench.protocol import Tool as Tool
 from loopbench.protocol import Toolbox as Toolbox
 from loopbench.protocol import with_program as with_program
+from loopbench.reports.dataframes import Loaded as Loaded
+from loopbench.reports.dataframes import load as load
+from loopbench.runs.config import CompareConfig as CompareConfig

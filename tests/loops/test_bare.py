@@ -22,7 +22,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.loops import bare, bare_standalone, tool_signatures
 from loopbench.loops.bare import INSTRUCTIONS, Bare, create_observation
 from loopbench.loops.bare_standalone import ToolRegistry, arun_agent, mock_llm, run_agent
@@ -44,6 +43,8 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import make_loop
 
 CAP = "Maximum steps reached without final answer"
 VALVE = "Agent terminated: 3 consecutive errors detected"
