@@ -15,9 +15,7 @@ def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[st
     def load(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(module_of[name]), name)
-        setattr(sys.modules[package], name, value)
-        return value
+        return getattr(importlib.import_module(module_of[name]), name)
 
     def listing() -> list[str]:
         return sorted({*vars(sys.modules[package]), *module_of})
