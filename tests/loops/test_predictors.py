@@ -553,7 +553,7 @@ def test_a_module_without_changes_is_the_loop_itself(spec: str) -> None:
 def test_an_unknown_predictor_is_refused(spec: str) -> None:
     loop = loop_of(spec)
     prompt = next(iter(loop.predictors.values()))
-    with pytest.raises(ValueError, match="predictor 'nobody' is none of this loop's"):
+    with pytest.raises(ValueError, match="predictor 'nobody' is not one of this loop's"):
         loop.with_predictors({"nobody": prompt})
 
 

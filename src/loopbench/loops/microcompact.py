@@ -1,4 +1,4 @@
-"""Any loop that keeps a conversation, with older tool results cleared away: shorter prompts, perhaps more calls."""
+"""Any loop that keeps a conversation, without its older tool results: shorter prompts, perhaps more calls."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Microcompact(WrappedLoop):
 
 
 class CompactingModel(WrappedModel):
-    """A model that is shown requests without their older results."""
+    """A model that gets requests without their older results."""
 
     def __init__(self, model: Model, keep: int) -> None:
         super().__init__(model)
@@ -63,33 +63,33 @@ class CompactingModel(WrappedModel):
 
     def _short(self, request: Request) -> Request:
         system = [message for message in request.messages[:1] if message.role == "system"]
-        first = len(system) + request.examples  # demonstrations are no part of the conversation
+        first = len(system) + request.examples  # demonstrations are not part of the conversation
         task = request.messages[first:]
         replies = [place for place, message in enumerate(task) if message.role == "assistant"]
-        seen = max(replies, default=0)  # what stands after it has never been shown
+        seen = max(replies, default=0)  # the model has not seen what comes after it
         old = [first + place for place in results(task)[: -self.keep] if place < seen]
         if not old:
             return request
         messages = list(request.messages)
         for place in old:
             messages[place] = replace(messages[place], content=CLEARED)
-        return replace(request, messages=tuple(messages), prompted=_shown(request.prompted, messages[first:]))
+        return replace(request, messages=tuple(messages), prompted=_with_messages(request.prompted, messages[first:]))
 
 
-def _shown(asked: Prompted | None, messages: list[Message]) -> Prompted | None:
-    """What a predictor was asked, as the model was shown it."""
-    if asked is None:
+def _with_messages(prompted: Prompted | None, messages: list[Message]) -> Prompted | None:
+    """Describe a predictor's request with the messages that the model gets."""
+    if prompted is None:
         return None
 
     def inputs() -> Mapping[str, Any]:
-        given = asked.inputs()
+        given = prompted.inputs()
         return {**given, CONVERSATION: conversation_text(messages)} if CONVERSATION in given else given
 
-    return replace(asked, inputs=inputs)
+    return replace(prompted, inputs=inputs)
 
 
 def results(messages: tuple[Message, ...]) -> list[int]:
-    """Places of the messages that tell what calls gave: tool messages, and a user's between an assistant's and the next."""
+    """Return the places of messages with results: tool messages, and user messages that follow an assistant message."""
     return [
         place
         for place, message in enumerate(messages)

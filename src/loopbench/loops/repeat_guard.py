@@ -1,4 +1,4 @@
-"""Any loop under a guard against repetition: a call that is made again and again is first pointed out, and may end the run."""
+"""Any loop under a guard against repetition: a call that is repeated is first pointed out, and may then end the run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RepeatGuard(WrappedLoop):
             await asyncio.wait({running, caught}, return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 return running.result()
-        finally:  # cancelled from outside, or caught: either way nothing goes on running
+        finally:  # cancelled from outside, or caught: nothing may go on running
             caught.cancel()
             running.cancel()
             await asyncio.gather(running, caught, return_exceptions=True)
@@ -70,7 +70,7 @@ class RepeatCountingToolbox(Toolbox):
     def __init__(self, tools: Toolbox, warn_at: int, stop_at: int | None) -> None:
         super().__init__(tools, time_limit_s=tools.time_limit_s, max_chars=tools.max_chars)
         self.caught = asyncio.Event()
-        """Set when `stop_at` is reached; the call itself then waits for the run's end."""
+        """Set when `stop_at` is reached; the call then waits for the end of the run."""
         self.repeated = ""
         self.made = 0
         self._tools_within = tools
@@ -92,12 +92,12 @@ class RepeatCountingToolbox(Toolbox):
         note = WARNING.format(times=times)
         if not seen.ok:
             return replace(seen, data=f"{seen.data}\n{note}")
-        text = f"{note}\n{seen.data}"  # in front: a result may end in what later requests know it by
+        text = f"{note}\n{seen.data}"  # in front: later requests may recognise a result by its end
         return replace(seen, data=text, value=text)
 
 
 def _arguments(call: ToolCall) -> str:
-    """The same text for equal arguments, in whatever order."""
+    """Return the same text for equal arguments in any order."""
     try:
         return canonical_json(call.arguments)
     except (TypeError, ValueError, RecursionError):
