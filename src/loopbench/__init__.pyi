@@ -1,5 +1,11 @@
 """The public names of loopbench for type checkers; `_HOMES` in `__init__.py` says the same at run time."""
 
+from loopbench.api.questions import ablate as ablate
+from loopbench.api.questions import compare as compare
+from loopbench.api.questions import gate as gate
+from loopbench.api.questions import optimize as optimize
+from loopbench.api.questions import size as size
+from loopbench.api.questions import why as why
 from loopbench.datasets.task import Environment as Environment
 from loopbench.datasets.task import StatelessEnvironment as StatelessEnvironment
 from loopbench.datasets.task import Suite as Suite
