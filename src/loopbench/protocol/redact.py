@@ -13,7 +13,7 @@ from functools import lru_cache
 from urllib.parse import quote, quote_plus
 
 MARK = "[redacted]"
-SHORTEST = 8
+MIN_SECRET_CHARS = 8
 """Values of fewer characters are words, not secrets: taking them out would spoil the text."""
 
 _SECRET_NAMES = ("_API_KEY", "_ACCESS_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
@@ -145,7 +145,7 @@ def _secrets(environ: Mapping[str, str]) -> _Secrets:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    if len(value) < SHORTEST or value in MARK:
+    if len(value) < MIN_SECRET_CHARS or value in MARK:
         return False
     if name.endswith(_SECRET_NAMES):
         return True
@@ -154,7 +154,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 @lru_cache(maxsize=8)
 def _forms(values: frozenset[str]) -> _Secrets:
-    forms = sorted({form for value in values for form in _spellings(value) if len(form) >= SHORTEST}, key=len, reverse=True)
+    forms = sorted({form for value in values for form in _spellings(value) if len(form) >= MIN_SECRET_CHARS}, key=len, reverse=True)
     joined = [
         form for form in forms if len(form) >= _RUN and form.isascii() and _DIGIT.search(form) and set(form.encode()) <= _JOINED
     ]
