@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.datasets.task import Task
-from loopbench.loops.bare import CODEC
+from loopbench.loops.bare_codecs import CODEC
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named
 from loopbench.models.faults import ANSWER, NOT_DETERMINED, Fault, FaultPoint, disturb, draw, mislead, shows_feedback, spoil

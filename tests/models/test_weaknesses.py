@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.bare_formats import FORMATS
+from loopbench.loops.bare_codecs import FORMATS
 from loopbench.loops.phased.codecs import SELECT
-from loopbench.loops.react_extract import ReactCodec, ReactStep
+from loopbench.loops.react_extract_codecs import ReactCodec, ReactStep
 from loopbench.loops.stateless.signatures import AgentReasonerSignature, decide_codec
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named

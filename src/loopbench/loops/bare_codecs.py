@@ -1,4 +1,4 @@
-"""Wire formats of design 4: one JSON object, as its document has it, or lines of text, or a native call. Standard library only."""
+"""The wire formats of design 4: one JSON object, as in its document, or lines of text, or a native call. Standard library only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OBSERVATIONS = (
 
 
 class BadMove(WireError):
-    """A legible reply that states no move; `tool_name` where it could be read."""
+    """A legible reply states no move; `tool_name` if it could be read."""
 
     def __init__(self, message: str, tool_name: str | None = None) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class BareCodec:
     role: Role = Role.DECIDE
     max_calls: int = 1
     task: ClassVar[str] = TASK
-    """What the model is to do, free of the format."""
+    """What the model should do, free of the format."""
     form: ClassVar[str] = f"""\
 Reply with one JSON object and nothing else, no prose and no code fence.
 To call a tool: {{"thought": "why", "tool_name": "name", "arguments": {{"argument": value}}}}
@@ -59,7 +59,7 @@ To end with your answer: {{"final_answer": "the answer"}}
 
     @read_once
     def read(self, reply: Reply) -> tuple[Act | Answer, str]:
-        """The move, and the name of a tool that was called beside a final answer. Raises WireError."""
+        """Return the move, and the name of a tool that the reply calls besides a final answer. Raises WireError."""
         data = _read_object(reply.text)
         thought = data.get("thought")
         thought = thought if isinstance(thought, str) else "" if thought is None else json.dumps(thought)
@@ -76,8 +76,8 @@ To end with your answer: {{"final_answer": "the answer"}}
 class FieldsCodec:
     """Lines of text: `Thought:`, then `Tool:` and `Arguments:` (a JSON object), or `Answer:`.
 
-    Cannot say: several calls, an empty tool name or one of several lines, an answer that is no text, a confidence, texts that begin
-    or end with white space or hold a line that begins like a field.
+    Cannot say: several calls, an empty tool name or one of several lines, an answer that is not text, a confidence, texts that
+    begin or end with white space or hold a line that begins like a field.
     """
 
     name: str = "bare.fields"
@@ -114,7 +114,7 @@ Answer: the answer
 
     @read_once
     def read(self, reply: Reply) -> tuple[Act | Answer, str]:
-        """The move, and the name of a tool that was called beside an answer. Raises WireError."""
+        """Return the move, and the name of a tool that the reply calls besides an answer. Raises WireError."""
         marks = list(_FIELD.finditer(reply.text))
         if not marks:
             raise WireError("The reply must have lines that begin with Thought:, Tool: and Arguments:, or with Answer:")
@@ -142,7 +142,7 @@ _FIELD = re.compile(r"^(Thought|Tool|Arguments|Answer):", re.MULTILINE)
 class NativeCallCodec:
     """A native tool call, with the thought as text beside it; text without a call is the answer.
 
-    Cannot say: several calls, an empty tool name, an answer with a thought or a confidence, one that is empty or no text.
+    Cannot say: several calls, an empty tool name, an answer with a thought or a confidence, one that is empty or not text.
     """
 
     name: str = "bare.native"
@@ -167,7 +167,7 @@ Reply with your answer as plain text when you have it.
 
     @read_once
     def read(self, reply: Reply) -> tuple[Act | Answer, str]:
-        """The move; nothing can stand beside it. Raises WireError."""
+        """Return the move, and an empty name: this format has no call besides an answer. Raises WireError."""
         if not reply.calls:
             if not reply.text:
                 raise WireError("The reply is empty: call a tool, or answer in text")
@@ -207,7 +207,7 @@ def _answer(move: Move) -> Answer:
 
 
 def _arguments(value: Any, tool_name: str) -> Mapping[str, Any]:
-    """Row B4-5: absent is empty, anything but an object an error."""
+    """Check the arguments: absent ones are empty, anything but an object is an error (row B4-5)."""
     if value is None:
         return {}
     if not isinstance(value, dict):
