@@ -56,8 +56,7 @@ async def one_trial(loop: str, task: Task, suite: Suite, profile: Profile, casse
         "trace": (recorder.digest(), recorder.events),
         "counts": (recorder.steps, recorder.calls, recorder.tool_calls, recorder.usage, recorder.errors),
         "faults": [
-            FaultRecord(fault.kind, str(fault.point), fault.landed, fault.absorbed, fault.recovered)
-            for fault in tunnel.disturbances
+            FaultRecord(fault.kind, str(fault.point), fault.landed, fault.absorbed, fault.recovered) for fault in tunnel.faults
         ],
         "unknown": tunnel.unknown,
         "simulated_s": tunnel.simulated_s,
@@ -151,7 +150,7 @@ def test_any_faults_in_any_scopes_replay_to_the_same_state(bench: Any, data: st.
         heard = [(request, reply, str(error), fault) for request, reply, error, fault in trial.ear.exchanges]
         before = (tunnel.unknown, tunnel.simulated_s, len(tunnel.ledger.issued))
         tunnel.settle(trial.oracle)
-        return answers, heard, trial.ear.tool_calls, before, tunnel.disturbances
+        return answers, heard, trial.ear.tool_calls, before, tunnel.faults
 
     with tempfile.TemporaryDirectory() as folder:
         plain = run(None)
@@ -182,7 +181,7 @@ def test_a_fault_that_lands_again_lands_later_in_a_replay_too(bench: Any) -> Non
                 tunnel.ledger.sign(truth.call, truth.content if not tunnel.ledger.issued else "0000", 2, True)
 
     run_sync(go())
-    assert [fault.landed_at for fault in one.disturbances] == [fault.landed_at for fault in two.disturbances] == [1]
+    assert [fault.landed_at for fault in one.faults] == [fault.landed_at for fault in two.faults] == [1]
 
 
 def test_a_reply_that_nobody_asked_about_is_not_taken_for_a_later_one(bench: Any) -> None:

@@ -141,7 +141,7 @@ def test_an_injected_failure_is_marked_and_of_the_kind_that_was_meant(bench, kin
     with pytest.raises(ProviderError) as caught:
         with_model(trial, ask)
     assert (caught.value.kind, caught.value.injected) == (PROVIDER_FAULTS[kind][0], True)
-    assert [(fault.kind, fault.landed) for fault in trial.tunnel.disturbances] == [(kind, True)]
+    assert [(fault.kind, fault.landed) for fault in trial.tunnel.faults] == [(kind, True)]
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from loopbench.cli.check_model import check_model
 from loopbench.models import real
 from loopbench.models.prices import Price
-from loopbench.models.probe import Probed, probe
+from loopbench.models.probe import ProbeReport, probe
 from loopbench.models.real import ABILITIES, RealOptions, open_model
 
 NAME = "openai/probed"
@@ -120,8 +120,8 @@ def able(body: dict[str, Any]) -> Answer:
     return said("ok")
 
 
-def probed(rule: Rule, **options: Any) -> tuple[Probed, list[dict[str, Any]]]:
-    async def go(server: Server) -> Probed:
+def probed(rule: Rule, **options: Any) -> tuple[ProbeReport, list[dict[str, Any]]]:
+    async def go(server: Server) -> ProbeReport:
         model = open_model(NAME, server.url, RealOptions(**({"attempts": 1} | options)))
         try:
             return await probe(model)

@@ -62,13 +62,13 @@ def profile(*kinds: str, feedback: float = 0, after: float = 0, never: float = 0
 
 
 def points(wind: Any) -> list[str]:
-    return [str(fault.point) for fault in wind.tunnel.disturbances]
+    return [str(fault.point) for fault in wind.tunnel.faults]
 
 
 def settled(wind: Any) -> list[tuple[str, str, bool, bool, bool]]:
     """(point, kind, landed, absorbed, recovered) of each fault."""
     wind.tunnel.settle(wind.oracle)
-    return [(str(f.point), f.kind, f.landed, f.absorbed, f.recovered) for f in wind.tunnel.disturbances]
+    return [(str(f.point), f.kind, f.landed, f.absorbed, f.recovered) for f in wind.tunnel.faults]
 
 
 # --- laws over any plan ---
@@ -84,7 +84,7 @@ def test_under_clean_every_plan_ends_right_in_as_few_calls_as_it_takes(bench, co
     assert len(wind.ear.exchanges) == 1 + (bench.depth(plan) if codec is None else len(plan.calls))
     assert len(wind.ear.tool_calls) == len(plan.calls)
     assert wind.tunnel.unknown == ()
-    assert wind.tunnel.disturbances == []
+    assert wind.tunnel.faults == []
     assert wind.tunnel.simulated_s == 0
 
 
@@ -109,14 +109,14 @@ def test_any_trial_ends_and_deviates_from_clean_at_a_drawn_fault_first(
     scheduled: dict[int, int] = {}
 
     async def pause() -> None:
-        scheduled[len(wind.ear.exchanges)] = len(wind.tunnel.disturbances)
+        scheduled[len(wind.ear.exchanges)] = len(wind.tunnel.faults)
 
     run_sync(clean.run(codec=codec))
     answer = run_sync(wind.run(25, codec=codec, pause=pause))
     assert len(wind.ear.exchanges) <= 25
     undisturbed = max(0, *(made for made, faults in scheduled.items() if faults == 0))
     assert wind.ear.replies[:undisturbed] == clean.ear.replies[:undisturbed]
-    if not wind.tunnel.disturbances:
+    if not wind.tunnel.faults:
         assert render_value(answer) == wind.expected
         assert wind.ear.replies == clean.ear.replies
     for _, kind, landed, absorbed, recovered in settled(wind):
@@ -170,9 +170,7 @@ def test_draws_do_not_depend_on_loop_or_scope(bench, data: st.DataObject, seed: 
     winds = [bench.Bench(plan, PROFILES["everything"], seed=seed) for _ in range(3)]
     for wind, codec, scope in zip(winds, CODECS.values(), ("", "x", "y"), strict=True):
         run_sync(wind.run(codec=codec, scope=scope))
-    drawn = [
-        {str(f.point): (f.kind, f.clearing, f.attempts) for f in w.tunnel.disturbances if f.kind in FAULT_KINDS} for w in winds
-    ]
+    drawn = [{str(f.point): (f.kind, f.clearing, f.attempts) for f in w.tunnel.faults if f.kind in FAULT_KINDS} for w in winds]
     for one in drawn:
         for other in drawn:
             shared = one.keys() & other.keys()
@@ -211,8 +209,8 @@ async def main():
     return [await wind.run(25, codec=codec) for wind, codec in zip(winds, [None, CODEC] * 30)]
 
 answers = asyncio.run(main())
-said = repr([answers, [(wind.ear.replies, wind.tunnel.disturbances) for wind in winds]])
-print(len(said), sum(bool(wind.tunnel.disturbances) for wind in winds), hashlib.sha256(said.encode()).hexdigest())
+said = repr([answers, [(wind.ear.replies, wind.tunnel.faults) for wind in winds]])
+print(len(said), sum(bool(wind.tunnel.faults) for wind in winds), hashlib.sha256(said.encode()).hexdigest())
 """
 
 
@@ -244,9 +242,9 @@ def run(wind: Any, **how: Any) -> Any:
 def test_feedback_clears_a_fault_at_the_next_attempt(bench, kind: str) -> None:
     wind = bench.Bench(bench.chain(3), profile(kind, feedback=1))
     assert run(wind) == 22
-    assert len(wind.tunnel.disturbances) == (4 if kind.startswith("wire.") else 3)
+    assert len(wind.tunnel.faults) == (4 if kind.startswith("wire.") else 3)
     assert all(landed and recovered for _, _, landed, _, recovered in settled(wind))
-    assert len(wind.ear.exchanges) == 4 + len(wind.tunnel.disturbances)
+    assert len(wind.ear.exchanges) == 4 + len(wind.tunnel.faults)
 
 
 @pytest.mark.parametrize("kind", ["wire.malformed", "tool.raises", "provider.server"])
@@ -269,7 +267,7 @@ def test_a_fault_that_takes_n_attempts_takes_n(bench, kind: str, feedback: bool)
     wind = bench.Bench(bench.chain(1), profile(kind, after=1, attempts=3))
     assert run(wind, feedback=feedback) == 2
     struck = sum(fault == kind for *_, fault in (*wind.ear.exchanges, *wind.ear.tool_calls))
-    assert struck == 3 * len(wind.tunnel.disturbances)
+    assert struck == 3 * len(wind.tunnel.faults)
 
 
 @pytest.mark.parametrize("kind", ["wire.fenced", "decision.unknown_tool", "tool.garbage", "provider.timeout"])
@@ -410,7 +408,7 @@ def test_a_context_that_overflows_is_not_cured_by_asking_again(bench) -> None:
         with pytest.raises(ContextOverflow):
             run_sync(wind.model.complete(wind.request("x" * 2000)))
     assert run_sync(wind.model.complete(wind.request("x" * 20))).calls
-    assert wind.tunnel.disturbances == []
+    assert wind.tunnel.faults == []
 
 
 @pytest.mark.parametrize("choice", ["required", "add"])
@@ -698,7 +696,7 @@ def test_results_are_overlooked_where_they_can_still_be_asked_for(bench, role: R
     shown = wind.results().values()
     for attempt in range(6):
         run_sync(wind.model.complete(wind.request(*shown, "x" * 9 * HALFWAY, "again " * attempt, role=role)))
-    overlooked = any(fault.kind == "decision.forget" for fault in wind.tunnel.disturbances)
+    overlooked = any(fault.kind == "decision.forget" for fault in wind.tunnel.faults)
     assert overlooked is (role in (Role.DECIDE, Role.PLAN, Role.SELECT, Role.REFLECT))
 
 

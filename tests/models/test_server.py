@@ -487,7 +487,7 @@ def test_every_provider_fault_is_told_apart_from_a_reply(bench):
                 await asking.chat.completions.create(**BODY)
 
         run(work, Book(any=served))
-        (fault,) = served.tunnel.disturbances
+        (fault,) = served.tunnel.faults
         assert (fault.kind, fault.landed) == (kind, True)
 
 
@@ -510,7 +510,7 @@ def test_a_slow_reply_comes_all_the_same(bench, real_time, simulated_s):
 
     assert run(work, Book(any=of(trial))) == "tool_calls"
     assert trial.tunnel.simulated_s == simulated_s
-    assert [fault.kind for fault in trial.tunnel.disturbances if fault.landed] == ["provider.slow"]
+    assert [fault.kind for fault in trial.tunnel.faults if fault.landed] == ["provider.slow"]
 
 
 def test_the_silence_ends_some_time(bench):
@@ -529,7 +529,7 @@ def test_a_spoiled_reply_is_not_repaired_on_its_way(bench):
 
     message = run(work, Book(any=served))
     assert (message.content, message.tool_calls) == ("", None)
-    assert served.tunnel.disturbances[0].landed
+    assert served.tunnel.faults[0].landed
 
 
 # --- who may ask, and what for ---

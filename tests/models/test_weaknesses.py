@@ -21,7 +21,7 @@ from loopbench.metrics.scorers import numeric
 from loopbench.models.faults import NOT_DETERMINED
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import WEAKNESS_KINDS, Profile, Weakness, built_in_profiles, load_profile
-from loopbench.models.weaknesses import CURES, PlanWithSlips, ShownExample, Slip, in_thousands, shown_by, slips_of
+from loopbench.models.weaknesses import CURES, PlanWithSlips, PromptParts, Slip, in_thousands, slips_of, split_examples
 from loopbench.protocol import (
     Act,
     Answer,
@@ -97,7 +97,7 @@ def told(wind: Any, text: str, examples: Sequence[Message] = ()) -> Any:
 
 def noted(wind: Any) -> list[tuple[str, str]]:
     """(kind, point) of each fault."""
-    return [(fault.kind, str(fault.point)) for fault in wind.tunnel.disturbances]
+    return [(fault.kind, str(fault.point)) for fault in wind.tunnel.faults]
 
 
 def said(wind: Any) -> list[tuple[str, Any]]:
@@ -135,7 +135,7 @@ def test_what_is_not_noted_did_not_happen(bench, data: st.DataObject, seed: int,
     faults = noted(wind)
     assert len(faults) == len(set(faults))
     assert {kind for kind, _ in faults} <= {f"weakness.{kind}" for kind in kinds} <= WEAKNESS_KINDS.keys()
-    assert all(fault.landed and not fault.absorbed and not fault.recovered for fault in wind.tunnel.disturbances)
+    assert all(fault.landed and not fault.absorbed and not fault.recovered for fault in wind.tunnel.faults)
     if not faults:
         assert answers[0] == answers[1]
         assert said(wind) == said(clean)
@@ -224,7 +224,7 @@ def test_examples_stand_behind_the_system_message_that_begins_the_request_or_fir
     head = [Message("system", "text")] if system else []
     shown = [Message(role, f"example {number}") for number, role in enumerate(examples)]
     rest = [Message(role, f"live {number}") for number, role in enumerate(after)]
-    split = shown_by(Request((*head, *shown, *rest), examples=len(shown)))
+    split = split_examples(Request((*head, *shown, *rest), examples=len(shown)))
     assert list(split.examples) == shown
     assert list(split.live) == [*head, *rest]
 
@@ -379,8 +379,8 @@ def test_a_hint_cures_its_own_kind_and_no_other(bench, kind: str, hint: str) -> 
 def test_what_the_model_or_a_tool_says_covers_nothing(bench) -> None:
     hint = CURES["unit"].hint
     slip = Slip("unit")
-    assert slip.is_covered(ShownExample((Message("user", hint),)))
-    assert not slip.is_covered(ShownExample((Message("assistant", hint), Message("tool", hint, call_id="1"))))
+    assert slip.is_covered(PromptParts((Message("user", hint),)))
+    assert not slip.is_covered(PromptParts((Message("assistant", hint), Message("tool", hint, call_id="1"))))
 
 
 @pytest.mark.parametrize("suite", sorted(generated_suites()))
@@ -453,7 +453,7 @@ def slip(kind: str) -> Slip:
 
 
 def covers(kind: str, examples: Sequence[Message]) -> bool:
-    return slip(kind).is_covered(ShownExample((Message("system", "Do it."), Message("user", "What is 7 times 9?")), examples))
+    return slip(kind).is_covered(PromptParts((Message("system", "Do it."), Message("user", "What is 7 times 9?")), examples))
 
 
 @pytest.mark.parametrize("made", [turns, nested])
@@ -536,32 +536,32 @@ def test_a_plain_answer_covers_answer_and_one_in_thousands_does_not(form: str) -
         quoted = '"0.042 thousand"' if '"answer": 42' in text else "0.042 thousand"
         return text.replace("42", quoted)
 
-    assert Slip("answer").is_covered(ShownExample((), ANSWERS[form]))
+    assert Slip("answer").is_covered(PromptParts((), ANSWERS[form]))
     spoiled = [
         Message(m.role, changed(m.content), tuple(NativeCall(c.id, c.name, changed(c.arguments)) for c in m.calls))
         for m in ANSWERS[form]
     ]
-    assert not Slip("answer").is_covered(ShownExample((), spoiled))
-    assert not Slip("answer").is_covered(ShownExample(ANSWERS[form]))  # the task's own messages are no examples
+    assert not Slip("answer").is_covered(PromptParts((), spoiled))
+    assert not Slip("answer").is_covered(PromptParts(ANSWERS[form]))  # the task's own messages are no examples
 
 
 def test_a_tool_s_number_is_no_answer() -> None:
     example = [Message("assistant", "", (NativeCall("1", "times", '{"a": 1, "b": 2}'),)), Message("tool", "42", call_id="1")]
-    assert not Slip("answer").is_covered(ShownExample((), example))
+    assert not Slip("answer").is_covered(PromptParts((), example))
 
 
 @LAW
 @given(answer=st.integers(-(10**6), 10**6), query=st.text("What is 5 times 9?\n", max_size=20))
 def test_labelled_examples_under_the_instructions_cover_the_answer_alone(answer: int, query: str) -> None:
     prompt = replace(own_prompt("Do it.", "reply"), demos=({"query": query, "answer": answer},))
-    shown = ShownExample(
+    shown = PromptParts(
         (Message("system", f"{in_own_format(prompt).text}\nTools:\n{WORDS}"), Message("user", "What is 7 times 9?"))
     )
     assert Slip("answer").is_covered(shown)
     assert not any(slip(kind).is_covered(shown) for kind in ("unit", "date", "step"))
     assert EXAMPLES in shown.told
     in_words = replace(prompt, demos=({"query": query, "answer": in_thousands(answer or 1)},))
-    assert not Slip("answer").is_covered(ShownExample((Message("system", in_own_format(in_words).text),)))
+    assert not Slip("answer").is_covered(PromptParts((Message("system", in_own_format(in_words).text),)))
 
 
 @LAW
@@ -570,7 +570,7 @@ def test_whatever_the_examples_hold_reading_them_never_fails(text: str) -> None:
     examples = [Message("user", text), Message("assistant", text, (NativeCall("1", "times", text),))]
     for kind in ("unit", "date", "step"):
         covers(kind, examples)
-    Slip("answer").is_covered(ShownExample((), examples))
+    Slip("answer").is_covered(PromptParts((), examples))
 
 
 @pytest.mark.parametrize("text", ["[" * 5000, "[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900, "1e999", "9" * 5000, "-."])
@@ -583,7 +583,7 @@ def test_a_number_beyond_all_bounds_is_passed_over() -> None:
     plan = Plan((PlannedCall("c1", "seats", {"count": 500}, "Count."),), Ref("c1"))
     (found,) = slips_of(plan, weak("unit").weaknesses, (0,), SPECS)
     examples = [Message("user", "Are there 1e999 seats? "), Message("assistant", 'seats({"count": 5})')]
-    assert not found.is_covered(ShownExample((), examples))
+    assert not found.is_covered(PromptParts((), examples))
 
 
 # --- several predictors in one trial ---
@@ -609,7 +609,7 @@ def test_a_call_s_slip_is_recovered_when_the_right_call_is_made_later(bench) -> 
     ask(wind, CURES["unit"].hint)
     wind.results("c1")
     wind.tunnel.settle(wind.oracle)
-    assert [(fault.kind, fault.landed, fault.recovered) for fault in wind.tunnel.disturbances] == [("weakness.unit", True, True)]
+    assert [(fault.kind, fault.landed, fault.recovered) for fault in wind.tunnel.faults] == [("weakness.unit", True, True)]
 
 
 def test_an_answer_s_slip_is_recovered_when_the_answer_is_stated_right(bench) -> None:
@@ -618,7 +618,7 @@ def test_an_answer_s_slip_is_recovered_when_the_answer_is_stated_right(bench) ->
     recovered = []
     for text in ("", CURES["answer"].hint, ""):
         ask(wind, text, *shown, role=Role.ANSWER)
-        recovered.append([fault.recovered for fault in wind.tunnel.disturbances])
+        recovered.append([fault.recovered for fault in wind.tunnel.faults])
     assert recovered == [[False], [True], [False]]
 
 
@@ -645,9 +645,9 @@ def test_a_course_keeps_its_planned_calls(bench) -> None:
     """They are known by identity, so one request must not see other objects than the next."""
     plan = product(bench=bench)
     course = PlanWithSlips(plan, slips_of(plan, weak("unit").weaknesses, (0,), SPECS))
-    shown = ShownExample((Message("user", "What?"),))
+    shown = PromptParts((Message("user", "What?"),))
     assert course.at(shown, {}) is course.at(shown, {})
-    assert course.at(ShownExample((Message("system", CURES["unit"].hint),)), {}).plan is plan
+    assert course.at(PromptParts((Message("system", CURES["unit"].hint),)), {}).plan is plan
     assert PlanWithSlips(plan, ()).at(shown, {}).plan is plan
 
 
@@ -660,7 +660,7 @@ def test_the_reply_is_marked_with_the_slip(bench) -> None:
 def test_an_answer_move_without_a_value_is_no_slip_of_form(bench) -> None:
     plan = product(bench=bench)
     course = PlanWithSlips(plan, slips_of(plan, weak("answer").weaknesses, (0,), SPECS))
-    followed = course.at(ShownExample((Message("user", "What?"),)), {})
+    followed = course.at(PromptParts((Message("user", "What?"),)), {})
     assert followed.slipped((), Answer("done", None), is_informed=True) == set()
     assert followed.slipped((), Answer("done", "0.3 thousand"), is_informed=True) == {("answer", "answer")}
 

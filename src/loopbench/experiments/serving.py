@@ -270,7 +270,7 @@ class _Trial:
     def report(self) -> dict[str, Any]:
         """The trial so far."""
         self.tunnel.settle(self.truth)
-        faults = self.tunnel.disturbances
+        faults = self.tunnel.faults
         return {
             "task": self.key.task,
             "repeat": self.key.repeat,

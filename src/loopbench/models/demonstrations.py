@@ -31,7 +31,7 @@ _DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
-class Demonstrated:
+class DemonstrationContent:
     """What some texts show."""
 
     calls: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
@@ -55,7 +55,7 @@ def texts_of(messages: Sequence[Message]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=128)
-def demonstrated(texts: tuple[str, ...], tools: frozenset[str]) -> Demonstrated:
+def read_demonstrations(texts: tuple[str, ...], tools: frozenset[str]) -> DemonstrationContent:
     """What texts show of calls of these tools, and beside them."""
     reader = _Reader(tools)
     for text in texts:
@@ -75,7 +75,7 @@ class _Reader:
 
     def __init__(self, tools: frozenset[str]) -> None:
         self.tools = tools
-        self.found = Demonstrated()
+        self.found = DemonstrationContent()
         names = "|".join(map(re.escape, sorted(tools, key=len, reverse=True)))
         self._called = re.compile(rf"(?<!\w)({names})(?!\w){_BETWEEN}") if tools else None
 

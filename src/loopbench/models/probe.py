@@ -47,7 +47,7 @@ class ProbeResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class ProbeReport:
     """What a model showed."""
 
     capabilities: Capabilities | None
@@ -64,7 +64,7 @@ class _Stopped(Exception):
     """No further request would be answered."""
 
 
-async def probe(model: RealModel) -> Probed:
+async def probe(model: RealModel) -> ProbeReport:
     """Fewer than ten checks of a few tokens each. A refused key ends it at once. Raises nothing for what a provider says.
 
     A failure that may pass is met with one more attempt at most: some servers fail for good at what they cannot do.
@@ -74,15 +74,15 @@ async def probe(model: RealModel) -> Probed:
     try:
         checks.append(await _check("plain", partial(model.complete, _ask("Reply with the one word: ok")), _any_reply))
         if not checks[0].works:
-            return Probed(None, tuple(checks), checks[0].said)
+            return ProbeReport(None, tuple(checks), checks[0].said)
         checks += await _tools(model)
         checks.append(await _check("response schema", partial(model.complete, _ask("Name a color.", schema=True)), _follows))
         checks.append(await _streaming(model))
         seeded = replace(_ask("Reply with the one word: ok"), sampling=Sampling(max_tokens=MAX_TOKENS, seed=1))
         checks.append(await _check("seed", partial(model.complete, seeded), _any_reply))
     except _Stopped as stopped:
-        return Probed(None, tuple(checks), str(stopped))
-    return Probed(_capabilities(Probed(None, tuple(checks)), model.capabilities), tuple(checks))
+        return ProbeReport(None, tuple(checks), str(stopped))
+    return ProbeReport(_capabilities(ProbeReport(None, tuple(checks)), model.capabilities), tuple(checks))
 
 
 def _less_patient(model: RealModel) -> RealModel:
@@ -181,7 +181,7 @@ def _follows(reply: Reply) -> str:
     return "" if isinstance(value, dict) and value.get("color") in _COLORS else "the reply does not follow the schema"
 
 
-def _capabilities(found: Probed, known: Capabilities) -> Capabilities:
+def _capabilities(found: ProbeReport, known: Capabilities) -> Capabilities:
     """What was shown; where nothing was, what was known before."""
     names = {
         "native_tools": "native tools",

@@ -61,7 +61,7 @@ class Tunnel:
         self.real_time = real_time
         self.slow_s = slow_s
         self.ledger = Ledger()
-        self.disturbances: list[Fault] = []
+        self.faults: list[Fault] = []
         self.simulated_s = 0.0
         self.unknown: tuple[str, ...] = ()
         """Planned calls whose results the last prompt did not show that asked for a decision or the answer."""
@@ -122,14 +122,14 @@ class Tunnel:
 
     def book(self) -> list[FaultState]:
         """All disturbances as they stand."""
-        if not self.disturbances:
+        if not self.faults:
             return []
         armed: dict[int, list[str]] = {}
         for call, waiting in self._armed.items():
             for _, fault in waiting:
                 armed.setdefault(id(fault), []).append(call)
         states = []
-        for number, fault in enumerate(self.disturbances):
+        for number, fault in enumerate(self.faults):
             landed = fault.landed and fault.family != "tool"  # a tool's lands where the tool runs
             state = FaultState(
                 number, fault.kind, fault.point.role, fault.point.call, fault.clearing, fault.attempts,
@@ -165,7 +165,7 @@ class Tunnel:
         known = self._repeated.get(which)
         if known is None:
             known = self._repeated[which] = Fault(state.kind, point, state.clearing, state.attempts)
-            self.disturbances.append(known)
+            self.faults.append(known)
         if state.landed:
             known.landed, known.landed_at = True, min(state.landed_at, len(self.ledger.issued))
         known.absorbed, known.recovered, known.seen = state.absorbed, state.recovered, state.seen
@@ -182,10 +182,10 @@ class Tunnel:
 
         Scopes may be answered in any order; the record must not show in which.
         """
-        for fault in self.disturbances:
+        for fault in self.faults:
             truth = oracle.get(fault.point.call)
             if truth is None or not fault.landed or fault.recovered:
                 continue
             later = self.ledger.issued[fault.landed_at :]
             fault.recovered = any((entry.call, entry.content) == (truth.call, truth.content) for entry in later)
-        self.disturbances.sort(key=lambda fault: (str(fault.point), fault.kind, fault.landed, fault.absorbed, fault.recovered))
+        self.faults.sort(key=lambda fault: (str(fault.point), fault.kind, fault.landed, fault.absorbed, fault.recovered))

@@ -17,7 +17,7 @@ from typing import Any
 from loopbench.protocol import Act, Answer, Message, Move, Plan, PlannedCall, Ref, Request, Role, ToolSpec, refs, render_value
 from loopbench.protocol.program import EXAMPLES
 
-from .demonstrations import Demonstrated, demonstrated, is_plain_number, numbers_of, rounded, texts_of
+from .demonstrations import DemonstrationContent, is_plain_number, numbers_of, read_demonstrations, rounded, texts_of
 from .draws import unit
 from .faults import ANSWER, mislead
 from .policy import MADE_UP
@@ -59,7 +59,7 @@ CURES: Mapping[str, Cure] = {
 
 
 @dataclass(frozen=True)
-class ShownExample:
+class PromptParts:
     """A request's messages: those of the task at hand, and the demonstrations, which are of other tasks."""
 
     live: Sequence[Message]
@@ -82,13 +82,13 @@ class ShownExample:
         return tuple(listed for _, found, listed in parts if found)
 
 
-def shown_by(request: Request) -> ShownExample:
+def split_examples(request: Request) -> PromptParts:
     """A request's messages told apart."""
     if not request.examples:
-        return ShownExample(request.messages)
+        return PromptParts(request.messages)
     start = sum(message.role == "system" for message in request.messages[:1])  # a later one may be of a demonstration
     end = start + request.examples
-    return ShownExample((*request.messages[:start], *request.messages[end:]), request.messages[start:end])
+    return PromptParts((*request.messages[:start], *request.messages[end:]), request.messages[start:end])
 
 
 # --- slips ---
@@ -107,16 +107,16 @@ class Slip:
     """The one tool that the weakness is about; None: all."""
     specs: Mapping[str, ToolSpec] = field(default_factory=dict)
 
-    def is_covered(self, shown: ShownExample) -> bool:
+    def is_covered(self, shown: PromptParts) -> bool:
         """Whether the prompt shows how to do it right."""
         if CURES[self.kind].phrase.search(shown.told):
             return True
         if self.kind == "answer":
-            seen = demonstrated((*shown.example_texts, *shown.labelled), frozenset())
+            seen = read_demonstrations((*shown.example_texts, *shown.labelled), frozenset())
             return any(is_plain_number(answer) for answer in seen.answers)
         if not shown.examples:
             return False
-        seen = demonstrated(shown.example_texts, self.tools)
+        seen = read_demonstrations(shown.example_texts, self.tools)
         return any(self._is_right(tool, arguments, seen) for tool, arguments in seen.calls if self._is_call(tool, arguments))
 
     def spoiled(self, call: PlannedCall) -> PlannedCall:
@@ -144,7 +144,7 @@ class Slip:
             return not {"properties", "$ref"} & arguments.keys()
         return arguments.keys() <= spec.parameters.get("properties", {}).keys() and fits(spec.parameters, dict(arguments))
 
-    def _is_right(self, tool: str, arguments: Mapping[str, Any], seen: Demonstrated) -> bool:
+    def _is_right(self, tool: str, arguments: Mapping[str, Any], seen: DemonstrationContent) -> bool:
         if self.kind == "unit":
             signs = [_unit_sign(number, seen, self._is_whole(tool, name)) for name, number in numbers_of(arguments)]
             return True in signs and False not in signs
@@ -160,7 +160,7 @@ class Slip:
         return isinstance(item, Mapping) and item.get("type") == "integer"
 
 
-def _unit_sign(number: float, seen: Demonstrated, whole: bool) -> bool | None:
+def _unit_sign(number: float, seen: DemonstrationContent, whole: bool) -> bool | None:
     """True for a number that is given as it was said, False for a hundredth of one that was; None where nothing tells."""
     said = seen.numbers
     is_hundredth = rounded(100 * number) in said or (whole and any(math.trunc(other / 100) == number for other in said))
@@ -249,7 +249,7 @@ _IN_THOUSANDS = re.compile(r"-?[\d.e+-]+ thousand")
 
 
 @dataclass(frozen=True, slots=True)
-class FollowedPlan:
+class WorkingPlan:
     """What the model goes by in one request."""
 
     plan: Plan
@@ -288,11 +288,11 @@ class PlanWithSlips:
     def __init__(self, plan: Plan, slips: Sequence[Slip]) -> None:
         self.plan = plan
         self.slips = slips
-        self._right = FollowedPlan(plan)
-        self._made: dict[tuple[frozenset[str], frozenset[str]], FollowedPlan] = {}
+        self._right = WorkingPlan(plan)
+        self._made: dict[tuple[frozenset[str], frozenset[str]], WorkingPlan] = {}
         """Kept: planned calls are known by their identity."""
 
-    def at(self, shown: ShownExample, oracle: Mapping[str, Truth], role: Role = Role.DECIDE) -> FollowedPlan:
+    def at(self, shown: PromptParts, oracle: Mapping[str, Truth], role: Role = Role.DECIDE) -> WorkingPlan:
         """What is followed in a request. A planner forgets nothing: who chooses the calls does.
 
         A call whose true result stands in the prompt was made right, and counts as such: it was decided on by a request that covers
@@ -311,7 +311,7 @@ class PlanWithSlips:
         return self._made[key]
 
 
-def _spoil(plan: Plan, slips: Sequence[Slip], done: Collection[str]) -> FollowedPlan:
+def _spoil(plan: Plan, slips: Sequence[Slip], done: Collection[str]) -> WorkingPlan:
     """`done`: ids of calls that were made right."""
     forgotten = frozenset(name for slip in slips if slip.kind == "step" for name in slip.calls if name not in done)
     blamed: dict[str, set[tuple[str, str]]] = {}
@@ -332,7 +332,7 @@ def _spoil(plan: Plan, slips: Sequence[Slip], done: Collection[str]) -> Followed
     answer = _made_up_answer(plan.answer, forgotten)
     says = in_thousands if any(slip.kind == "answer" for slip in slips) else None
     goals = {call.id: call.goal for call in plan.calls if call.id in forgotten}
-    return FollowedPlan(Plan(tuple(calls), answer), {name: frozenset(found) for name, found in blamed.items()}, goals, says)
+    return WorkingPlan(Plan(tuple(calls), answer), {name: frozenset(found) for name, found in blamed.items()}, goals, says)
 
 
 def _made_up_call(call: PlannedCall, forgotten: Collection[str]) -> PlannedCall:
