@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loopbench.models.filling import Unfillable, fill, fits, least, same, taken
 from loopbench.models.foreign import ForeignCodec, foreign_codec
-from loopbench.models.openai_wire import read_request
+from loopbench.models.wires.chat import read_request
 from loopbench.protocol import Act, Answer, Codec, Completion, Inexpressible, Reply, Text, ToolCall, ToolSpec, WireError
 
 OBJECT = {"type": "object"}

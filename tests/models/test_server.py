@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.models.native import NATIVE
-from loopbench.models.openai_wire import ChatRequest
 from loopbench.models.profiles import Profile
 from loopbench.models.scripted import PROVIDER_FAULTS
 from loopbench.models.server import MAX_BODY_BYTES, OwnRequest, ServedTrial, Server, UnknownModel, WrongMethod, own_hosts
 from loopbench.models.tunnel import Tunnel
+from loopbench.models.wires.chat import ChatRequest
 from loopbench.protocol import Capabilities, ContextOverflow, Message, ModelError, ProviderError, Reply, Request, ToolCall, Usage
 
 QUESTION = "What comes out?"

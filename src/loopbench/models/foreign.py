@@ -24,7 +24,7 @@ from loopbench.protocol.wire import from_json, native_call, read_call, to_json
 
 from .faults import NOT_DETERMINED
 from .filling import Unfillable, fill, fits, least, same, taken
-from .openai_wire import ChatRequest
+from .wires.chat import ChatRequest
 
 MANY = 64
 FINISHING = frozenset(
