@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.datasets.arithmetic import SUITE
-from loopbench.experiments.registry import make_loop, options_of, parse_spec
 from loopbench.loops.finish import Finish, Step
 from loopbench.protocol import (
     SILENT,
@@ -38,6 +37,9 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.options import options_of
+from loopbench.runs.registry import make_loop
 
 REMINDER = (
     "You must respond by calling one of the available tools. Use the provided tools to take action, "

@@ -19,11 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.loop import check_loop
 from loopbench.datasets.task import StatelessEnvironment, Suite
 from loopbench.datasets.task import Task as BenchTask
-from loopbench.experiments.laws import check_loop
-from loopbench.experiments.registry import make_loop, options_of, parse_spec
-from loopbench.experiments.schedule import Arm, Trial
 from loopbench.loops.phased import (
     NO_DATA,
     AgentCallbacks,
@@ -71,6 +69,10 @@ from loopbench.protocol import (
     render_value,
     run_sync,
 )
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.options import options_of
+from loopbench.runs.registry import make_loop
+from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial
 

@@ -17,9 +17,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loopbench.datasets.task import StatelessEnvironment, Suite
-from loopbench.experiments.registry import Spec, make_loop, parse_spec
-from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial_models import TrialModels
 from loopbench.loops.bare import CODEC, Bare
 from loopbench.metrics.record import Record, records_digest
 from loopbench.models.metering import Budget, Meter
@@ -38,9 +35,13 @@ from loopbench.protocol import (
     Tool,
     ToolCall,
 )
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import Spec, make_loop
+from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial import trial as trial_module
 from loopbench.runs.trial.setting import FinishedTrial, NotRun, TrialContext
 from loopbench.runs.trial.trial import run_trial
+from loopbench.runs.trial_models import TrialModels
 
 ANSWER = '{"final_answer": "42"}'
 FINISHED = Outcome("42", StopReason.FINISHED, 0)

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.registry import Spec, make_loop
-from loopbench.experiments.schedule import Arm, Trial
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Tool
+from loopbench.runs.registry import Spec, make_loop
+from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial import watchdog
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial

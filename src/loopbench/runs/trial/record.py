@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from loopbench.datasets.task import Suite
-from loopbench.experiments.schedule import Trial
 from loopbench.metrics.record import Record
 from loopbench.protocol import Outcome, StopReason, render_value
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import cap, error_text
+from loopbench.runs.schedule import Trial
 from loopbench.runs.trial.setting import MAX_ANSWER_CHARS, MAX_REASON_CHARS, FinishedTrial, TrialContext
 from loopbench.text.plain_text import json_safe
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from loopbench.datasets.task import Suite
-from loopbench.experiments.trial_models import TrialModels
 from loopbench.metrics.record import Record
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.receipts import Truth
 from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
+from loopbench.runs.trial_models import TrialModels
 
 MAX_ANSWER_CHARS = 100_000
 """Longest answer that is scored and kept; more is cut off."""

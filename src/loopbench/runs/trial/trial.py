@@ -10,7 +10,6 @@ from typing import Any
 
 from loopbench.datasets.task import Environment, Task
 from loopbench.datasets.validity import replay
-from loopbench.experiments.schedule import Trial
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
@@ -25,6 +24,7 @@ from loopbench.models.tunnel import Tunnel
 from loopbench.models.waits import WAITS, Waits
 from loopbench.protocol import Model, Outcome, StopReason, Toolbox
 from loopbench.protocol.values import error_text
+from loopbench.runs.schedule import Trial
 from loopbench.runs.trial.record import (
     STANDS,
     breach,
