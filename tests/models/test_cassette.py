@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from loopbench.models.cassette import (
 )
 from loopbench.models.cassette.lines import Parts, decode, encode, exchange_line, part_id, read_exchange
 from loopbench.models.cassette.recording import recorded_models, slug
+from loopbench.models.fake import FakeModel
 from loopbench.models.streaming import pieces
 from loopbench.models.tunnel import FaultState, ReplyEffects
 from loopbench.protocol import (
@@ -58,35 +59,13 @@ from loopbench.protocol.digest import canonical_json
 
 LANE = Lane("bare", "t1", 0)
 CLEAN = Cleaner().text
+WHOLE_ONLY = Capabilities(streaming=False)
 RECORD, REPLAY, EITHER, REFRESH = (
     CassetteMode.RECORD,
     CassetteMode.REPLAY,
     CassetteMode.REPLAY_OR_RECORD,
     CassetteMode.REFRESH,
 )
-
-
-class Says:
-    """A model that answers each request with the next item."""
-
-    name = "inner"
-
-    def __init__(self, *items: Reply | str | BaseException, streaming: bool = True) -> None:
-        self.items: Iterator[Reply | str | BaseException] = iter(items)
-        self.capabilities = Capabilities(streaming=streaming)
-        self.asked: list[Request] = []
-
-    async def complete(self, request: Request) -> Reply:
-        self.asked.append(request)
-        item = next(self.items)
-        await asyncio.sleep(0)
-        if isinstance(item, BaseException):
-            raise item
-        return Reply(item) if isinstance(item, str) else item
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        for chunk in pieces(await self.complete(request)):
-            yield chunk
 
 
 def ask(text: str = "What?", **changes: Any) -> Request:
@@ -116,7 +95,7 @@ def use(
     folder: Path,
     mode: CassetteMode,
     requests: Sequence[Request] = (),
-    inner: Says | None = None,
+    inner: FakeModel | None = None,
     *,
     lane: Lane = LANE,
     name: str = "m",
@@ -385,7 +364,7 @@ def test_a_replay_gives_what_was_recorded(courses: dict[tuple[str, str, str], An
 
     async def play(cassette: Cassette, order: list[Any], replayed: bool, mixed: bool) -> dict[Any, list[Any]]:
         models: dict[tuple[str, str], RecordedModel] = {}
-        queues: dict[str, Any] = {}
+        queues: dict[str, Reply | ModelError] = {}
 
         async def one(key: tuple[str, str, str], course: Any) -> list[Any]:
             came = []
@@ -399,21 +378,15 @@ def test_a_replay_gives_what_was_recorded(courses: dict[tuple[str, str, str], An
                 came.append(answer if lasting else None)
             return came
 
-        class Inner(Says):
-            async def complete(self, request: Request) -> Reply:
+        def inner(*lane: str) -> FakeModel:
+            async def answer(request: Request) -> Reply | ModelError:
                 await asyncio.sleep(0)
-                item = queues[f"{(*self.lane, request.scope)}{request.messages[-1].content}"]
-                if isinstance(item, ModelError):
-                    raise item
-                assert isinstance(item, Reply)
-                return item
+                return queues[f"{(*lane, request.scope)}{request.messages[-1].content}"]
 
-            lane: tuple[str, str]
+            return FakeModel(then=answer)
 
         for arm, task, _ in courses:
-            inner = Inner()
-            inner.lane = (arm, task)
-            models.setdefault((arm, task), cassette.model("m", Lane(arm, task, 0), inner))
+            models.setdefault((arm, task), cassette.model("m", Lane(arm, task, 0), inner(arm, task)))
         if mixed:
             came = await asyncio.gather(*(one(key, courses[key]) for key in order))
         else:
@@ -450,7 +423,7 @@ def exchanges_of(raw: bytes) -> list[Any]:
 def killed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The file of a run that was interrupted."""
     folder = tmp_path_factory.mktemp("killed")
-    use(folder, RECORD, [ask(f"{n}é") for n in range(4)], Says(*(f"reply {n} ü" for n in range(4))), whole=False)
+    use(folder, RECORD, [ask(f"{n}é") for n in range(4)], FakeModel(*(f"reply {n} ü" for n in range(4))), whole=False)
     return (folder / "m.jsonl").read_bytes()
 
 
@@ -464,7 +437,7 @@ def test_a_kill_at_any_byte_loses_no_whole_entry(tmp_path: Path, killed: bytes) 
         assert [answer.text for answer in replayed if isinstance(answer, Reply)] == there
         if cut % 7 == 0:  # and the run can go on
             asked = [ask(f"{n}é") for n in range(4)]
-            said = use(folder, EITHER, asked, Says(*(f"new {n}" for n in range(4))), whole=cut % 2 == 0)
+            said = use(folder, EITHER, asked, FakeModel(*(f"new {n}" for n in range(4))), whole=cut % 2 == 0)
             assert [reply.text for reply in said[: len(there)]] == there
             assert use(folder, REPLAY, asked) == said
             assert len(lines_of(folder / "m.jsonl")) >= 1 + 1 + 4 + 4
@@ -503,7 +476,7 @@ def test_a_file_that_was_tampered_with_is_read_or_refused(killed: bytes, data: s
             assert len(said) < 400
             assert said.isprintable()
         else:  # and what could be read can be written
-            use(Path(folder), EITHER, [ask("more")], Says("more"))
+            use(Path(folder), EITHER, [ask("more")], FakeModel("more"))
             assert len(Recording(Path(folder), "m")) == len(read) + 1
 
 
@@ -551,10 +524,10 @@ def test_a_part_that_is_lost_is_named(tmp_path: Path, killed: bytes) -> None:
 
 
 def test_record_wants_a_model_that_is_not_recorded_yet(tmp_path: Path) -> None:
-    use(tmp_path, RECORD, [ask()], Says("one"))
+    use(tmp_path, RECORD, [ask()], FakeModel("one"))
     with pytest.raises(ValueError, match="m is recorded already; mode replay-or-record adds to it, mode refresh asks all anew"):
-        use(tmp_path, RECORD, [ask()], Says("two"))
-    use(tmp_path, RECORD, [ask()], Says("two"), name="other")
+        use(tmp_path, RECORD, [ask()], FakeModel("two"))
+    use(tmp_path, RECORD, [ask()], FakeModel("two"), name="other")
     assert recorded_models(tmp_path) == ["m", "other"]
 
 
@@ -564,36 +537,36 @@ def test_replay_needs_a_recording_and_says_which_there_are(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="no recording of openai/x; recorded models: none"):
         Cassette.open(tmp_path, REPLAY).check("openai/x")
     (tmp_path / "notes.jsonl").write_text("something else\n")
-    use(tmp_path, RECORD, [ask()], Says("one"), name="openai/y")
+    use(tmp_path, RECORD, [ask()], FakeModel("one"), name="openai/y")
     with pytest.raises(ValueError, match="no recording of openai/x; recorded models: openai/y"):
         Cassette.open(tmp_path, REPLAY).check("openai/x")
 
 
 def test_replay_takes_capabilities_from_the_recording_and_asks_nobody(tmp_path: Path) -> None:
     able = Capabilities(False, False, True, False, False, 4_000)
-    inner = Says("one")
+    inner = FakeModel("one")
     inner.capabilities = able
     use(tmp_path, RECORD, [ask()], inner)
-    nobody = Says()
+    nobody = FakeModel()
     model = Cassette.open(tmp_path, REPLAY).model("m", LANE, nobody)
     assert (model.name, model.capabilities) == ("m", able)
     assert run_sync(heard(model, ask())).text == "one"
     assert run_sync(heard(model, ask()))[0] == "connection"
-    assert not nobody.asked
+    assert not nobody.requests
     with pytest.raises(ValueError, match="needs a model to ask"):
         Cassette.open(tmp_path, EITHER).model("m", LANE, None)
 
 
 def test_two_models_under_one_name_are_refused(tmp_path: Path) -> None:
     cassette = Cassette.open(tmp_path, RECORD)
-    cassette.model("m", LANE, Says())
+    cassette.model("m", LANE, FakeModel())
     with pytest.raises(ValueError, match="two models of different capabilities are recorded as 'm'"):
-        cassette.model("m", LANE, Says(streaming=False))
+        cassette.model("m", LANE, FakeModel(capabilities=WHOLE_ONLY))
 
 
 def test_replay_or_record_asks_only_for_what_is_missing(tmp_path: Path) -> None:
-    use(tmp_path, RECORD, [ask("a")], Says("A"))
-    inner = Says("B", "A2")
+    use(tmp_path, RECORD, [ask("a")], FakeModel("A"))
+    inner = FakeModel("B", "A2")
     cassette = Cassette.open(tmp_path, EITHER)
     model = cassette.model("m", LANE, inner)
     said = [run_sync(heard(model, ask(text))).text for text in ("a", "b", "a")]
@@ -609,7 +582,7 @@ def test_a_first_replay_or_record_records_as_record_does(tmp_path: Path) -> None
     for folder, mode in ((tmp_path / "a", RECORD), (tmp_path / "b", EITHER)):
         cassette = Cassette.open(folder, mode)
         for arm in ("x", "y"):
-            model = cassette.model("m", Lane(arm, "t", 0), Says(f"{arm}1", f"{arm}2"))
+            model = cassette.model("m", Lane(arm, "t", 0), FakeModel(f"{arm}1", f"{arm}2"))
             for request in scopes:
                 run_sync(heard(model, request))
         cassette.close(True)
@@ -620,12 +593,12 @@ def test_a_first_replay_or_record_records_as_record_does(tmp_path: Path) -> None
 
 def test_a_trial_that_runs_again_in_the_same_run_is_given_what_it_had(tmp_path: Path) -> None:
     cassette = Cassette.open(tmp_path, EITHER)
-    inner = Says("A", ProviderError("503"), "B")
+    inner = FakeModel("A", ProviderError("503"), "B")
     first, second = (cassette.model("m", LANE, inner) for _ in range(2))
     came = [run_sync(heard(model, ask(text))) for model in (first, second) for text in "ab"]
     cassette.close(True)
     assert [answer.text for answer in (came[0], *came[2:])] == ["A", "A", "B"]
-    assert len(inner.asked) == 3
+    assert len(inner.requests) == 3
 
 
 def without_times(path: Path) -> list[str]:
@@ -634,19 +607,19 @@ def without_times(path: Path) -> list[str]:
 
 def test_a_refresh_that_changes_one_reply_changes_one_line(tmp_path: Path) -> None:
     asked = [ask(text) for text in "abc"]
-    use(tmp_path, RECORD, asked, Says("A", "B", "C"))
+    use(tmp_path, RECORD, asked, FakeModel("A", "B", "C"))
     before = without_times(tmp_path / "m.jsonl")
-    use(tmp_path, REFRESH, asked, Says("A", "other", "C"))
+    use(tmp_path, REFRESH, asked, FakeModel("A", "other", "C"))
     after = without_times(tmp_path / "m.jsonl")
     assert len(before) == len(after) == 8
     assert [new for old, new in zip(before, after, strict=True) if old != new] == [next(new for new in after if '"other"' in new)]
 
 
 def test_a_whole_refresh_drops_what_was_not_asked_an_interrupted_one_keeps_it(tmp_path: Path) -> None:
-    use(tmp_path, RECORD, [ask("a"), ask("b")], Says("A", "B"))
-    use(tmp_path, REFRESH, [ask("a")], Says("A2"), whole=False)
+    use(tmp_path, RECORD, [ask("a"), ask("b")], FakeModel("A", "B"))
+    use(tmp_path, REFRESH, [ask("a")], FakeModel("A2"), whole=False)
     assert [reply.text for reply in use(tmp_path, REPLAY, [ask("a"), ask("b")])] == ["A2", "B"]
-    use(tmp_path, REFRESH, [ask("a")], Says("A3"))
+    use(tmp_path, REFRESH, [ask("a")], FakeModel("A3"))
     assert use(tmp_path, REPLAY, [ask("a")])[0].text == "A3"
     assert use(tmp_path, REPLAY, [ask("b")])[0][0] == "connection"
     assert len(lines_of(tmp_path / "m.jsonl")) == 4
@@ -654,10 +627,10 @@ def test_a_whole_refresh_drops_what_was_not_asked_an_interrupted_one_keeps_it(tm
 
 def test_a_refresh_loses_no_trial_in_which_the_model_failed(tmp_path: Path) -> None:
     for task in ("t1", "t2"):
-        use(tmp_path, EITHER, [ask("a"), ask("b")], Says("A", "B"), lane=Lane("bare", task, 0))
+        use(tmp_path, EITHER, [ask("a"), ask("b")], FakeModel("A", "B"), lane=Lane("bare", task, 0))
     cassette = Cassette.open(tmp_path, REFRESH)
-    run_sync(heard(cassette.model("m", Lane("bare", "t1", 0), Says(ProviderError("503"))), ask("a")))
-    run_sync(heard(cassette.model("m", Lane("bare", "t2", 0), Says("A2")), ask("a")))
+    run_sync(heard(cassette.model("m", Lane("bare", "t1", 0), FakeModel(ProviderError("503"))), ask("a")))
+    run_sync(heard(cassette.model("m", Lane("bare", "t2", 0), FakeModel(Reply("A2"))), ask("a")))
     cassette.close(True)
     assert [reply.text for reply in use(tmp_path, REPLAY, [ask("a"), ask("b")], lane=Lane("bare", "t1", 0))] == ["A", "B"]
     assert {exchange.asked.lane.task: exchange.answer for exchange in Recording(tmp_path, "m")}["t2"] == Reply("A2")
@@ -666,17 +639,17 @@ def test_a_refresh_loses_no_trial_in_which_the_model_failed(tmp_path: Path) -> N
 def test_a_refresh_that_goes_on_keeps_what_it_had_refreshed(tmp_path: Path) -> None:
     first, second = (Lane("bare", task, 0) for task in ("t1", "t2"))
     for lane in (first, second):
-        use(tmp_path, EITHER, [ask(lane.task)], Says("old"), lane=lane)
-    use(tmp_path, REFRESH, [ask("t1")], Says("new"), lane=first, whole=False)
+        use(tmp_path, EITHER, [ask(lane.task)], FakeModel("old"), lane=lane)
+    use(tmp_path, REFRESH, [ask("t1")], FakeModel("new"), lane=first, whole=False)
     cassette = Cassette.open(tmp_path, REFRESH, goes_on=True)
-    run_sync(heard(cassette.model("m", second, Says("new")), ask("t2")))
+    run_sync(heard(cassette.model("m", second, FakeModel("new")), ask("t2")))
     cassette.close(True)
     assert [use(tmp_path, REPLAY, [ask(lane.task)], lane=lane)[0].text for lane in (first, second)] == ["new", "new"]
 
 
 def test_an_interrupted_recording_goes_on_and_is_put_in_order(tmp_path: Path) -> None:
     for text, lane, whole in (("b", Lane("y", "t2", 0), False), ("a", Lane("x", "t1", 1), False), ("c", Lane("x", "t1", 0), True)):
-        use(tmp_path, EITHER, [ask(text)], Says(text), lane=lane, whole=whole)
+        use(tmp_path, EITHER, [ask(text)], FakeModel(text), lane=lane, whole=whole)
     asked = [line for line in lines_of(tmp_path / "m.jsonl") if "request" in line]
     assert [(line["task"], line["arm"], line["repeat"]) for line in asked] == [("t1", "x", 0), ("t1", "x", 1), ("t2", "y", 0)]
 
@@ -687,7 +660,7 @@ def test_an_interrupted_recording_goes_on_and_is_put_in_order(tmp_path: Path) ->
 def test_a_trial_gets_its_own_else_its_arms_else_its_tasks_else_the_first(tmp_path: Path) -> None:
     cassette = Cassette.open(tmp_path, RECORD)
     for arm, task in (("a", "t1"), ("a", "t2"), ("b", "t1"), ("b", "t3")):
-        run_sync(heard(cassette.model("m", Lane(arm, task, 0), Says(f"{arm}{task}")), ask()))
+        run_sync(heard(cassette.model("m", Lane(arm, task, 0), FakeModel(f"{arm}{task}")), ask()))
     cassette.close(True)
 
     def given_to(arm: str, task: str) -> Any:
@@ -701,20 +674,20 @@ def test_a_trial_gets_its_own_else_its_arms_else_its_tasks_else_the_first(tmp_pa
 
 
 def test_what_a_run_was_given_of_another_arm_its_replay_finds_again(tmp_path: Path) -> None:
-    use(tmp_path, RECORD, [ask()], Says("old"), lane=Lane("z", "t1", 0))
+    use(tmp_path, RECORD, [ask()], FakeModel("old"), lane=Lane("z", "t1", 0))
     cassette = Cassette.open(tmp_path, EITHER)
-    nobody = Says()
+    nobody = FakeModel()
     assert run_sync(heard(cassette.model("m", Lane("b", "t1", 0), nobody), ask())).text == "old"
-    run_sync(heard(cassette.model("m", Lane("a", "t1", 0), Says("new")), ask("else")))
+    run_sync(heard(cassette.model("m", Lane("a", "t1", 0), FakeModel("new")), ask("else")))
     cassette.close(True)
-    assert not nobody.asked
-    use(tmp_path, REFRESH, [ask()], Says("other"), lane=Lane("a", "t1", 0), whole=False)
+    assert not nobody.requests
+    use(tmp_path, REFRESH, [ask()], FakeModel("other"), lane=Lane("a", "t1", 0), whole=False)
     assert use(tmp_path, REPLAY, [ask()], lane=Lane("b", "t1", 0))[0].text == "old"
 
 
 def test_scopes_that_ask_the_same_keep_their_own(tmp_path: Path) -> None:
     scopes = [ask(scope=scope) for scope in ("left", "right")]
-    use(tmp_path, RECORD, scopes, Says("L", "R"))
+    use(tmp_path, RECORD, scopes, FakeModel("L", "R"))
     assert [reply.text for reply in use(tmp_path, REPLAY, scopes[::-1])] == ["R", "L"]
 
 
@@ -725,7 +698,7 @@ def test_scopes_that_ask_the_same_keep_their_own(tmp_path: Path) -> None:
 def test_a_failure_that_passes_is_not_recorded_and_shifts_nothing(tmp_path: Path, kind: Any) -> None:
     asked = [ask(), ask(), ask()]
     failure = ProviderError("later", kind)
-    said = use(tmp_path, RECORD, asked, Says(failure, "one", "two"))
+    said = use(tmp_path, RECORD, asked, FakeModel(failure, "one", "two"))
     assert said[0][0] == kind
     assert [reply.text for reply in use(tmp_path, REPLAY, asked[1:])] == ["one", "two"]
     assert len(Recording(tmp_path, "m")) == 2
@@ -739,7 +712,7 @@ def test_a_failure_that_stays_is_recorded(tmp_path: Path) -> None:
         ProviderError("injected", "server", injected=True, retry_after_s=1.5, failed_attempts=("timeout",)),
     ]
     asked = [ask(str(number)) for number in range(4)]
-    said = use(tmp_path, RECORD, asked, Says(*failures))
+    said = use(tmp_path, RECORD, asked, FakeModel(*failures))
     assert said[3] == ("server", "injected", None, 1.5, True, ("timeout",))
     assert use(tmp_path, REPLAY, asked) == said
 
@@ -748,7 +721,7 @@ def test_a_failure_that_stays_is_recorded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_is_no_answer_is_not_recorded(tmp_path: Path, left: BaseException, stream: bool) -> None:
     cassette = Cassette.open(tmp_path, RECORD)
-    model = cassette.model("m", LANE, Says(left, "reply"))
+    model = cassette.model("m", LANE, FakeModel(left, "reply"))
 
     async def go() -> Any:
         with pytest.raises(type(left)):
@@ -766,30 +739,29 @@ def test_a_request_that_json_cannot_say_is_the_askers_fault(tmp_path: Path) -> N
         deep = {"a": deep}
     bad: list[dict[Any, Any]] = [{"a": {1}}, {"a": float("nan")}, {1: 2, "a": 3}, deep]
     cassette = Cassette.open(tmp_path, RECORD)
-    inner = Says()
+    inner = FakeModel()
     model = cassette.model("m", LANE, inner)
     for schema in bad:
         kind, said, *_ = run_sync(heard(model, ask(response_schema=schema)))
         assert (kind, said.partition(":")[0]) == ("bad_request", "the request cannot be sent")
-    assert not inner.asked
+    assert not inner.requests
 
 
 def test_a_replayed_reply_costs_nothing_and_keeps_its_price(tmp_path: Path) -> None:
     used = [Usage(10, 2, 3, False, 0.5, 0.7), Usage(10, 2, cost_usd=0.5), Usage(10, 2, estimated=True), None]
     asked = [ask(str(number)) for number in range(4)]
-    recorded = use(tmp_path, RECORD, asked, Says(*(Reply("r", usage=usage) for usage in used)))
+    recorded = use(tmp_path, RECORD, asked, FakeModel(*(Reply("r", usage=usage) for usage in used)))
     assert [reply.usage for reply in recorded] == used
     replayed = [reply.usage for reply in use(tmp_path, REPLAY, asked)]
     assert replayed == [Usage(10, 2, 3, False, 0.0, 0.7), Usage(10, 2, 0, False, 0.0, 0.5), used[2], None]
 
 
 def test_latency_is_recorded_and_added_up_not_slept(tmp_path: Path) -> None:
-    class Slow(Says):
-        async def complete(self, request: Request) -> Reply:
-            await asyncio.sleep(0.02)
-            return await super().complete(request)
+    async def slowly(request: Request) -> str:
+        await asyncio.sleep(0.02)
+        return request.messages[-1].content
 
-    use(tmp_path, RECORD, [ask("a"), ask("b")], Slow("A", "B"))
+    use(tmp_path, RECORD, [ask("a"), ask("b")], FakeModel(then=slowly))
     path = tmp_path / "m.jsonl"
     path.write_text(path.read_text().replace('"seconds": 0', '"seconds": 1000'))
     cassette = Cassette.open(tmp_path, REPLAY)
@@ -811,14 +783,14 @@ def test_a_stream_is_recorded_whole_and_replayed_in_pieces(tmp_path: Path) -> No
         return [chunk async for chunk in model.stream(ask())]
 
     cassette = Cassette.open(tmp_path, RECORD)
-    recorded = run_sync(chunks(cassette.model("m", LANE, Says(reply))))
+    recorded = run_sync(chunks(cassette.model("m", LANE, FakeModel(reply))))
     cassette.close(True)
     assert run_sync(chunks(Cassette.open(tmp_path, REPLAY).model("m", LANE, None))) == recorded == list(pieces(reply))
     assert use(tmp_path, REPLAY, [ask()]) == [reply]
 
 
 def test_a_model_that_streams_nothing_replays_one_chunk(tmp_path: Path) -> None:
-    use(tmp_path, RECORD, [ask()], Says("one two", streaming=False))
+    use(tmp_path, RECORD, [ask()], FakeModel(Reply("one two"), capabilities=WHOLE_ONLY))
 
     async def chunks() -> list[Chunk]:
         return [chunk async for chunk in Cassette.open(tmp_path, REPLAY).model("m", LANE, None).stream(ask())]
@@ -835,7 +807,7 @@ async def close_after(model: RecordedModel, count: int) -> None:
 
 def test_a_stream_that_the_loop_closes_is_recorded_as_far_as_it_came(tmp_path: Path) -> None:
     cassette = Cassette.open(tmp_path, RECORD)
-    inner = Says(Reply("one two", (NativeCall("c", "add", '{"a": 1, "b": 22222}'),)), "after")
+    inner = FakeModel(Reply("one two", (NativeCall("c", "add", '{"a": 1, "b": 22222}'),)), "after")
     model = cassette.model("m", LANE, inner)
     run_sync(close_after(model, 4))
     assert run_sync(heard(model, ask())).text == "after"
@@ -848,7 +820,7 @@ def test_a_stream_that_the_loop_closes_is_recorded_as_far_as_it_came(tmp_path: P
 
 def test_a_stream_that_is_closed_because_its_trial_was_cancelled_is_not_recorded(tmp_path: Path) -> None:
     cassette = Cassette.open(tmp_path, RECORD)
-    model = cassette.model("m", LANE, Says("one two three", "later"))
+    model = cassette.model("m", LANE, FakeModel("one two three", "later"))
 
     async def consume() -> None:
         stream: Any = model.stream(ask())  # nothing of it shifts what comes later
@@ -873,7 +845,7 @@ def test_a_stream_that_is_closed_because_its_trial_was_cancelled_is_not_recorded
 
 def test_a_stream_that_ends_after_its_run_writes_nothing(tmp_path: Path) -> None:
     cassette = Cassette.open(tmp_path, RECORD)
-    model = cassette.model("m", LANE, Says("zero", "one two three"))
+    model = cassette.model("m", LANE, FakeModel("zero", "one two three"))
 
     async def go() -> bytes:
         await heard(model, ask("before"))
@@ -909,7 +881,7 @@ def test_no_secret_reaches_a_file_and_the_loop_sees_what_is_stored(tmp_path: Pat
     reply = Reply(secret, (NativeCall(secret, secret, f'{{"a": "{secret}"}}'),))
     lane = Lane(secret, secret, 0)
     asked = [request, request, replace(request, tool_choice=None)]
-    said = use(tmp_path, RECORD, asked, Says(reply, ContextOverflow(secret), ProviderError(secret, "refused")), lane=lane)
+    said = use(tmp_path, RECORD, asked, FakeModel(reply, ContextOverflow(secret), ProviderError(secret, "refused")), lane=lane)
     assert "tulip" not in str(said)
     assert shaped not in str(said)
     assert use(tmp_path, REPLAY, asked, lane=lane) == said
@@ -931,7 +903,7 @@ def test_equal_parts_are_stored_once_and_growth_is_linear(tmp_path: Path) -> Non
     for number in range(20):
         history.append(Message("user", f"{number} " + "y" * 500))
         asked.append(Request(tuple(history), tools, response_schema={"title": "z" * 1_000}))
-    use(tmp_path, RECORD, asked, Says(*(["r"] * 20)))
+    use(tmp_path, RECORD, asked, FakeModel(*(["r"] * 20)))
     raw = (tmp_path / "m.jsonl").read_text()
     assert len(raw) < 2_000 + 1_000 + 20 * 500 + 20 * 700
     assert raw.count("z" * 1_000) == raw.count('"tool": ') == 1
@@ -945,7 +917,7 @@ def test_halves_of_a_character_are_the_character(tmp_path: Path) -> None:
         tmp_path,
         RECORD,
         [ask(text, response_schema=schema) for text in (halves, halves, halves, alone)],
-        Says(halves, "two", "3", alone),
+        FakeModel(halves, "two", "3", alone),
     )
     asked = [ask(text, response_schema={"title": whole}) for text in (whole, whole, whole, alone)]
     assert [reply.text for reply in use(tmp_path, REPLAY, asked)] == [whole, "two", "3", alone]
@@ -953,32 +925,32 @@ def test_halves_of_a_character_are_the_character(tmp_path: Path) -> None:
 
 
 def test_two_parts_of_one_short_id_are_kept_apart(tmp_path: Path) -> None:
-    use(tmp_path, RECORD, [ask("first")], Says("one"))
+    use(tmp_path, RECORD, [ask("first")], FakeModel("one"))
     path = tmp_path / "m.jsonl"
     taken, wanted = (part_id("message", {"role": "user", "content": text}) for text in ("first", "second"))
     path.write_text(path.read_text().replace(taken, wanted))  # as if the two began with the same digits
-    use(tmp_path, EITHER, [ask("second")], Says("two"))
+    use(tmp_path, EITHER, [ask("second")], FakeModel("two"))
     assert [reply.text for reply in use(tmp_path, REPLAY, [ask("first"), ask("second")])] == ["one", "two"]
     ids = [line["message"] for line in lines_of(path) if "message" in line and "role" in line]
     assert sorted(map(len, ids)) == [12, 12, 64]
 
 
 def test_a_packed_recording_is_read_and_unpacked_when_it_grows(tmp_path: Path) -> None:
-    use(tmp_path, RECORD, [ask("a")], Says("A"))
+    use(tmp_path, RECORD, [ask("a")], FakeModel("A"))
     plain, packed = tmp_path / "m.jsonl", tmp_path / "m.jsonl.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     plain.unlink()
     assert use(tmp_path, REPLAY, [ask("a")])[0].text == "A"
-    assert use(tmp_path, EITHER, [ask("a")], Says())[0].text == "A"
+    assert use(tmp_path, EITHER, [ask("a")], FakeModel())[0].text == "A"
     assert [file.name for file in tmp_path.iterdir()] == ["m.jsonl.gz"]
-    use(tmp_path, EITHER, [ask("a"), ask("b")], Says("B"), whole=False)
+    use(tmp_path, EITHER, [ask("a"), ask("b")], FakeModel("B"), whole=False)
     assert [file.name for file in tmp_path.iterdir()] == ["m.jsonl"]
     assert [reply.text for reply in use(tmp_path, REPLAY, [ask("a"), ask("b")])] == ["A", "B"]
 
 
 @pytest.mark.parametrize("spoil", [lambda raw: raw[:-20], lambda raw: b"no gzip", lambda raw: raw[:20] + b"\xff" * 40 + raw[60:]])
 def test_a_packed_recording_that_is_broken_is_refused(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
-    use(tmp_path, RECORD, [ask(str(number)) for number in range(9)], Says(*"ABCDEFGHI"))
+    use(tmp_path, RECORD, [ask(str(number)) for number in range(9)], FakeModel(*"ABCDEFGHI"))
     plain = tmp_path / "m.jsonl"
     (tmp_path / "m.jsonl.gz").write_bytes(spoil(gzip.compress(plain.read_bytes())))
     plain.unlink()
@@ -991,9 +963,9 @@ def test_names_of_models_become_names_of_files(tmp_path: Path) -> None:
     assert slug("../../etc/passwd") == "etc-passwd"
     assert slug("日本").startswith("model-")
     assert len(slug("x" * 500)) == 100
-    use(tmp_path, RECORD, [ask()], Says("one"), name="a/b")
+    use(tmp_path, RECORD, [ask()], FakeModel("one"), name="a/b")
     with pytest.raises(ValueError, match="records the model 'a/b', and 'a-b' would have the same file: use another folder"):
-        use(tmp_path, RECORD, [ask()], Says("one"), name="a-b")
+        use(tmp_path, RECORD, [ask()], FakeModel("one"), name="a-b")
     cassette = Cassette.open(tmp_path, EITHER)
     cassette.check("c/d")
     with pytest.raises(ValueError, match="'c/d' and 'c-d' would have the same file"):
@@ -1001,7 +973,7 @@ def test_names_of_models_become_names_of_files(tmp_path: Path) -> None:
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
-    use(tmp_path, RECORD, [ask()], Says("one"))
+    use(tmp_path, RECORD, [ask()], FakeModel("one"))
     path = tmp_path / "m.jsonl"
     path.write_text(path.read_text().replace('"cassette": 1', '"cassette": 2'))
     with pytest.raises(ValueError, match=r"m\.jsonl:1: a recording of version 2, this loopbench reads 1"):
@@ -1009,10 +981,10 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_last_line_without_its_end_counts(tmp_path: Path) -> None:
-    use(tmp_path, RECORD, [ask("a")], Says("A"))
+    use(tmp_path, RECORD, [ask("a")], FakeModel("A"))
     path = tmp_path / "m.jsonl"
     path.write_text(path.read_text().rstrip("\n"))
-    use(tmp_path, EITHER, [ask("a"), ask("b")], Says("B"), whole=False)
+    use(tmp_path, EITHER, [ask("a"), ask("b")], FakeModel("B"), whole=False)
     assert [reply.text for reply in use(tmp_path, REPLAY, [ask("a"), ask("b")])] == ["A", "B"]
 
 
@@ -1058,7 +1030,7 @@ def test_what_a_loop_was_given_survives_a_kill_and_only_one_process_records(tmp_
     assert seen == [str(number) for number in range(50)]
     assert there >= 50
     cassette = Cassette.open(tmp_path, EITHER)  # the lock went with the process
-    model = cassette.model("m", Lane("a", "t", 0), Says())
+    model = cassette.model("m", Lane("a", "t", 0), FakeModel())
     for number in range(50):
         assert run_sync(heard(model, Request((Message("user", str(number)),)))).text == str(number) * 50
     cassette.close(True)
@@ -1099,8 +1071,8 @@ def missing(folder: Path, request: Request, lane: Lane = LANE, before: Iterable[
 
 
 def test_a_miss_names_the_closest_request_and_where_it_differs(tmp_path: Path) -> None:
-    use(tmp_path, RECORD, [ask("What is 2 + 2?"), ask("What is 3 + 3?")], Says("4", "6"))
-    use(tmp_path, EITHER, [ask("Something else")], Says("?"), lane=Lane("bare", "t2", 0))
+    use(tmp_path, RECORD, [ask("What is 2 + 2?"), ask("What is 3 + 3?")], FakeModel("4", "6"))
+    use(tmp_path, EITHER, [ask("Something else")], FakeModel("?"), lane=Lane("bare", "t2", 0))
     found = missing(tmp_path, ask("What is 3 + 4?"), before=[ask("What is 2 + 2?")])
     assert str(found) == (
         "not recorded: call 2 (decide) of bare/t1/0; closest is call 2 (decide) of bare/t1/0: "
@@ -1113,15 +1085,15 @@ def test_a_miss_names_the_closest_request_and_where_it_differs(tmp_path: Path) -
 def test_the_closest_request_shares_most_messages_wherever_it_stands(tmp_path: Path) -> None:
     history = [Message("user", text) for text in ("a", "b", "c", "d")]
     asked = [Request((Message("user", "x"),)), Request((Message("user", "y"),)), Request(tuple(history))]
-    use(tmp_path, RECORD, asked, Says(*"123"))
+    use(tmp_path, RECORD, asked, FakeModel(*"123"))
     assert "closest is call 3 (decide) of bare/t1/0: message 4 (user)" in str(
         missing(tmp_path, Request((*history[:3], Message("user", "e"))))
     )
 
 
 def test_the_same_request_of_another_repeat_is_closer_than_another_request(tmp_path: Path) -> None:
-    use(tmp_path, EITHER, [ask()], Says("0"))
-    use(tmp_path, EITHER, [ask(sampling=Sampling(temperature=1))], Says("1"), lane=Lane("bare", "t1", 1))
+    use(tmp_path, EITHER, [ask()], FakeModel("0"))
+    use(tmp_path, EITHER, [ask(sampling=Sampling(temperature=1))], FakeModel("1"), lane=Lane("bare", "t1", 1))
     assert "recorded of repeat 0 only" in str(missing(tmp_path, ask(), Lane("bare", "t1", 1)))
 
 
@@ -1143,7 +1115,7 @@ def test_the_same_request_of_another_repeat_is_closer_than_another_request(tmp_p
 )
 def test_all_settings_that_differ_are_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     request = ask(tools=(ToolSpec("add", "Adds.", {}),), sampling=Sampling(temperature=0))
-    use(tmp_path, RECORD, [request], Says("4"))
+    use(tmp_path, RECORD, [request], FakeModel("4"))
     changed = replace(request, **{"sampling": request.sampling} | changes)
     found = missing(tmp_path, changed)
     assert str(found).endswith(f": {said}")
@@ -1151,7 +1123,7 @@ def test_all_settings_that_differ_are_named(tmp_path: Path, changes: dict[str, A
 
 
 def test_a_miss_of_a_request_that_is_recorded_says_so(tmp_path: Path) -> None:
-    use(tmp_path, RECORD, [ask()], Says("4"))
+    use(tmp_path, RECORD, [ask()], FakeModel("4"))
     assert str(missing(tmp_path, ask(), Lane("bare", "t1", 2))).endswith("the same request is recorded of repeat 0 only")
     again = missing(tmp_path, ask(), before=[ask()])
     assert str(again).endswith("the same request is recorded once in one trial only")
@@ -1160,7 +1132,7 @@ def test_a_miss_of_a_request_that_is_recorded_says_so(tmp_path: Path) -> None:
 
 def test_the_difference_is_bounded_and_cannot_act_on_a_terminal(tmp_path: Path) -> None:
     old = "\n".join(f"line {number} \x1b[31m\u202e" + "long " * 100 for number in range(3_000))
-    use(tmp_path, RECORD, [ask(old)], Says("4"))
+    use(tmp_path, RECORD, [ask(old)], FakeModel("4"))
     found = missing(tmp_path, ask(old.replace("line", "LINE").replace("long", "LONG") + "\ud800\x00\r"))
     lines = found.difference.split("\n")
     assert len(lines) == 40
@@ -1171,7 +1143,7 @@ def test_the_difference_is_bounded_and_cannot_act_on_a_terminal(tmp_path: Path) 
 
 
 def test_the_first_miss_is_kept_for_the_report(tmp_path: Path) -> None:
-    use(tmp_path, RECORD, [ask("a")], Says("A"))
+    use(tmp_path, RECORD, [ask("a")], FakeModel("A"))
     cassette = Cassette.open(tmp_path, REPLAY)
     model = cassette.model("m", LANE, None)
     for text in "xyz":
@@ -1187,7 +1159,7 @@ def test_the_first_miss_is_kept_for_the_report(tmp_path: Path) -> None:
 @given(st.lists(requests, min_size=1, max_size=4), requests)
 def test_any_miss_can_be_explained(recorded: list[Request], asked: Request) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        use(Path(folder), RECORD, recorded, Says(*(["r"] * len(recorded))))
+        use(Path(folder), RECORD, recorded, FakeModel(*(["r"] * len(recorded))))
         model = Cassette.open(Path(folder), REPLAY).model("m", LANE, None)
         model_came = run_sync(heard(model, asked))
         if isinstance(model_came, tuple):
@@ -1201,7 +1173,7 @@ def test_any_miss_can_be_explained(recorded: list[Request], asked: Request) -> N
 
 
 def test_a_recording_that_was_copied_serves_and_is_not_touched(tmp_path: Path) -> None:
-    use(tmp_path / "one", RECORD, [ask()], Says("4"))
+    use(tmp_path / "one", RECORD, [ask()], FakeModel("4"))
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     before = {file.name: file.read_bytes() for file in (tmp_path / "two").iterdir()}
     assert use(tmp_path / "two", REPLAY, [ask()])[0].text == "4"

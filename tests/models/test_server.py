@@ -16,13 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.models.fake import FakeModel
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import Profile
 from loopbench.models.scripted import PROVIDER_FAULTS
 from loopbench.models.server import MAX_BODY_BYTES, OwnRequest, ServedTrial, Server, UnknownModel, WrongMethod, own_hosts
 from loopbench.models.tunnel import Tunnel
 from loopbench.models.wires.chat import ChatRequest
-from loopbench.protocol import Capabilities, ContextOverflow, Message, ModelError, ProviderError, Reply, Request, ToolCall, Usage
+from loopbench.protocol import ContextOverflow, Message, ModelError, ProviderError, Reply, Request, ToolCall, Usage
+
+from . import bench
 
 QUESTION = "What comes out?"
 BODY = {"model": "scripted", "messages": [{"role": "user", "content": QUESTION}]}
@@ -54,26 +57,9 @@ class Book:
         return self.served[trial or "any"]
 
 
-class Fixed:
-    """A model that always says, or raises, the same."""
-
-    name = "fixed"
-    capabilities = Capabilities()
-
-    def __init__(self, said: Reply | ModelError | Exception) -> None:
-        self.said = said
-
-    async def complete(self, request: Request) -> Reply:
-        if isinstance(self.said, Exception):
-            raise self.said
-        return self.said
-
-    def stream(self, request: Request) -> Any:
-        raise NotImplementedError
-
-
-def fixed(said: Any) -> ServedTrial:
-    return ServedTrial(Fixed(said), Tunnel())
+def fixed(said: Reply | Exception) -> ServedTrial:
+    """A trial whose model always says, or raises, the same."""
+    return ServedTrial(FakeModel(then=said), Tunnel())
 
 
 def of(trial: Any, **changes: Any) -> ServedTrial:
@@ -125,14 +111,14 @@ def trial_call(call: Any) -> Any:
 # --- the official client ---
 
 
-def test_the_official_client_goes_through_a_whole_trial(bench):
+def test_the_official_client_goes_through_a_whole_trial():
     trial = bench.Bench(bench.chain(3))
     message = run(lambda server, asking: whole_loop(asking, trial), Book(any=of(trial)))
     assert message.content == trial.expected
     assert trial.tunnel.unknown == ()
 
 
-def test_a_reply_has_what_the_client_wants_to_know(bench):
+def test_a_reply_has_what_the_client_wants_to_know():
     trial = bench.Bench(bench.chain(1))
 
     async def work(server, asking):
@@ -146,7 +132,7 @@ def test_a_reply_has_what_the_client_wants_to_know(bench):
     assert made.usage.total_tokens == made.usage.prompt_tokens + made.usage.completion_tokens > 0
 
 
-def test_call_ids_are_unique_in_a_conversation(bench):
+def test_call_ids_are_unique_in_a_conversation():
     trial = bench.Bench(bench.chain(3))
     book = Book(any=of(trial))
     run(lambda server, asking: whole_loop(asking, trial), book)
@@ -154,7 +140,7 @@ def test_call_ids_are_unique_in_a_conversation(bench):
     assert len(ids) == len(set(ids)) == 3
 
 
-def test_a_stream_says_the_same(bench):
+def test_a_stream_says_the_same():
     async def whole(server, asking):
         trial = book.served["any"]
         return (await asking.chat.completions.create(**BODY, tools=tools)).choices[0].message, trial
@@ -189,7 +175,7 @@ def test_the_clients_own_stream_helper_puts_text_together():
     assert run(work, Book(any=fixed(Reply("all of  it ")))) == "all of  it "
 
 
-def test_a_forced_tool_is_called_with_the_answer(bench):
+def test_a_forced_tool_is_called_with_the_answer():
     trial = bench.Bench(bench.chain(1))
     results = trial.results()
 
@@ -204,7 +190,7 @@ def test_a_forced_tool_is_called_with_the_answer(bench):
     assert (call.function.name, json.loads(call.function.arguments)) == ("submit", {"answer": 2})
 
 
-def test_a_response_format_is_kept_to_by_the_clients_own_parser(bench):
+def test_a_response_format_is_kept_to_by_the_clients_own_parser():
     from pydantic import BaseModel
 
     class Solved(BaseModel):
@@ -283,14 +269,14 @@ def test_unknown_model_trial_and_codec():
     assert "'xml'" in said
 
 
-def test_what_a_profile_cannot_do_is_refused(bench):
+def test_what_a_profile_cannot_do_is_refused():
     trial = bench.Bench(bench.chain(1), Profile.model_validate({"name": "old", "abilities": {"tool_choice": False}}))
     raised = run(lambda server, asking: failure(asking, tools=[SUBMIT], tool_choice="required"), Book(any=of(trial)))
     assert (type(raised), raised.param, raised.code) == (openai.BadRequestError, "tool_choice", "unsupported_parameter")
     assert "tool_choice is not supported" in str(raised)
 
 
-def test_a_request_beyond_the_context_is_refused(bench):
+def test_a_request_beyond_the_context_is_refused():
     """In OpenAI's words, by which clients know it; a loop's own client is told what the model says."""
     trial = bench.Bench(bench.chain(1), Profile.model_validate({"name": "short", "abilities": {"context_tokens": 20}}))
     long = {"messages": [{"role": "user", "content": "x" * 999}]}
@@ -308,7 +294,7 @@ def test_a_request_beyond_the_context_is_refused(bench):
 # --- a loop's own client: role, scope and codec in the metadata ---
 
 
-def test_the_metadata_say_what_is_asked(bench):
+def test_the_metadata_say_what_is_asked():
     trial = bench.Bench(bench.chain(1))
     book = Book(any=of(trial))
 
@@ -324,11 +310,12 @@ def test_the_metadata_say_what_is_asked(bench):
     assert trial.tunnel.effects("left") is not None
 
 
-def test_the_effects_stay_in_the_tunnel_and_no_mark_is_left(bench):
+def test_the_effects_stay_in_the_tunnel_and_no_mark_is_left():
     """The client in the same process takes them; a mark under a request that is gone might be taken for another's."""
     trial = bench.Bench(bench.chain(1), Profile(name="x", rates={"provider.server": 1.0}))
     run(lambda server, asking: failure(asking, metadata={"codec": "native"}), Book(any=of(trial)))
     effects = trial.tunnel.effects("")
+    assert effects is not None
     assert (effects.struck, effects.injected) == ("provider.server", True)
     assert trial.tunnel._struck == {}
 
@@ -373,7 +360,7 @@ def test_what_our_own_client_path_sends_is_read_as_the_request_that_was_meant():
 # --- faults on the wire ---
 
 
-def struck(bench: Any, kind: str, **more: Any) -> ServedTrial:
+def struck(kind: str, **more: Any) -> ServedTrial:
     """A trial whose first reply meets this fault."""
     profile = Profile.model_validate({"name": "x", "rates": {kind: 1.0}, "clears": {"feedback": 0, "after": 0, "never": 1}})
     return of(bench.Bench(bench.chain(1), profile, **more))
@@ -402,28 +389,28 @@ async def exchange(server: Server, sent: bytes) -> bytes:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("kind", "status"), [("provider.rate_limit", 429), ("provider.server", 500), ("provider.timeout", 504)])
-def test_failures_with_a_status(bench, kind, status, stream):
+def test_failures_with_a_status(kind, status, stream):
     async def work(server, asking):
         async with httpx.AsyncClient() as plain:
             return await plain.post(f"{server.url}/v1/chat/completions", json=BODY | {"stream": stream})
 
-    response = run(work, Book(any=struck(bench, kind)))
+    response = run(work, Book(any=struck(kind)))
     assert response.status_code == status
     assert set(response.json()["error"]) == {"message", "type", "param", "code"}
     assert (response.headers.get("Retry-After") == "1") == (status == 429)
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_dropped_connection_gives_no_byte(bench, stream):
+def test_a_dropped_connection_gives_no_byte(stream):
     async def work(server, asking):
         return await raw(server, BODY | {"stream": stream}), await failure(asking, stream=stream)
 
-    got, raised = run(work, Book(any=struck(bench, "provider.dropped")))
+    got, raised = run(work, Book(any=struck("provider.dropped")))
     assert got in (b"", b"<reset>")
     assert type(raised) is openai.APIConnectionError
 
 
-def test_a_cut_body_ends_before_its_length(bench):
+def test_a_cut_body_ends_before_its_length():
     async def work(server, asking):
         got = await raw(server, BODY)
         async with httpx.AsyncClient() as plain:
@@ -431,7 +418,7 @@ def test_a_cut_body_ends_before_its_length(bench):
                 await plain.post(f"{server.url}/v1/chat/completions", json=BODY)
         return got, await failure(asking)
 
-    got, raised = run(work, Book(any=struck(bench, "provider.cut")))
+    got, raised = run(work, Book(any=struck("provider.cut")))
     head, _, body = got.partition(b"\r\n\r\n")
     length = next(int(line.split(b":")[1]) for line in head.splitlines() if line.lower().startswith(b"content-length"))
     assert b" 200 " in head.splitlines()[0]
@@ -440,7 +427,7 @@ def test_a_cut_body_ends_before_its_length(bench):
     assert type(raised) is openai.APIConnectionError
 
 
-def test_a_cut_stream_ends_after_some_chunks_and_without_its_end(bench):
+def test_a_cut_stream_ends_after_some_chunks_and_without_its_end():
     async def work(server, asking):
         got = await raw(server, BODY | {"stream": True})
         came = []
@@ -450,7 +437,7 @@ def test_a_cut_stream_ends_after_some_chunks_and_without_its_end(bench):
             await anext(stream)
         return got, came
 
-    got, came = run(work, Book(any=struck(bench, "provider.cut")))
+    got, came = run(work, Book(any=struck("provider.cut")))
     assert b"data: " in got
     assert b"[DONE]" not in got
     assert not got.endswith(b"0\r\n\r\n")
@@ -463,7 +450,7 @@ async def everything(asking: Any, stream: bool) -> Any:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_garbled_reply_is_whole_and_no_json(bench, stream):
+def test_a_garbled_reply_is_whole_and_no_json(stream):
     async def work(server, asking):
         async with httpx.AsyncClient() as plain:
             response = await plain.post(f"{server.url}/v1/chat/completions", json=BODY | {"stream": stream})
@@ -471,16 +458,16 @@ def test_a_garbled_reply_is_whole_and_no_json(bench, stream):
             await everything(asking, stream)
         return response
 
-    response = run(work, Book(any=struck(bench, "provider.garbled")))
+    response = run(work, Book(any=struck("provider.garbled")))
     assert response.status_code == 200
     text = response.text.splitlines()[0].removeprefix("data: ")
     with pytest.raises(ValueError, match=r"Unterminated|Expecting"):
         json.loads(text)
 
 
-def test_every_provider_fault_is_told_apart_from_a_reply(bench):
+def test_every_provider_fault_is_told_apart_from_a_reply():
     for kind in PROVIDER_FAULTS:
-        served = struck(bench, kind)
+        served = struck(kind)
 
         async def work(server, asking):
             with pytest.raises((openai.OpenAIError, ValueError)):
@@ -491,16 +478,16 @@ def test_every_provider_fault_is_told_apart_from_a_reply(bench):
         assert (fault.kind, fault.landed) == (kind, True)
 
 
-def test_in_real_time_a_time_out_is_silence(bench):
+def test_in_real_time_a_time_out_is_silence():
     async def work(server, asking):
         with pytest.raises(openai.APITimeoutError):
             await asking.with_options(timeout=0.2).chat.completions.create(**BODY)
 
-    run(work, Book(any=struck(bench, "provider.timeout", real_time=True)))
+    run(work, Book(any=struck("provider.timeout", real_time=True)))
 
 
 @pytest.mark.parametrize(("real_time", "simulated_s"), [(True, 0.0), (False, 0.01)])
-def test_a_slow_reply_comes_all_the_same(bench, real_time, simulated_s):
+def test_a_slow_reply_comes_all_the_same(real_time, simulated_s):
     """In real time the model has slept for it; in virtual time the trial's clock says so."""
     profile = Profile.model_validate({"name": "x", "rates": {"provider.slow": 1.0}, "slow_s": 0.01})
     trial = bench.Bench(bench.chain(1), profile, real_time=real_time)
@@ -513,15 +500,15 @@ def test_a_slow_reply_comes_all_the_same(bench, real_time, simulated_s):
     assert [fault.kind for fault in trial.tunnel.faults if fault.landed] == ["provider.slow"]
 
 
-def test_the_silence_ends_some_time(bench):
-    book = Book(any=struck(bench, "provider.timeout", real_time=True))
+def test_the_silence_ends_some_time():
+    book = Book(any=struck("provider.timeout", real_time=True))
     raised = run(lambda server, asking: failure(asking), book, hold_s=0.01)
     assert (type(raised), raised.status_code) == (openai.InternalServerError, 504)
 
 
-def test_a_spoiled_reply_is_not_repaired_on_its_way(bench):
+def test_a_spoiled_reply_is_not_repaired_on_its_way():
     """What the wire did to the reply must land, even where the request forces a call."""
-    served = struck(bench, "wire.empty")
+    served = struck("wire.empty")
 
     async def work(server, asking):
         made = await asking.chat.completions.create(**BODY, tools=[SUBMIT], tool_choice="required")
@@ -718,7 +705,7 @@ def test_a_client_that_waits_to_be_told_to_go_on_is_told():
     assert answered(rest) == 200
 
 
-def test_nothing_is_printed(bench, capfd):
+def test_nothing_is_printed(capfd):
     async def work(server, asking):
         await failure(asking)
         await exchange(server, b"secret\r\n\r\n")
@@ -763,7 +750,7 @@ def test_further_pages_are_answered_by_whoever_has_them():
 
 
 @pytest.mark.thorough
-def test_many_trials_at_once_do_not_disturb_each_other(bench):
+def test_many_trials_at_once_do_not_disturb_each_other():
     trials = {f"t{n}": bench.Bench(bench.chain(1 + n % 5), "flaky-tools", seed=n) for n in range(32)}
     alone = {name: bench.Bench(trial.plan, "flaky-tools", seed=trial.scripted.script.seed) for name, trial in trials.items()}
 
@@ -831,7 +818,7 @@ print(json.dumps(found))
 
 
 @pytest.mark.thorough
-def test_litellm_unmodified(bench):
+def test_litellm_unmodified():
     trial = bench.Bench(bench.chain(1))
     broken = {
         "limited": fixed(ProviderError("no", "rate_limit")),

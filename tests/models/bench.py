@@ -1,12 +1,10 @@
-"""What the tests of the tunnel share: pure tools, random plans, and a minimal loop with native calls. Handed out as `bench`."""
+"""What the tests of the tunnel share: pure tools, random plans, and a minimal loop with native calls."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from hypothesis import strategies as st
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
@@ -24,6 +22,7 @@ from loopbench.protocol import (
     Answer,
     Codec,
     Message,
+    Model,
     ModelError,
     Plan,
     PlannedCall,
@@ -121,7 +120,7 @@ class Bench:
         self.toolbox = MeteredToolbox(tools, self.ear, self.tunnel)
         script = Script(plan, self.oracle, self.profile, seed, "t", repeat, {tool.name: tool.spec for tool in tools})
         self.scripted = Scripted(script, self.tunnel)
-        self.model = MeteredModel(self.scripted, self.meter, self.ear, self.tunnel)
+        self.model: Model = MeteredModel(self.scripted, self.meter, self.ear, self.tunnel)
 
     def request(self, *texts: str, **changes: Any) -> Request:
         """A deciding request that shows these texts and offers all tools."""
@@ -210,10 +209,3 @@ def depth(plan: Plan) -> int:
     for call in plan.calls:
         levels[call.id] = 1 + max((levels[name] for name in plan.dependencies[call.id]), default=0)
     return max(levels.values(), default=0)
-
-
-@pytest.fixture(scope="session")
-def bench() -> SimpleNamespace:
-    return SimpleNamespace(
-        file=__file__, Bench=Bench, Ear=Ear, TOOLS=TOOLS, QUESTION=QUESTION, planned=planned, chain=chain, plans=plans, depth=depth
-    )
