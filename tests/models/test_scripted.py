@@ -1,9 +1,8 @@
-"""The scripted model end to end, through a minimal loop: what it does under clean, under each fault, and when asked again."""
+"""The scripted model end to end, through a minimal loop: laws over any plan, abilities, forgetting, time and patience."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 import time
@@ -18,17 +17,14 @@ from hypothesis import strategies as st
 from loopbench.loops.bare import CODEC
 from loopbench.models.draws import derived_seed, unit
 from loopbench.models.faults import NOT_DETERMINED
-from loopbench.models.native import NATIVE, NativeCodec
-from loopbench.models.policy import MADE_UP
+from loopbench.models.native import NATIVE
 from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, built_in_profiles
 from loopbench.models.receipts import HALFWAY
 from loopbench.models.scripted import Scripted
 from loopbench.protocol import (
     Act,
-    Answer,
     Codec,
     ContextOverflow,
-    Inexpressible,
     Message,
     NativeCall,
     Plan,
@@ -38,39 +34,15 @@ from loopbench.protocol import (
     Request,
     Role,
     Tool,
-    WireError,
     render_value,
     run_sync,
 )
 
 from . import bench
-
-
-class OneCall(NativeCodec):
-    """Native calls, one at a time."""
-
-    max_calls = 1
-
+from .scripted_trials import OneCall, profile, run, settled
 
 LAW = settings(max_examples=30, deadline=None)
 CODECS: dict[str, Codec | None] = {"native": None, "one native call": OneCall(), "bare": CODEC}
-
-
-def profile(*kinds: str, feedback: float = 0, after: float = 0, never: float = 0, attempts: int = 2, **more: Any) -> Profile:
-    """Every point that can be struck is struck; by default the fault clears by feedback."""
-    feedback = feedback or 1 - after - never
-    clears = Clears(feedback=feedback, after=after, never=never, attempts=attempts)
-    return Profile(name="one", rates=dict.fromkeys(kinds, 1 / len(kinds) if kinds else 0), clears=clears, **more)
-
-
-def points(trial: bench.Bench) -> list[str]:
-    return [str(fault.point) for fault in trial.tunnel.faults]
-
-
-def settled(trial: bench.Bench) -> list[tuple[str, str, bool, bool, bool]]:
-    """(point, kind, landed, absorbed, recovered) of each fault."""
-    trial.tunnel.settle(trial.oracle)
-    return [(str(f.point), f.kind, f.landed, f.absorbed, f.recovered) for f in trial.tunnel.faults]
 
 
 # --- laws over any plan ---
@@ -233,173 +205,6 @@ def test_a_draw_depends_on_its_whole_key() -> None:
     assert 0 <= derived_seed("x") < 2**32
 
 
-# --- what clears a fault ---
-
-
-def run(trial: bench.Bench, **how: Any) -> Any:
-    return run_sync(trial.run(**{"codec": CODEC} | how))
-
-
-@pytest.mark.parametrize("kind", ["wire.malformed", "wire.truncated", "decision.unknown_tool", "tool.raises", "tool.garbage"])
-def test_feedback_clears_a_fault_at_the_next_attempt(kind: str) -> None:
-    trial = bench.Bench(bench.chain(3), profile(kind, feedback=1))
-    assert run(trial) == 22
-    assert len(trial.tunnel.faults) == (4 if kind.startswith("wire.") else 3)
-    assert all(landed and recovered for _, _, landed, _, recovered in settled(trial))
-    assert len(trial.ear.exchanges) == 4 + len(trial.tunnel.faults)
-
-
-@pytest.mark.parametrize("kind", ["wire.malformed", "tool.raises", "provider.server"])
-def test_without_feedback_the_same_is_said_again_word_for_word(kind: str) -> None:
-    trial = bench.Bench(bench.chain(3), profile(kind, feedback=1))
-    assert run(trial, feedback=False, limit=6) is None
-    assert trial.ear.replies == trial.ear.replies[:1] * 6
-    assert settled(trial) == [("decide:c1", kind, True, False, False)]
-
-
-def test_a_failing_provider_is_overcome_by_a_loop_that_tells_the_model() -> None:
-    trial = bench.Bench(bench.chain(1), profile("provider.server", feedback=1))
-    assert run(trial) == 2
-    assert settled(trial) == [(f"decide:{point}", "provider.server", True, False, True) for point in ("answer", "c1")]
-
-
-@pytest.mark.parametrize("kind", ["wire.empty", "decision.wrong_type", "tool.raises", "provider.rate_limit"])
-@pytest.mark.parametrize("feedback", [True, False])
-def test_a_fault_that_takes_n_attempts_takes_n(kind: str, feedback: bool) -> None:
-    trial = bench.Bench(bench.chain(1), profile(kind, after=1, attempts=3))
-    assert run(trial, feedback=feedback) == 2
-    struck = sum(fault == kind for *_, fault in (*trial.ear.exchanges, *trial.ear.tool_calls))
-    assert struck == 3 * len(trial.tunnel.faults)
-
-
-@pytest.mark.parametrize("kind", ["wire.fenced", "decision.unknown_tool", "tool.garbage", "provider.timeout"])
-def test_a_fault_that_never_clears_never_clears(kind: str) -> None:
-    trial = bench.Bench(bench.chain(2), profile(kind, never=1))
-    assert run(trial, limit=15) is None
-    assert settled(trial) == [("decide:c1", kind, True, False, False)]
-
-
-def test_a_flaky_tool_raises_twice_and_then_works() -> None:
-    trial = bench.Bench(bench.chain(1), profile("tool.flaky", never=1))
-    assert run(trial) == 2
-    assert [(seen.error_type, fault) for _, seen, fault in trial.ear.tool_calls] == [("ToolUnavailable", "tool.flaky")] * 2 + [
-        (None, None)
-    ]
-
-
-# --- each family in the tunnel ---
-
-
-@pytest.mark.parametrize("kind", sorted(kind for kind in FAULT_KINDS if kind.startswith("wire.")))
-def test_a_spoiled_reply_lands_and_is_absorbed_iff_the_format_still_reads_it(kind: str) -> None:
-    class Lenient(OneCall):
-        """Reads the first JSON object that stands anywhere in the text."""
-
-        def render(self, move: Any) -> Reply:
-            return CODEC.render(move)
-
-        def parse(self, reply: Reply) -> Any:
-            try:
-                data, _ = json.JSONDecoder().raw_decode(reply.text[max(reply.text.find("{"), 0) :])
-            except ValueError as error:
-                raise WireError(str(error)) from None
-            return CODEC.parse(Reply(json.dumps(data)))
-
-    absorbed = kind in ("wire.fenced", "wire.duplicated")
-    for codec, reads in ((CODEC, False), (Lenient(), absorbed)):
-        trial = bench.Bench(bench.chain(1), profile(kind, feedback=1))
-        assert run(trial, codec=codec) == 2
-        assert ("decide:c1", kind, True, reads, True) in settled(trial)
-
-
-@pytest.mark.parametrize(
-    "kind", ["unknown_tool", "missing_argument", "extra_argument", "wrong_type", "wrong_value", "early_finish", "no_tool"]
-)
-def test_a_wrong_decision_lands_as_another_move(kind: str) -> None:
-    clean, trial = bench.Bench(bench.chain(1)), bench.Bench(bench.chain(1), profile(f"decision.{kind}", feedback=1))
-    answers = [run(clean), run(trial)]
-    moves = [CODEC.parse(reply) for each in (clean, trial) for reply in each.ear.replies[:1] if reply is not None]
-    assert moves[0] != moves[1]
-    (fault,) = settled(trial)
-    stopped = kind in ("early_finish", "no_tool")
-    assert fault == ("decide:c1", f"decision.{kind}", True, False, not stopped)
-    assert answers == [2, MADE_UP if stopped else 2]
-
-
-@pytest.mark.parametrize("bluff", [0.0, 1.0])
-def test_an_early_finish_says_what_the_model_would_answer_now(bluff: float) -> None:
-    """In the same words whether a loop states its answer at once or asks for it again: a design must not decide who bluffs."""
-    trial = bench.Bench(bench.chain(1), profile("decision.early_finish", never=1, bluff=bluff))
-    assert run(trial) == (MADE_UP if bluff else NOT_DETERMINED)
-
-
-@pytest.mark.parametrize(("kind", "point"), [("repeated_call", "c2"), ("never_finish", "answer")])
-def test_a_model_that_goes_round_makes_a_call_again(kind: str, point: str) -> None:
-    trial = bench.Bench(bench.chain(2), profile(f"decision.{kind}", feedback=1))
-    assert run(trial) == 12
-    assert settled(trial) == [(f"decide:{point}", f"decision.{kind}", True, False, True)]
-    made = [call.arguments["a"] for call, _, _ in trial.ear.tool_calls]
-    assert made == ([1, 1, 2] if kind == "repeated_call" else [1, 2, 2])
-
-
-@pytest.mark.parametrize(("kind", "trouble", "status"), [("rate_limit", "rate_limit", 429), ("server", "server", 500)])
-def test_a_provider_s_failure_is_injected(kind: str, trouble: str, status: int) -> None:
-    trial = bench.Bench(bench.chain(1), profile(f"provider.{kind}", feedback=1))
-    with pytest.raises(ProviderError) as raised:
-        run_sync(trial.model.complete(trial.request()))
-    assert (raised.value.injected, raised.value.kind, raised.value.status) == (True, trouble, status)
-
-
-def test_a_lie_lands_and_is_no_recovery() -> None:
-    trial = bench.Bench(bench.chain(2), profile("tool.lies", feedback=1))
-    answer = run(trial)
-    assert isinstance(answer, int)
-    assert answer != 12
-    assert settled(trial) == [(f"decide:{name}", "tool.lies", True, False, False) for name in ("c1", "c2")]
-
-
-def test_a_flood_of_text_carries_the_receipt_at_its_end() -> None:
-    trial = bench.Bench(bench.chain(1), profile("tool.huge", feedback=1))
-    assert run(trial) == 2
-    assert len(trial.ear.tool_calls[0][1].data) > 8000
-    assert settled(trial) == [("decide:c1", "tool.huge", True, False, True)]
-
-
-def test_a_fault_of_a_tool_that_never_runs_is_scheduled_and_does_not_land() -> None:
-    trial = bench.Bench(bench.chain(1), profile("tool.raises", feedback=1))
-    run_sync(trial.model.complete(trial.request()))
-    assert settled(trial) == [("decide:c1", "tool.raises", False, False, False)]
-
-
-def test_a_mistake_that_the_format_has_no_way_to_say_is_absorbed() -> None:
-    class Strict(OneCall):
-        """Constrained to the tools that there are."""
-
-        def render(self, move: Any) -> Reply:
-            if isinstance(move, Act) and any(call.name != "add" for call in move.calls):
-                raise Inexpressible("no such tool")
-            return super().render(move)
-
-    trial = bench.Bench(bench.chain(1), profile("decision.unknown_tool", feedback=1))
-    assert run(trial, codec=Strict()) == "2"
-    assert settled(trial) == [("decide:c1", "decision.unknown_tool", True, True, True)]
-
-
-@pytest.mark.parametrize("role", [Role.DECIDE, Role.SELECT])
-def test_a_model_that_is_shown_no_tool_meets_no_fault_of_calls(role: Role) -> None:
-    mistakes = [kind for kind in FAULT_KINDS if kind.startswith(("decision.", "tool."))]
-    trial = bench.Bench(bench.chain(2), profile(*mistakes))
-    for attempt in range(3):
-        run_sync(trial.model.complete(Request((Message("user", f"Go on{attempt * '!'}"),), role=role)))
-    assert settled(trial) == []
-
-
-def test_a_fault_is_counted_at_a_point_once_however_often_it_strikes() -> None:
-    trial = bench.Bench(bench.chain(1), profile("wire.empty", after=1, attempts=5))
-    run(trial)
-    assert points(trial) == ["decide:c1", "decide:answer"]
-
-
 # --- capabilities are no coin flips ---
 
 
@@ -559,180 +364,3 @@ def test_a_stream_gives_the_same_reply() -> None:
         one, other = bench.Bench(plan), bench.Bench(plan)
         whole = run_sync(one.scripted.complete(one.request(codec=codec)))
         assert run_sync(streamed(other, other.request(codec=codec))) == (whole.text, list(whole.calls), whole)
-
-
-# --- what other designs ask ---
-
-
-def wide(count: int = 3) -> Plan:
-    """Calls that can all be made at once."""
-    calls = tuple(bench.planned(f"c{index}", "add", a=index, b=0) for index in range(1, count + 1))
-    return Plan(calls, Ref(f"c{count}"))
-
-
-@pytest.mark.parametrize("codec", [None, OneCall()], ids=["all at once", "one by one"])
-def test_the_tools_faults_strike_all_calls_of_a_move_as_they_strike_them_one_by_one(codec: Codec | None) -> None:
-    trial = bench.Bench(wide(), profile("tool.raises"))
-    assert run_sync(trial.run(codec=codec)) == "3"
-    assert settled(trial) == [(f"decide:c{index}", "tool.raises", True, False, True) for index in (1, 2, 3)]
-    failed = [call.arguments["a"] for call, seen, _ in trial.ear.tool_calls if not seen.ok]
-    assert failed == [1, 2, 3]
-
-
-def test_a_tool_s_fault_waits_for_the_first_run_of_its_call() -> None:
-    trial = bench.Bench(bench.chain(1), profile("tool.raises"))
-    for text in ("", "Something else came first.", "And something more."):  # the call is decided on, and not made
-        run_sync(trial.model.complete(trial.request(text)))
-    call = trial.calls["c1"]
-    assert not run_sync(trial.toolbox.call(call)).ok
-    run_sync(trial.model.complete(trial.request("The call has failed.")))
-    assert run_sync(trial.toolbox.call(call)).ok
-
-
-def test_what_spoils_a_reply_is_drawn_for_its_first_call_only() -> None:
-    trial = bench.Bench(wide(), profile("wire.malformed"))
-    run_sync(trial.run())
-    assert points(trial) == ["decide:c1", "decide:answer"]
-
-
-@settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 2**32), rate=st.floats(0.1, 1))
-def test_a_fault_at_a_later_call_of_a_move_is_the_one_that_would_meet_it_alone(seed: int, rate: float) -> None:
-    clears = Clears(feedback=1, after=0, never=0)
-    blowing = Profile(name="one", rates={"tool.raises": rate / 2, "tool.huge": rate / 2}, clears=clears)
-    at_once, one_by_one = (bench.Bench(wide(5), blowing, seed=seed) for _ in range(2))
-    assert run_sync(at_once.run()) == run_sync(one_by_one.run(codec=OneCall())) == "5"
-    assert settled(at_once) == settled(one_by_one)
-
-
-@settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_no_tool_escapes_its_fault_because_the_first_call_of_the_move_met_another(seed: int) -> None:
-    rates = {"tool.raises": 0.4, "tool.huge": 0.2, "provider.slow": 0.2, "decision.wrong_type": 0.2}
-    blowing = Profile(name="one", rates=rates, clears=Clears(feedback=1, after=0, never=0))
-    at_once, one_by_one = (bench.Bench(wide(5), blowing, seed=seed) for _ in range(2))
-    assert run_sync(at_once.run()) == run_sync(one_by_one.run(codec=OneCall())) == "5"
-    first, second = ([item for item in settled(trial) if item[1].startswith("tool.")] for trial in (at_once, one_by_one))
-    assert first == second
-
-
-def recovering(trial: bench.Bench, *, asks: bool) -> list[bool]:
-    """A loop that asks how to recover, or makes the call again by itself; whether each run of the call went well."""
-    move: Any = NATIVE.parse(run_sync(trial.model.complete(trial.request())))
-    call = move.calls[0]
-    seen = [run_sync(trial.toolbox.call(call)).ok]
-    for attempt in range(3):
-        if asks:
-            text = f"add failed, attempt {attempt}, with {json.dumps(call.arguments)}"
-            run_sync(trial.model.complete(trial.request(text, role=Role.RECOVER)))
-        seen.append(run_sync(trial.toolbox.call(call)).ok)
-    return seen
-
-
-@pytest.mark.parametrize(
-    ("clears", "asked", "by_itself"),
-    [
-        ({"feedback": 1}, [False, True, True, True], [False] * 4),
-        ({"after": 1}, [False, False, True, True], [False, False, True, True]),
-        ({"never": 1}, [False] * 4, [False] * 4),
-    ],
-)
-def test_being_asked_to_recover_shows_the_model_that_the_call_failed(clears, asked, by_itself) -> None:
-    for asks, expected in ((True, asked), (False, by_itself)):
-        assert recovering(bench.Bench(bench.chain(1), profile("tool.raises", **clears)), asks=asks) == expected
-
-
-def test_whoever_asks_to_recover_uses_up_the_model_s_patience() -> None:
-    other = bench.planned("c1", "add", a=2, b=1)
-    plan = Plan((bench.planned("c1", "add", a=1, b=2, alternatives=(other,)),), Ref("c1"))
-    trial = bench.Bench(plan, profile("tool.raises", never=1, patience=2))
-    run_sync(trial.model.complete(trial.request()))
-    said = []
-    for attempt in range(4):
-        request = trial.request(f"add failed {'again ' * attempt}with {{'a': 1, 'b': 2}}", role=Role.RECOVER, codec=Recoveries())
-        said.append(run_sync(trial.model.complete(request)).text)
-    assert said == ["retry 1", "alternative_tool 2", "skip", "skip"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [("decision.unknown_tool", "alternative_tool 1"), ("decision.wrong_type", "retry 1"), ("tool.raises", "retry 1")],
-)
-def test_a_tool_that_does_not_exist_is_not_tried_again(kind: str, expected: str) -> None:
-    trial = bench.Bench(bench.chain(1), profile(kind))
-    move: Any = NATIVE.parse(run_sync(trial.model.complete(trial.request())))
-    call = move.calls[0]
-    run_sync(trial.toolbox.call(call))
-    for attempt in range(2):  # also when the first advice was not taken
-        text = f"{call.name} failed {'again ' * attempt}with {json.dumps(call.arguments)}"
-        said = run_sync(trial.model.complete(trial.request(text, role=Role.RECOVER, codec=Recoveries()))).text
-        assert said == expected
-
-
-class Recoveries:
-    """Strategy and first argument."""
-
-    name, role, max_calls = "recoveries", Role.RECOVER, 1
-
-    def render(self, move: Any) -> Reply:
-        return Reply(move.strategy if move.call is None else f"{move.strategy} {move.call.arguments['a']}")
-
-    def parse(self, reply: Reply) -> Any:
-        raise WireError("not read here")
-
-
-def test_what_is_unknown_is_told_by_the_last_request_for_a_decision_or_the_answer() -> None:
-    trial = bench.Bench(bench.chain(2))
-    results = trial.results()
-    unknown = []
-    for request in (
-        trial.request(*results.values()),
-        Request((Message("user", "Draft: 12"),), role=Role.FORMAT),
-        trial.request(results["c1"], role=Role.ANSWER),
-    ):
-        run_sync(trial.model.complete(request))
-        unknown.append(trial.tunnel.unknown)
-    assert unknown == [(), (), ("c2",)]
-
-
-@pytest.mark.parametrize("role", list(Role))
-def test_results_are_overlooked_where_they_can_still_be_asked_for(role: Role) -> None:
-    trial = bench.Bench(bench.chain(3), profile(forget=1))
-    shown = trial.results().values()
-    for attempt in range(6):
-        run_sync(trial.model.complete(trial.request(*shown, "x" * 9 * HALFWAY, "again " * attempt, role=role)))
-    overlooked = any(fault.kind == "decision.forget" for fault in trial.tunnel.faults)
-    assert overlooked is (role in (Role.DECIDE, Role.PLAN, Role.SELECT, Role.REFLECT))
-
-
-def test_usage_is_an_estimate_and_says_so() -> None:
-    trial = bench.Bench(bench.chain(1))
-    usage = run_sync(trial.scripted.complete(trial.request())).usage
-    assert usage is not None
-    assert usage.estimated
-    assert usage.cost_usd is None
-    assert usage.input_tokens > 50
-    assert usage.output_tokens > 3
-
-
-@pytest.mark.parametrize("role", list(Role))
-def test_a_role_without_a_codec_of_its_own_is_answered_in_words_or_calls(role: Role) -> None:
-    trial = bench.Bench(bench.chain(2))
-    shown = trial.results("c1")["c1"]
-    reply = run_sync(trial.model.complete(trial.request(f"Find c2. {shown}", role=role)))
-    assert bool(reply.calls) == (role in (Role.DECIDE, Role.SELECT))
-    assert reply.text or reply.calls
-    assert isinstance(NATIVE.parse(reply), Act | Answer)
-
-
-def test_a_model_that_is_not_shown_the_question_is_at_a_loss() -> None:
-    script = replace(bench.Bench(bench.chain(1)).scripted.script, question="How many apples are there in all?")
-    for text, known in (
-        ("How many apples are there in all?", True),
-        ('{"question": "How many\\napples are there, in ALL (all)?"}', True),
-        ("(hidden)", False),
-        ("How many?", False),
-    ):
-        request = Request((Message("user", f"{text} Tools: {', '.join(script.tools)}"),), codec=CODEC)
-        move = CODEC.parse(run_sync(Scripted(script).complete(request)))
-        assert isinstance(move, Act) is known, text
