@@ -48,7 +48,7 @@ def test_record_wants_a_model_that_is_not_recorded_yet(tmp_path: Path) -> None:
 
 
 def test_replay_needs_a_recording_and_says_which_there_are(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no folder of recordings"):
+    with pytest.raises(ValueError, match="not a folder of recordings"):
         Cassette.open(tmp_path / "none", REPLAY)
     with pytest.raises(ValueError, match="no recording of openai/x; recorded models: none"):
         Cassette.open(tmp_path, REPLAY).check("openai/x")

@@ -368,5 +368,5 @@ def test_the_built_in_profiles_with_weaknesses_say_that_they_simulate() -> None:
     for name in with_weaknesses:
         profile = load_profile(name)
         assert profile.description.startswith("A simulation")
-        assert not profile.is_clean
+        assert profile.weaknesses
         assert bool(profile.rates) is (name == "teachable-flaky")

@@ -27,7 +27,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.digest import canonical_json
 
-from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, mislead, stated
+from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, answer_options, mislead
 from .receipts import Form, Ledger, ReceiptEntry, Sighting, Truth, call_digest, sightings
 
 MADE_UP = 4711
@@ -41,7 +41,7 @@ class Known(NamedTuple):
     value: Any
     receipt: str
     distance: float
-    """From the prompt's end, 0 to 1."""
+    """Distance from the prompt's end, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class View:
     """Goals that the model sees no call for."""
 
     def without(self, forgotten: Collection[str]) -> View:
-        """The same prompt with some results overlooked."""
+        """Return the same prompt with some results overlooked."""
         return replace(self, known={name: item for name, item in self.known.items() if name not in forgotten})
 
     @property
@@ -82,17 +82,17 @@ class View:
         return {name: item.value for name, item in self.known.items()}
 
     def shows_tool(self, name: str) -> bool:
-        """Whether a tool is offered, or its name stands in the text as a word of its own ("add" is no part of "address")."""
+        """Return whether a tool is offered, or its name is a word of its own in the text ("address" does not name "add")."""
         return name in self.tools or _has_word(self.text, name)
 
     def ready(self) -> list[PlannedCall]:
-        """Unknown calls whose dependencies are known, in the plan's order."""
+        """Return unknown calls whose dependencies are known, in the plan's order."""
         needs = self.plan.dependencies
         return [call for call in self.unknown if needs[call.id] <= self.known.keys()]
 
 
 def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, tools: Collection[str] = ()) -> View:
-    """Which planned calls the prompt shows. `oracle`: the truth of each planned call."""
+    """Read which planned calls the prompt shows. `oracle`: the truth of each planned call."""
     seen = sightings(text)
     known: dict[str, Known] = {}
     misled = stuck = False
@@ -136,7 +136,7 @@ def _latest(seen: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool) -> t
 
 
 def _forms(planned: PlannedCall, values: Mapping[str, Any], given: tuple[object, ...], ledger: Ledger) -> list[Form]:
-    """The call that a planned one stands for, given the results so far, then its alternatives.
+    """Return the call that a planned one stands for, given the results so far, then its alternatives.
 
     `given`: names and identities of the results, in order. Each form is noted down: where a prompt shows a result but no longer
     those that it came from, it is known by its receipt.
@@ -215,7 +215,7 @@ class Decision(NamedTuple):
     point: str
     """Id of the move's first planned call, or `answer`."""
     options: tuple[Move, ...]
-    """In order of preference."""
+    """Moves in order of preference."""
     calls: tuple[str, ...] = ()
     """Ids of the planned calls that the move makes."""
 
@@ -253,9 +253,9 @@ def answer(view: View, ask: PolicyRequest) -> Decision:
     """The answer iff all results are legible; else "not determined", or a bluff."""
     if view.unknown or view.stuck:
         confidence = SURE if ask.bluffs else UNSURE
-        return Decision(ANSWER, stated("Some results are missing.", guess(view, ask.bluffs), confidence))
+        return Decision(ANSWER, answer_options("Some results are missing.", guess(view, ask.bluffs), confidence))
     value = _derived(view)
-    return Decision(ANSWER, stated("All results are in.", value if view.says is None else view.says(value), SURE))
+    return Decision(ANSWER, answer_options("All results are in.", value if view.says is None else view.says(value), SURE))
 
 
 def guess(view: View, bluffs: bool) -> Any:
@@ -329,7 +329,7 @@ def judge(view: View, ask: PolicyRequest) -> Decision:
 
 def recover(view: View, ask: PolicyRequest) -> Decision:
     """Retry, then the plan's alternative, after `patience` failures that the model saw; then skip, as with an expected error."""
-    failed = _asked_about(view, ask)
+    failed = _failed_call(view, ask)
     if failed is None or failed.fails or view.stuck:
         return Decision(ANSWER, (Recovery("skip", None, "Nothing is to be done about it."), Recovery("skip")))
     beyond = ask.failures.get(failed.id, 0) - ask.patience
@@ -345,13 +345,13 @@ def recover(view: View, ask: PolicyRequest) -> Decision:
 
 
 def _form(planned: PlannedCall, option: int, view: View) -> ToolCall | None:
-    """The call as it was made before, or as the prompt lets it be made; `option`: 0, or 1 and on for the alternatives."""
+    """Return the call as made before, or as the prompt lets it be made; `option`: 0, or 1 and on for the alternatives."""
     made = [form.call for form in view.forms.get(planned.id, ()) if form.option == option]
     return made[0] if made else concrete((planned, *planned.alternatives)[option], view.values)
 
 
-def _asked_about(view: View, ask: PolicyRequest) -> PlannedCall | None:
-    """The planned call whose failure a request tells of: whose arguments it shows, whose tool it names most often.
+def _failed_call(view: View, ask: PolicyRequest) -> PlannedCall | None:
+    """Return the planned call whose failure a request tells of: whose arguments it shows, whose tool it names most often.
 
     Results that the call came from need not be shown: the request names the failed call itself.
     """
@@ -371,13 +371,13 @@ def _asked_about(view: View, ask: PolicyRequest) -> PlannedCall | None:
 
 
 def _share_shown(call: ToolCall, compact: str) -> float:
-    """How much of a call's arguments stands in a text without white space."""
+    """Return how much of a call's arguments stands in a text without white space."""
     shown = [f'"{name}":{canonical_json(value)}' in compact for name, value in call.arguments.items()]
     return sum(shown) / len(shown) if shown else 0.0
 
 
 def format_draft(view: View, ask: PolicyRequest) -> Decision:
-    """The draft that the request shows: what the model stated last, else the answer where it stands there."""
+    """Repeat the draft that the request shows: what the model stated last, else the answer if it stands there."""
     derived = render_value(_derived(view)) if view.plan.answer is not None and not view.unknown else ""
     drafts = (draft for draft in (ask.said, derived) if draft and draft in view.text)
     return Decision(ANSWER, (Text(next(drafts, NOT_DETERMINED)),))

@@ -13,7 +13,7 @@ from loopbench.protocol import Capabilities, Message, ModelError, ProviderError,
 from .real import RealModel
 
 MAX_TOKENS = 256
-"""Of one reply: a model that thinks first gets to its answer."""
+"""Limit of one reply, so that a model that thinks first gets to its answer."""
 MAX_ATTEMPTS = 2
 
 _NUMBERS = {
@@ -38,11 +38,11 @@ class ProbeResult:
 
     name: str
     works: bool | None
-    """None: it could not be found out."""
+    """None if it could not be found out."""
     said: str = ""
     """Why not, in one line."""
     seconds: float | None = None
-    """Until the reply, retries included; None where nothing was asked."""
+    """Seconds until the reply, retries included; None if nothing was asked."""
     usage: Usage | None = None
 
 
@@ -51,7 +51,7 @@ class ProbeReport:
     """What a model showed."""
 
     capabilities: Capabilities | None
-    """None where it does not answer at all."""
+    """None if it does not answer at all."""
     checks: tuple[ProbeResult, ...]
     trouble: str = ""
     """Why it does not answer, in one line."""
@@ -65,7 +65,7 @@ class _Stopped(Exception):
 
 
 async def probe(model: RealModel) -> ProbeReport:
-    """Fewer than ten checks of a few tokens each. A refused key ends it at once. Raises nothing for what a provider says.
+    """Ask fewer than ten requests of a few tokens each. A refused key ends it at once. Raises nothing for what a provider says.
 
     A failure that may pass is met with one more attempt at most: some servers fail for good at what they cannot do.
     """
@@ -158,8 +158,8 @@ def _calls_one(reply: Reply) -> str:
     try:
         arguments = json.loads(reply.calls[0].arguments)
     except ValueError:
-        return "the arguments of its call are no JSON"
-    return "" if isinstance(arguments, dict) else "the arguments of its call are no object"
+        return "the arguments of its call are not JSON"
+    return "" if isinstance(arguments, dict) else "the arguments of its call are not an object"
 
 
 def _calls_multiply(reply: Reply) -> str:
@@ -177,12 +177,12 @@ def _follows(reply: Reply) -> str:
     try:
         value = json.loads(reply.text)
     except ValueError:
-        return "the reply is no JSON"
+        return "the reply is not JSON"
     return "" if isinstance(value, dict) and value.get("color") in _COLORS else "the reply does not follow the schema"
 
 
 def _capabilities(found: ProbeReport, known: Capabilities) -> Capabilities:
-    """What was shown; where nothing was, what was known before."""
+    """Return what the checks showed; what was known before if they showed nothing."""
     names = {
         "native_tools": "native tools",
         "tool_choice": "forced tool",

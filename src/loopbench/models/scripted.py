@@ -46,7 +46,7 @@ PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {
     "provider.cut": ("connection", None, "the connection broke in the middle of the reply"),
     "provider.garbled": ("server", None, "the provider's answer is no JSON"),
 }
-"""Kind of fault → the trouble that it is, its HTTP status where the provider gives one, and words for it."""
+"""Kind of fault → the trouble that it is, its HTTP status (None if the provider gives none), and words for it."""
 
 
 @dataclass(slots=True)
@@ -64,13 +64,13 @@ class _Visits:
     """Results that were overlooked here."""
 
     def failed(self) -> None:
-        """The prompt showed that nothing good came of the last attempt."""
+        """Note that the prompt showed that nothing good came of the last attempt."""
         self.failures += 1
         if self.fault is not None and self.fault.strikes:  # a tool's fault that has not struck yet cannot be seen
             self.fault.seen = True
 
     def got_through(self) -> None:
-        """A clean reply: what struck here before is overcome."""
+        """Note a clean reply: what struck here before is overcome."""
         for fault in (*self.lapses, *([self.fault] if self.fault is not None else ())):
             fault.recovered = fault.recovered or fault.landed
 
@@ -121,7 +121,7 @@ class Script:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What every draw of the trial starts from."""
+        """The key that every draw of the trial starts from."""
         return (self.seed, self.task, self.repeat)
 
 
@@ -170,7 +170,7 @@ class Scripted:
         return reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """The same reply in pieces."""
+        """Yield the same reply in pieces."""
         for chunk in pieces(await self.complete(request)):
             yield chunk
 
@@ -385,7 +385,7 @@ class Scripted:
 _NOTHING = Reply()
 _STATE_THE_ANSWER = frozenset({Role.DECIDE, Role.ANSWER})
 _MAY_OVERLOOK = frozenset({Role.DECIDE, Role.PLAN, Role.SELECT, Role.REFLECT})
-"""Where a result that is overlooked can still be asked for again."""
+"""Roles in which a result that is overlooked can still be asked for again."""
 
 
 def _first_expressible(codec: Codec, options: Sequence[Move]) -> tuple[Move | None, Reply]:

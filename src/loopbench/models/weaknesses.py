@@ -72,7 +72,7 @@ class PromptParts:
 
     @cached_property
     def example_texts(self) -> tuple[str, ...]:
-        """Of demonstrations as messages."""
+        """Texts of the demonstrations that are messages."""
         return texts_of(self.examples)
 
     @cached_property
@@ -83,7 +83,7 @@ class PromptParts:
 
 
 def split_examples(request: Request) -> PromptParts:
-    """A request's messages told apart."""
+    """Split a request's messages into those of the task at hand and the demonstrations."""
     if not request.examples:
         return PromptParts(request.messages)
     start = sum(message.role == "system" for message in request.messages[:1])  # a later one may be of a demonstration
@@ -120,7 +120,7 @@ class Slip:
         return any(self._is_right(tool, arguments, seen) for tool, arguments in seen.calls if self._is_call(tool, arguments))
 
     def spoiled(self, call: PlannedCall) -> PlannedCall:
-        """A planned call as the model makes it that does not know better; the alternatives of the same kind too."""
+        """Return a planned call as a model makes it that does not know better, and its alternatives likewise."""
         changed = tuple(map(self.spoiled, call.alternatives))
         alternatives = call.alternatives if changed == call.alternatives else changed
         arguments = self._arguments(call) if self.only in (None, call.tool) else call.arguments
@@ -136,7 +136,7 @@ class Slip:
         return call.arguments
 
     def _is_call(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether an object next to a tool's name can be its arguments: the tool's description is none."""
+        """Return whether an object next to a tool's name can be its arguments, unlike the tool's description."""
         from .filling import fits  # JSON schema takes long to import, and most trials have no weakness
 
         spec = self.specs.get(tool)
@@ -161,7 +161,7 @@ class Slip:
 
 
 def _unit_sign(number: float, seen: DemonstrationContent, whole: bool) -> bool | None:
-    """True for a number that is given as it was said, False for a hundredth of one that was; None where nothing tells."""
+    """Return True for a number given as it was said, False for a hundredth of one that was, None if nothing tells."""
     said = seen.numbers
     is_hundredth = rounded(100 * number) in said or (whole and any(math.trunc(other / 100) == number for other in said))
     if number in said:
@@ -190,7 +190,7 @@ def _slip(plan: Plan, weakness: Weakness, specs: Mapping[str, ToolSpec]) -> Slip
 
 
 def _scaled(value: Any, whole: bool) -> Any:
-    """A hundredth of a number, or of what a whole number leaves of it; anything else as it is."""
+    """Return a hundredth of a number, cut to a whole one where only those are taken; anything else as it is."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _HUGE:
         return value
     if whole:
@@ -205,7 +205,7 @@ _DAY_FIRST = re.compile(r"\d{2}/\d{2}/\d{4}")
 
 
 def _day_first(value: Any) -> Any:
-    """ISO dates at any depth with the day first."""
+    """Return a value with its ISO dates, at any depth, written with the day first."""
     if isinstance(value, str):
         match = _ISO_DATE.fullmatch(value)
         return value if match is None else "/".join(reversed(match.groups()))
@@ -236,7 +236,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def in_thousands(value: Any) -> Any:
-    """A number as so many thousand, in words; 0, and anything else, as it is."""
+    """Return a number as so many thousand, in words; 0, and anything else, as it is."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value or not abs(value) < _HUGE:
         return value
     return f"{render_value(_scaled(value / 10, whole=False))} thousand"
@@ -250,7 +250,7 @@ _IN_THOUSANDS = re.compile(r"-?[\d.e+-]+ thousand")
 
 @dataclass(frozen=True, slots=True)
 class WorkingPlan:
-    """What the model goes by in one request."""
+    """The plan that the model follows in one request."""
 
     plan: Plan
     spoiled: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
@@ -263,7 +263,7 @@ class WorkingPlan:
     def slipped(
         self, calls: Sequence[str], move: Move | None, *, due: Collection[str] = (), is_informed: bool = False
     ) -> set[tuple[str, str]]:
-        """The slips that a move shows, as kind and planned call (or `answer`).
+        """Return the slips that a move shows, as kind and planned call (or `answer`).
 
         `calls`: ids of the planned calls that it makes. `due`: of those that it would make by the right plan. `is_informed`: the
         model has all results that it thinks it needs.
@@ -293,7 +293,7 @@ class PlanWithSlips:
         """Kept: planned calls are known by their identity."""
 
     def at(self, shown: PromptParts, oracle: Mapping[str, Truth], role: Role = Role.DECIDE) -> WorkingPlan:
-        """What is followed in a request. A planner forgets nothing: who chooses the calls does.
+        """Return the plan that is followed in a request. A planner forgets nothing: who chooses the calls does.
 
         A call whose true result stands in the prompt was made right, and counts as such: it was decided on by a request that covers
         the weakness, such as another predictor's.
@@ -343,14 +343,14 @@ def _made_up_call(call: PlannedCall, forgotten: Collection[str]) -> PlannedCall:
 
 
 def _made_up_answer(answer: Any, forgotten: Collection[str]) -> Any:
-    """Made up where it comes from what was forgotten; one that names no results comes from all of them."""
+    """Return an answer, made up if it comes from what was forgotten; one that names no results comes from all of them."""
     if forgotten and answer is not None and not any(refs(answer)):
         return mislead(answer)
     return _made_up(answer, forgotten)
 
 
 def _made_up(value: Any, forgotten: Collection[str]) -> Any:
-    """A value with something made up in the place of results that were never asked for."""
+    """Return a value with something made up in the place of results that were never asked for."""
     if isinstance(value, Ref):
         return MADE_UP if value.call in forgotten else value
     if isinstance(value, Mapping):

@@ -49,8 +49,8 @@ class Server:
     def __init__(
         self, trials: Trials, host: str = "127.0.0.1", port: int = 0, *, more: More | None = None, hold_s: float = HOLD_S
     ) -> None:
-        """`port`: 0 for any that is free. `more`: answers what is no route of OpenAI's. `hold_s`: how long a time-out in real time
-        keeps the line silent. Raises ValueError for a host beyond loopback.
+        """`port`: 0 for any that is free. `more`: answers pages that OpenAI's API does not have. `hold_s`: how long a time-out in
+        real time keeps the line silent. Raises ValueError for a host beyond loopback.
         """
         if host not in LOOPBACK:
             raise ValueError(f"the scripted model is served on loopback only ({', '.join(sorted(LOOPBACK))}), not on {host!r}")

@@ -40,7 +40,7 @@ class ChatRequest:
     """One request as the server has read it."""
 
     request: Request
-    """Without a codec."""
+    """The request, without a codec."""
     model: str
     stream: bool = False
     include_usage: bool = False
@@ -55,7 +55,7 @@ def read_request(body: Any) -> ChatRequest:
     """Read a request from a decoded JSON body. Raises BadRequest in OpenAI's words.
 
     `response_format` json_object is the schema `{"type": "object"}`. Arguments in the history are written as the scripted model
-    writes them; `{"_unparsed": text}`, which lm15 makes of arguments that are no JSON, is the text again.
+    writes them; `{"_unparsed": text}`, which lm15 makes of arguments that are not JSON, becomes the text again.
     """
     if not isinstance(body, dict):
         raise BadRequest("We could not parse the JSON body of your request: expected a JSON object.")
