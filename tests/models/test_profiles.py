@@ -197,7 +197,7 @@ def test_a_mistake_is_told_in_one_line_with_file_and_field(tmp_path: Path, text:
 def test_an_unknown_profile_is_told_with_the_nearest_name() -> None:
     with pytest.raises(ValueError, match=r"'flaky-tool', which is not a .toml file either; did you mean 'flaky-tools'\?"):
         load_profile("flaky-tool")
-    with pytest.raises(ValueError, match=r"unknown profile 'whatever', which is no \.toml file either; known: bad-network, "):
+    with pytest.raises(ValueError, match=r"unknown profile 'whatever', which is not a \.toml file either; known: bad-network, "):
         load_profile("whatever")
     with pytest.raises(OSError, match=r"nowhere\.toml"):
         load_profile("nowhere.toml")

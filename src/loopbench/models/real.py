@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from loopbench.dspy_seam import DspyModel, close_local_clients, local_client, open_lm
+from loopbench.dspy_seam import DspyModel, open_lm
 from loopbench.protocol import (
     DEFAULT_SAMPLING,
     Capabilities,
@@ -301,13 +301,3 @@ def open_model(name: str, base_url: str | None = None, options: RealOptions = DE
     Raises ValueError, in one line, for an unknown provider, a provider without its key, and an address that cannot be used.
     """
     return RealModel(DspyModel(open_lm(name, base_url)), options)
-
-
-__all__ = [
-    "ABILITIES",
-    "RealModel",
-    "RealOptions",
-    "close_local_clients",
-    "local_client",
-    "open_model",
-]

@@ -36,7 +36,7 @@ HELLO = Request((Message("user", "hello"),))
 
 
 @dataclass(frozen=True)
-class Said:
+class CannedAnswer:
     """One answer of the server. `status` 0: it hangs up instead."""
 
     body: Any
@@ -48,11 +48,11 @@ class Said:
     """The stream's connection ends before the stream does."""
 
 
-HANG_UP = Said(None, status=0)
+HANG_UP = CannedAnswer(None, status=0)
 
 
 @dataclass(frozen=True)
-class Heard:
+class SeenRequest:
     """One request to the server."""
 
     body: dict[str, Any]
@@ -67,10 +67,10 @@ class Heard:
         return self.headers.get("Authorization", "").removeprefix("Bearer ")
 
 
-Rule = Callable[[Heard], Said]
+Rule = Callable[[SeenRequest], CannedAnswer]
 
 
-def completion(text: str | None = "hi", calls: tuple[NativeCall, ...] = (), **choice: Any) -> Said:
+def completion(text: str | None = "hi", calls: tuple[NativeCall, ...] = (), **choice: Any) -> CannedAnswer:
     """A chat completion in OpenAI's format, 11 tokens in (4 of them cached) and 5 out."""
     message: dict[str, Any] = {"role": "assistant", "content": text}
     if calls:
@@ -79,13 +79,13 @@ def completion(text: str | None = "hi", calls: tuple[NativeCall, ...] = (), **ch
         ]
     chosen = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"} | choice
     usage = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16, "prompt_tokens_details": {"cached_tokens": 4}}
-    return Said({"id": "c-1", "object": "chat.completion", "model": "test-model", "choices": [chosen], "usage": usage})
+    return CannedAnswer({"id": "c-1", "object": "chat.completion", "model": "test-model", "choices": [chosen], "usage": usage})
 
 
-def failure(status: int, message: str, code: str | None = None, **headers: str) -> Said:
+def failure(status: int, message: str, code: str | None = None, **headers: str) -> CannedAnswer:
     """An error in OpenAI's format."""
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
-    return Said({"error": error}, status, headers)
+    return CannedAnswer({"error": error}, status, headers)
 
 
 class Server(ThreadingHTTPServer):
@@ -97,7 +97,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, rule: Rule) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.rule = rule
-        self.heard: list[Heard] = []
+        self.seen: list[SeenRequest] = []
         self.left = threading.Event()
         """Set when a client goes in the middle of a stream."""
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
@@ -109,8 +109,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        heard = Heard(body, dict(self.headers), time.monotonic(), self.client_address[1])
-        self.server.heard.append(heard)
+        heard = SeenRequest(body, dict(self.headers), time.monotonic(), self.client_address[1])
+        self.server.seen.append(heard)
         said = self.server.rule(heard) if self.path in ("/v1/chat/completions", "/v1/messages") else failure(404, "no such path")
         if not said.status:
             self.close_connection = True
@@ -161,7 +161,7 @@ def serving(rule: Rule) -> Iterator[Server]:
             thread.join()
 
 
-def in_turn(*answers: Said) -> Rule:
+def in_turn(*answers: CannedAnswer) -> Rule:
     """The answers one after the other, the last one for ever."""
     left = list(answers)
     return lambda heard: left.pop(0) if len(left) > 1 else left[0]

@@ -26,8 +26,8 @@ from .provider import (
     HELLO,
     NAME,
     SECRET,
-    Heard,
-    Said,
+    CannedAnswer,
+    SeenRequest,
     Server,
     _ask,
     _read,
@@ -53,19 +53,19 @@ def test_local_clients_share_their_connections_and_add_to_the_body(shared):
         await close_local_clients()
         return [reply.text for reply in replies]
 
-    before = len(shared.heard)
+    before = len(shared.seen)
     assert asyncio.run(ask_all()) == ["0", "1", "2", "3", "4"]
-    assert {heard.port for heard in shared.heard[before:]} == {shared.heard[-1].port}
-    assert {heard.key for heard in shared.heard[before:]} == {LOCAL_KEY}
+    assert {heard.port for heard in shared.seen[before:]} == {shared.seen[-1].port}
+    assert {heard.key for heard in shared.seen[before:]} == {LOCAL_KEY}
 
 
 @pytest.mark.parametrize("attempt", [ask_once, read_once])
 def test_extensions_reach_the_body(shared, attempt):
-    shared.rule = lambda heard: Said(None, frames=frames_of(Reply("x"))) if heard.body.get("stream") else completion()
+    shared.rule = lambda heard: CannedAnswer(None, frames=frames_of(Reply("x"))) if heard.body.get("stream") else completion()
     lm = dspy.LM(NAME, api_base=shared.url, api_key="none", cache=False, num_retries=0)
     model = DspyModel(lm, extensions=lambda request: {"metadata": {"role": request.role.value}})
     asyncio.run(_read(model, HELLO) if attempt is read_once else _ask(model, HELLO, model.aclose))
-    assert shared.heard[-1].body["metadata"] == {"role": "decide"}
+    assert shared.seen[-1].body["metadata"] == {"role": "decide"}
 
 
 def test_a_local_client_goes_round_a_proxy(shared, monkeypatch):
@@ -83,7 +83,7 @@ def test_a_local_client_goes_round_a_proxy(shared, monkeypatch):
 def test_a_transient_failure_is_tried_again():
     with serving(in_turn(failure(503, "busy"), HANG_UP, completion("at last"))) as server:
         assert ask(server).text == "at last"
-        assert len(server.heard) == 3
+        assert len(server.seen) == 3
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_what_would_fail_again_is_not_tried_again(said):
     with serving(in_turn(said)) as server:
         with pytest.raises(ModelError):
             ask(server)
-        assert len(server.heard) == 1
+        assert len(server.seen) == 1
 
 
 @pytest.mark.parametrize("in_words", [False, True], ids=["seconds", "date"])
@@ -115,7 +115,7 @@ def test_the_time_to_come_back_is_read(shared, in_words):
 def test_a_server_that_hangs_is_given_up_on():
     released = threading.Event()
 
-    def hang(heard: Heard) -> Said:
+    def hang(heard: SeenRequest) -> CannedAnswer:
         released.wait(30)
         return completion()
 
@@ -140,7 +140,7 @@ def test_cancelling_a_call_ends_it_between_attempts_too():
     async def cancelled_while_pausing(server: Server) -> bool:
         model = open_model(NAME, server.url)
         running = asyncio.ensure_future(model.complete(HELLO))
-        while not server.heard:
+        while not server.seen:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
         running.cancel()
@@ -150,13 +150,13 @@ def test_cancelling_a_call_ends_it_between_attempts_too():
 
     with serving(in_turn(failure(429, "later", **{"Retry-After": "15"}))) as server:
         assert asyncio.run(cancelled_while_pausing(server))
-        assert len(server.heard) == 1
+        assert len(server.seen) == 1
 
 
 def test_64_requests_are_in_flight_at_once():
     together = threading.Barrier(64)  # nobody gets an answer before all have asked
 
-    def wait_for_all(heard: Heard) -> Said:
+    def wait_for_all(heard: SeenRequest) -> CannedAnswer:
         together.wait(20)
         return completion()
 
@@ -169,7 +169,7 @@ def test_64_requests_are_in_flight_at_once():
 
     with serving(wait_for_all) as server:
         replies = asyncio.run(ask_all(server))
-        assert len(replies) == len(server.heard) == 64
+        assert len(replies) == len(server.seen) == 64
 
 
 # --- names, keys, addresses ---
@@ -208,13 +208,13 @@ def test_an_address_that_cannot_be_used_is_refused_without_being_repeated(url):
 
 def test_a_server_of_ones_own_needs_no_key(shared):
     ask(shared)
-    assert shared.heard[-1].key == LOCAL_KEY
+    assert shared.seen[-1].key == LOCAL_KEY
 
 
 def test_a_server_of_ones_own_gets_the_key_that_is_set(shared, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     ask(shared)
-    assert shared.heard[-1].key == SECRET
+    assert shared.seen[-1].key == SECRET
 
 
 def test_a_key_for_a_gateway_goes_to_the_gateway(shared, monkeypatch):
@@ -222,4 +222,4 @@ def test_a_key_for_a_gateway_goes_to_the_gateway(shared, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", shared.url)
     model = open_model(NAME)
     asyncio.run(_ask(model, HELLO, model.aclose))
-    assert shared.heard[-1].key == SECRET
+    assert shared.seen[-1].key == SECRET

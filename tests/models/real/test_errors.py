@@ -20,7 +20,7 @@ from loopbench.protocol import (
     Request,
 )
 
-from .provider import EACH, HANG_UP, HELLO, JSON, NAME, OBJECT, SECRET, Said, _ask, ask_once, failure
+from .provider import EACH, HANG_UP, HELLO, JSON, NAME, OBJECT, SECRET, CannedAnswer, _ask, ask_once, failure
 
 
 @EACH
@@ -29,7 +29,7 @@ from .provider import EACH, HANG_UP, HELLO, JSON, NAME, OBJECT, SECRET, Said, _a
     body=st.text(max_size=50) | JSON | st.fixed_dictionaries({"error": JSON | OBJECT}) | st.fixed_dictionaries({"choices": JSON}),
 )
 def test_whatever_a_server_answers_is_a_reply_or_a_model_error(shared, status, body):
-    shared.rule = lambda heard: Said("" if status in (204, 304) else body, status)
+    shared.rule = lambda heard: CannedAnswer("" if status in (204, 304) else body, status)
     failed = ""
     try:
         reply = ask_once(shared)
@@ -47,15 +47,15 @@ def test_whatever_a_server_answers_is_a_reply_or_a_model_error(shared, status, b
         (failure(429, "slow down", "rate_limit_exceeded"), "rate_limit", 429, None),
         (failure(429, "you exceeded your quota", "insufficient_quota"), "auth", 429, None),
         (failure(500, "oops"), "server", 500, None),
-        (Said("<html>bad gateway</html>", 502), "server", 502, None),
+        (CannedAnswer("<html>bad gateway</html>", 502), "server", 502, None),
         (failure(503, "overloaded", **{"Retry-After": "2"}), "server", 503, 2.0),
         (failure(504, "too long"), "timeout", 504, None),
         (failure(401, "Incorrect API key", "invalid_api_key"), "auth", 401, None),
         (failure(403, "not yours"), "auth", 403, None),
         (failure(400, "bad temperature", "invalid_value"), "bad_request", 400, None),
         (failure(404, "The model does not exist", "model_not_found"), "bad_request", 404, None),
-        (Said('{"choices": [{'), "server", 200, None),
-        (Said("[1]"), "server", None, None),
+        (CannedAnswer('{"choices": [{'), "server", 200, None),
+        (CannedAnswer("[1]"), "server", None, None),
         (HANG_UP, "connection", None, None),
     ],
 )
@@ -67,16 +67,16 @@ def test_errors_are_told_apart(shared, said, kind, status, retry_after_s):
     assert (error.kind, error.status, error.retry_after_s, error.injected) == (kind, status, retry_after_s, False)
 
 
-def google(status: int, message: str, code: str) -> Said:
-    return Said({"error": {"code": status, "message": message, "status": code}}, status)
+def google(status: int, message: str, code: str) -> CannedAnswer:
+    return CannedAnswer({"error": {"code": status, "message": message, "status": code}}, status)
 
 
-def claude(status: int, message: str, code: str) -> Said:
-    return Said({"type": "error", "error": {"type": code, "message": message}}, status)
+def claude(status: int, message: str, code: str) -> CannedAnswer:
+    return CannedAnswer({"type": "error", "error": {"type": code, "message": message}}, status)
 
 
-def vllm(status: int, message: str) -> Said:
-    return Said({"object": "error", "message": message, "type": "BadRequestError", "param": None, "code": status}, status)
+def vllm(status: int, message: str) -> CannedAnswer:
+    return CannedAnswer({"object": "error", "message": message, "type": "BadRequestError", "param": None, "code": status}, status)
 
 
 OVERFLOWS = {
@@ -87,19 +87,23 @@ OVERFLOWS = {
     "anthropic bytes": claude(413, "Request exceeds the maximum size", "request_too_large"),
     "gemini": google(400, "The input token count (9) exceeds the maximum number of tokens allowed (8).", "INVALID_ARGUMENT"),
     "vllm": vllm(400, "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"),
-    "vllm error": Said({"error": {"message": "The decoder prompt (length 9) is longer than the maximum model length of 8."}}, 400),
-    "llama.cpp": Said(
+    "vllm error": CannedAnswer(
+        {"error": {"message": "The decoder prompt (length 9) is longer than the maximum model length of 8."}}, 400
+    ),
+    "llama.cpp": CannedAnswer(
         {"error": {"message": "the request exceeds the available context size", "type": "exceed_context_size_error", "code": 400}},
         400,
     ),
-    "llama.cpp bare": Said({"error": {"message": "the request exceeds the available context size, try increasing it"}}, 500),
+    "llama.cpp bare": CannedAnswer(
+        {"error": {"message": "the request exceeds the available context size, try increasing it"}}, 500
+    ),
     "llama-cpp-python": failure(400, "Requested tokens (600) exceed context window of 512", "context_length_exceeded"),
     "llama-cpp-python old": failure(500, "Requested tokens (600) exceed context window of 512"),
-    "ollama": Said({"error": {"message": "the input length exceeds the context length", "type": "api_error"}}, 400),
+    "ollama": CannedAnswer({"error": {"message": "the input length exceeds the context length", "type": "api_error"}}, 400),
     "mistral": failure(400, "Prompt contains 40000 tokens, too large for model with 32768 maximum context length"),
     "groq": failure(400, "Please reduce the length of the messages or completion.", "context_length_exceeded"),
     "bedrock": failure(400, "Input is too long for requested model."),
-    "proxy": Said("<html>Request Entity Too Large</html>", 413),
+    "proxy": CannedAnswer("<html>Request Entity Too Large</html>", 413),
 }
 
 
@@ -138,11 +142,11 @@ REFUSALS = {
         400, "Function calling with a response mime type 'application/json' is unsupported", "INVALID_ARGUMENT"
     ),
     "llama.cpp": failure(500, "tools param requires --jinja flag"),
-    "fastapi": Said({"detail": [{"loc": ["body", "tool_choice"], "msg": "Extra inputs are not permitted"}]}, 422),
-    "fastapi value": Said({"detail": [{"loc": ["body", "response_format", "type"], "msg": "Input should be 'text'"}]}, 422),
+    "fastapi": CannedAnswer({"detail": [{"loc": ["body", "tool_choice"], "msg": "Extra inputs are not permitted"}]}, 422),
+    "fastapi value": CannedAnswer({"detail": [{"loc": ["body", "response_format", "type"], "msg": "Input should be 'text'"}]}, 422),
     "llama-cpp-python": failure(500, invalid("response_format", "type")),
     "vllm format": vllm(400, invalid("tool_choice")),
-    "plain": Said({"error": "this model does not support tools"}, 400),
+    "plain": CannedAnswer({"error": "this model does not support tools"}, 400),
     "not implemented": failure(501, "tool_choice is not implemented"),
 }
 
@@ -183,7 +187,7 @@ ORDINARY = [
     failure(404, "The model `gpt-9` does not exist or you do not have access to it.", "model_not_found"),
     failure(400, "Invalid 'messages[2].content': string expected"),
     failure(500, invalid("messages", 1, "tool_calls")),
-    Said({"detail": [{"loc": ["body", "temperature"], "msg": "Input should be less than 2"}]}, 422),
+    CannedAnswer({"detail": [{"loc": ["body", "temperature"], "msg": "Input should be less than 2"}]}, 422),
 ]
 
 
@@ -206,11 +210,11 @@ def test_an_ordinary_bad_request_is_one(shared, said):
     ids=["nothing", "answer to no call", "tool not offered", "nameless call"],
 )
 def test_what_cannot_be_sent_is_a_bad_request(shared, request_):
-    before = len(shared.heard)
+    before = len(shared.seen)
     with pytest.raises(ProviderError) as caught:
         ask_once(shared, request_)
     assert caught.value.kind == "bad_request"
-    assert len(shared.heard) == before
+    assert len(shared.seen) == before
 
 
 @EACH
@@ -223,14 +227,19 @@ def test_an_error_that_echoes_the_key_does_not_hold_it(shared, before, after):
             ask_once(shared)
     finally:
         del os.environ["OPENAI_API_KEY"]
-    assert shared.heard[-1].key == SECRET
+    assert shared.seen[-1].key == SECRET
     assert SECRET not in str(caught.value)
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)  # what the provider said holds the key
 
 
 @pytest.mark.parametrize(
     "said",
-    [failure(401, SECRET), Said(f"<html>{SECRET}", 500), Said(f"<html>{SECRET}"), failure(400, SECRET, "context_length_exceeded")],
+    [
+        failure(401, SECRET),
+        CannedAnswer(f"<html>{SECRET}", 500),
+        CannedAnswer(f"<html>{SECRET}"),
+        failure(400, SECRET, "context_length_exceeded"),
+    ],
     ids=["refused", "broken", "unreadable", "overflow"],
 )
 @pytest.mark.parametrize("streamed", [False, True])

@@ -39,7 +39,7 @@ from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import read_records
 
-from .provider import NAME, SECRET, Heard, Said, Server, completion, failure, in_turn, serving
+from .provider import NAME, SECRET, CannedAnswer, SeenRequest, Server, completion, failure, in_turn, serving
 
 LOOPS = ("bare", "react_extract")
 """What the server of these tests speaks."""
@@ -61,7 +61,7 @@ class Solver:
         self.tasks = {task.query.text: task for task in suite.tasks[:tasks]}
         self.calls = {text: run_sync(replay(task, suite)) for text, task in self.tasks.items()}
 
-    def __call__(self, heard: Heard) -> Said:
+    def __call__(self, heard: SeenRequest) -> CannedAnswer:
         messages = heard.body["messages"]
         prompt = "\n".join(message["content"] for message in messages)
         question = next(text for text in self.tasks if text in prompt)
@@ -73,7 +73,7 @@ class Solver:
         seen = sum(message["role"] == "user" for message in messages) - 1
         return self.act(bare.CODEC, calls, seen, self.answer(task))
 
-    def act(self, codec: Codec, calls: tuple[Replayed, ...], seen: int, answer: str | None) -> Said:
+    def act(self, codec: Codec, calls: tuple[Replayed, ...], seen: int, answer: str | None) -> CannedAnswer:
         if seen >= len(calls):
             return self.say(codec, Answer("All is known.", answer))
         return self.say(codec, Act("Next.", (ToolCall(calls[seen].tool, calls[seen].arguments),)))
@@ -81,7 +81,7 @@ class Solver:
     def answer(self, task: Task) -> str:
         return "cannot be determined" if task.expected is None else str(task.expected)
 
-    def say(self, codec: Codec, move: Act | Answer) -> Said:
+    def say(self, codec: Codec, move: Act | Answer) -> CannedAnswer:
         return completion(codec.render(move).text)
 
 
@@ -109,7 +109,7 @@ def run(tmp_path: Path, server: Server, **changes: Any) -> list[Record]:
 def test_both_loops_solve_tasks_over_http(tmp_path, solver: Solver):
     with serving(solver) as server:
         records = run(tmp_path, server)
-        asked = len(server.heard)
+        asked = len(server.seen)
     assert len(records) == len(LOOPS) * TASKS
     assert {record.status for record in records} == {"scored"}
     assert [record.accuracy for record in records] == [1.0] * len(records)
@@ -124,7 +124,7 @@ def test_both_loops_solve_tasks_over_http(tmp_path, solver: Solver):
 def test_a_failure_of_the_provider_is_no_failure_of_the_loop(tmp_path):
     with serving(in_turn(failure(500, "out of order"))) as server:
         records = run(tmp_path, server)
-        assert len(server.heard) == len(records) * RealOptions().attempts  # one call for each trial, tried again so often
+        assert len(server.seen) == len(records) * RealOptions().attempts  # one call for each trial, tried again so often
     assert {record.status for record in records} == {"errored"}
     assert {record.reason for record in records} == {"provider: out of order"}
     assert all(record.errors == {"provider.server": 1} and not record.scores for record in records)
@@ -133,7 +133,7 @@ def test_a_failure_of_the_provider_is_no_failure_of_the_loop(tmp_path):
 def test_a_hanging_provider_is_told_from_a_slow_loop(tmp_path):
     released = threading.Event()
 
-    def hang(heard: Heard) -> Said:
+    def hang(heard: SeenRequest) -> CannedAnswer:
         released.wait(30)
         return completion()
 
@@ -149,7 +149,7 @@ def test_a_hanging_provider_is_told_from_a_slow_loop(tmp_path):
 def test_a_provider_that_was_silent_once_or_asked_to_wait_is_asked_again_beyond_the_time_of_a_trial(tmp_path, solver: Solver):
     released, asked = threading.Event(), iter(range(10**6))
 
-    def trouble(heard: Heard) -> Said:
+    def trouble(heard: SeenRequest) -> CannedAnswer:
         number = next(asked)
         if number == 0:
             released.wait(30)
@@ -182,7 +182,7 @@ def test_a_run_at_an_address_with_a_key_in_it_goes_on_where_the_address_is_typed
 
 
 def test_an_overflow_is_the_loops_to_deal_with(tmp_path, solver: Solver):
-    def small(heard: Heard) -> Said:
+    def small(heard: SeenRequest) -> CannedAnswer:
         long = len(heard.body["messages"]) > 2
         return failure(400, "too long", "context_length_exceeded") if long else solver(heard)
 
@@ -296,22 +296,22 @@ COMPARE = [
 
 
 def test_errored_trials_run_again_on_resume_and_no_key_is_left_anywhere(here: Here, solver: Solver):
-    def broken(heard: Heard) -> Said:
+    def broken(heard: SeenRequest) -> CannedAnswer:
         if "next_thought" not in json.dumps(heard.body):
             return solver(heard)
         return failure(401, f"Unauthorized: {json.dumps(heard.headers)} from http://user:{heard.key}@proxy.test/")
 
     with serving(broken) as server:
         first = here(*COMPARE, *flags(server))
-        assert {heard.key for heard in server.heard} == {SECRET}
+        assert {heard.key for heard in server.seen} == {SECRET}
         before = here.texts()
         server.rule = solver
-        asked = len(server.heard)
+        asked = len(server.seen)
         untyped = here("resume", "latest", "--no-mlflow", "--json")  # a run directory does not say where a key is sent
-        assert (untyped.returncode, untyped.stdout, len(server.heard)) == (2, "", asked)
+        assert (untyped.returncode, untyped.stdout, len(server.seen)) == (2, "", asked)
         assert "type it again: --base-url" in untyped.stderr
         second = here("resume", "latest", "--no-mlflow", "--json", "--base-url", server.url)
-        again = server.heard[asked:]
+        again = server.seen[asked:]
     arms = [[(arm["loop"], arm["scored"], arm["errored"]) for arm in json.loads(done.stdout)["arms"]] for done in (first, second)]
     assert arms == [[("bare", TASKS, 0), ("react_extract", 0, TASKS)], [("bare", TASKS, 0), ("react_extract", TASKS, 0)]]
     assert all("[[ ## " in json.dumps(heard.body) for heard in again)  # bare's trials stood already

@@ -23,8 +23,8 @@ from .provider import (
     HELLO,
     NAME,
     NAMES,
-    Heard,
-    Said,
+    CannedAnswer,
+    SeenRequest,
     Server,
     _read,
     ask,
@@ -48,7 +48,7 @@ REPLIES = st.builds(
 @EACH
 @given(reply=REPLIES, usage=st.booleans())
 def test_a_stream_adds_up_to_the_reply_that_was_sent(shared, reply, usage):
-    shared.rule = lambda heard: Said(None, frames=frames_of(reply, usage=usage))
+    shared.rule = lambda heard: CannedAnswer(None, frames=frames_of(reply, usage=usage))
     *chunks, last = read_once(shared)
     assert last.reply is not None
     assert (last.text, last.call) == ("", None)
@@ -65,11 +65,11 @@ def test_a_stream_adds_up_to_the_reply_that_was_sent(shared, reply, usage):
     assert tuple(made.values()) == reply.calls
     counted = last.reply.usage
     assert (counted and (counted.input_tokens, counted.output_tokens, counted.cached_tokens)) == ((11, 5, 4) if usage else None)
-    assert shared.heard[-1].body["stream"] is True
+    assert shared.seen[-1].body["stream"] is True
 
 
 def test_a_streamed_reply_has_its_price(shared):
-    shared.rule = lambda heard: Said(None, frames=frames_of(Reply("hi")))
+    shared.rule = lambda heard: CannedAnswer(None, frames=frames_of(Reply("hi")))
     model = open_model("openai/gpt-4o-mini", shared.url)
     streamed = asyncio.run(_read(model, HELLO))[-1].reply
     shared.rule = lambda heard: completion()
@@ -98,7 +98,7 @@ def test_a_streamed_reply_has_its_price(shared):
     ids=["cut", "no end", "nothing", "cut at once", "garbled", "error", "nameless call"],
 )
 def test_a_broken_stream_is_an_error(shared, frames, cut, kind):
-    shared.rule = lambda heard: Said(None, frames=frames, cut=cut)
+    shared.rule = lambda heard: CannedAnswer(None, frames=frames, cut=cut)
     with pytest.raises(ProviderError) as caught:
         read_once(shared)
     assert kind is None or caught.value.kind == kind
@@ -118,7 +118,7 @@ def test_a_stream_that_is_refused_fails_as_a_whole_reply_does(shared, said):
 
 
 def test_a_stream_that_fails_at_once_is_tried_again():
-    told = Said(None, frames=frames_of(Reply("at last")))
+    told = CannedAnswer(None, frames=frames_of(Reply("at last")))
     with serving(in_turn(failure(503, "busy"), told)) as server:
         reply = asyncio.run(_read(open_model(NAME, server.url), HELLO))[-1].reply
     assert reply is not None
@@ -126,8 +126,8 @@ def test_a_stream_that_fails_at_once_is_tried_again():
 
 
 def test_closing_a_stream_early_closes_its_connection():
-    def endless(heard: Heard) -> Said:
-        return Said(None, frames=(frame({"content": "x" * 1000}) for _ in range(1_000_000)))
+    def endless(heard: SeenRequest) -> CannedAnswer:
+        return CannedAnswer(None, frames=(frame({"content": "x" * 1000}) for _ in range(1_000_000)))
 
     async def read_a_little(server: Server) -> int:
         model = open_model(NAME, server.url)

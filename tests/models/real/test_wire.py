@@ -31,8 +31,8 @@ from .provider import (
     OBJECT,
     SECRET,
     TEXT,
-    Heard,
-    Said,
+    CannedAnswer,
+    SeenRequest,
     _ask,
     _read,
     ask,
@@ -109,7 +109,7 @@ def normal(body: dict[str, Any]) -> dict[str, Any]:
 def test_all_that_a_request_asks_reaches_the_wire(shared, request):
     shared.rule = lambda heard: completion()
     ask_once(shared, request)
-    assert normal(shared.heard[-1].body) == normal(wire_form(request))
+    assert normal(shared.seen[-1].body) == normal(wire_form(request))
 
 
 def finite(text: str) -> bool:
@@ -142,7 +142,7 @@ def test_a_turn_of_native_calls_and_results_can_be_shown_again(shared, calls, re
     reply = ask_once(shared)
     answers = [Message("tool", result, call_id=call.id) for call, result in zip(reply.calls, results, strict=False)]
     ask_once(shared, Request((*HELLO.messages, Message("assistant", reply.text, reply.calls), *answers)))
-    asked, *told = normal(shared.heard[-1].body)["messages"][1:]
+    asked, *told = normal(shared.seen[-1].body)["messages"][1:]
     assert [(c["id"], c["function"]["name"], c["function"]["arguments"]) for c in asked["tool_calls"]] == [
         (call.id, call.name, json.loads(call.arguments)) for call in calls
     ]
@@ -161,7 +161,7 @@ CALLS_ALONE = Request(
 def test_a_server_of_ones_own_is_asked_in_the_words_that_such_servers_know(shared, name, limit):
     """A reasoning model of OpenAI's, behind a gateway, refuses the older name of the limit."""
     ask(shared, CALLS_ALONE, name=name)
-    body = shared.heard[-1].body
+    body = shared.seen[-1].body
     assert {key: body[key] for key in body if key.startswith("max_")} == {limit: 9}
     assert body["messages"][1]["content"] == ""
 
@@ -172,12 +172,12 @@ def test_openai_and_anthropic_are_asked_in_their_own_words(shared, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
     monkeypatch.setattr(clients, "_OPENAI", ("127.0.0.1",))
     ask(shared, CALLS_ALONE)
-    body = shared.heard[-1].body
+    body = shared.seen[-1].body
     assert body["max_completion_tokens"] == 9
     assert body["messages"][1]["content"] is None
     shared.rule = claude_whole
     ask(shared, CALLS_ALONE, name=CLAUDE)
-    assert [block["type"] for block in shared.heard[-1].body["messages"][1]["content"]] == ["tool_use"]
+    assert [block["type"] for block in shared.seen[-1].body["messages"][1]["content"]] == ["tool_use"]
 
 
 def test_a_call_that_is_no_json_can_be_shown_again(shared):
@@ -187,7 +187,7 @@ def test_a_call_that_is_no_json_can_be_shown_again(shared):
             (*HELLO.messages, Message("assistant", "", (NativeCall("1", "add", '{"a": 1'),)), Message("tool", "?", call_id="1"))
         ),
     )
-    sent = normal(shared.heard[-1].body)["messages"][1]["tool_calls"][0]["function"]["arguments"]
+    sent = normal(shared.seen[-1].body)["messages"][1]["tool_calls"][0]["function"]["arguments"]
     assert '{"a": 1' in sent.values()
 
 
@@ -205,7 +205,7 @@ def test_text_that_is_no_unicode_is_mended_on_the_way(shared, where):
         ),
     }[where]
     ask_once(shared, Request(said))
-    assert "a?b" in json.dumps(shared.heard[-1].body)
+    assert "a?b" in json.dumps(shared.seen[-1].body)
 
 
 def test_tokens_are_the_servers_count_and_not_an_estimate(shared):
@@ -216,14 +216,14 @@ def test_tokens_are_the_servers_count_and_not_an_estimate(shared):
 
 
 def test_no_count_is_no_usage(shared):
-    shared.rule = lambda heard: Said({key: value for key, value in completion().body.items() if key != "usage"})
+    shared.rule = lambda heard: CannedAnswer({key: value for key, value in completion().body.items() if key != "usage"})
     assert ask_once(shared).usage is None
 
 
 @pytest.mark.parametrize("text", ['{"done": true,  "kind": "a"}', '{"done":', "no JSON"])
 @pytest.mark.parametrize("streamed", [False, True])
 def test_the_text_of_a_choice_is_kept_as_it_was_sent(shared, text, streamed):
-    shared.rule = lambda heard: Said(None, frames=frames_of(Reply(text))) if streamed else completion(text)
+    shared.rule = lambda heard: CannedAnswer(None, frames=frames_of(Reply(text))) if streamed else completion(text)
     choices = {"done": {"type": "boolean"}, "kind": {"type": "string", "enum": ["a", "b"]}}
     request = replace(HELLO, response_schema={"type": "object", "properties": choices, "required": ["done", "kind"]})
     reply = read_once(shared, request)[-1].reply if streamed else ask_once(shared, request)
@@ -278,12 +278,12 @@ CLAUDE_BLOCKS: list[dict[str, Any]] = [
 ]
 
 
-def claude_whole(heard: Heard) -> Said:
+def claude_whole(heard: SeenRequest) -> CannedAnswer:
     body = {"id": "m1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": CLAUDE_BLOCKS}
-    return Said(body | {"stop_reason": "tool_use", "usage": CLAUDE_USAGE})
+    return CannedAnswer(body | {"stop_reason": "tool_use", "usage": CLAUDE_USAGE})
 
 
-def claude_streamed(usage: dict[str, int]) -> Said:
+def claude_streamed(usage: dict[str, int]) -> CannedAnswer:
     """https://docs.anthropic.com/en/docs/build-with-claude/streaming. `usage`: what its end tells."""
     message = {"id": "m1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": []}
     frames: list[dict[str, Any]] = [{"type": "message_start", "message": message | {"usage": CLAUDE_USAGE | {"output_tokens": 1}}}]
@@ -300,7 +300,7 @@ def claude_streamed(usage: dict[str, int]) -> Said:
         frames += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
         frames.append({"type": "content_block_stop", "index": index})
     frames.append({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": usage})
-    return Said(None, frames=[*frames, {"type": "message_stop"}])
+    return CannedAnswer(None, frames=[*frames, {"type": "message_stop"}])
 
 
 @pytest.mark.parametrize("streamed", [False, True])
