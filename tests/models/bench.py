@@ -12,7 +12,7 @@ from loopbench.datasets.validity import planned_answer, replay
 from loopbench.models.faults import NOT_DETERMINED
 from loopbench.models.metering import Meter, MeteredModel, MeteredToolbox
 from loopbench.models.native import NATIVE
-from loopbench.models.policy import View, read
+from loopbench.models.policy import PromptView, read
 from loopbench.models.profiles import Profile, load_profile
 from loopbench.models.receipts import Truth, call_digest, content_digest
 from loopbench.models.scripted import Script, Scripted
@@ -130,7 +130,7 @@ class Bench:
         """Make these planned calls, all of them where none is named; what a loop would see of each."""
         return {name: run_sync(self.toolbox.call(self.calls[name])).data for name in names or self.calls}
 
-    def view(self, *texts: str, tools: Sequence[str] = ("add", "concat", "reject")) -> View:
+    def view(self, *texts: str, tools: Sequence[str] = ("add", "concat", "reject")) -> PromptView:
         """What the policy makes of a prompt of these texts."""
         return read(self.plan, self.oracle, self.tunnel.ledger, "\n".join((QUESTION, *texts)), tools)
 

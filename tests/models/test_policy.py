@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import exact, is_abstention, numeric
 from loopbench.models.faults import ANSWER, NOT_DETERMINED, SURE
-from loopbench.models.policy import POLICY, Decision, PolicyRequest, View
+from loopbench.models.policy import POLICY, Decision, PolicyRequest, PromptView
 from loopbench.models.profiles import Profile
 from loopbench.models.receipts import strip_receipts
 from loopbench.models.scripted import Script, Scripted
@@ -46,12 +46,18 @@ ROLES = list(Role)
 
 
 def ask(
-    role: Role, view: View, *, max_calls: int = 9, failures: dict[str, int] | None = None, patience: int = 3, bluffs: bool = False
+    role: Role,
+    view: PromptView,
+    *,
+    max_calls: int = 9,
+    failures: dict[str, int] | None = None,
+    patience: int = 3,
+    bluffs: bool = False,
 ) -> Decision:
     return POLICY[role](view, PolicyRequest(max_calls, failures or {}, patience, bluffs))
 
 
-def move(role: Role, view: View, **how: Any) -> Any:
+def move(role: Role, view: PromptView, **how: Any) -> Any:
     """The move that is preferred."""
     return ask(role, view, **how).options[0]
 

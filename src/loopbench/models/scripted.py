@@ -30,7 +30,7 @@ from loopbench.protocol.model import ProviderTrouble
 from .draws import unit
 from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, shows_feedback, spoil
 from .native import NATIVE
-from .policy import POLICY, Decision, PolicyRequest, View, guess, read, shows_text
+from .policy import POLICY, Decision, PolicyRequest, PromptView, guess, read, shows_text
 from .profiles import Profile
 from .receipts import Truth, call_digest
 from .streaming import pieces
@@ -84,7 +84,7 @@ class _Turn:
     tokens: int
     """Estimated size of the request."""
     followed: WorkingPlan
-    view: View
+    view: PromptView
 
     decision: Decision = field(init=False)
     point: FaultPoint = field(init=False)
@@ -241,7 +241,7 @@ class Scripted:
 
     # --- read ---
 
-    def _view(self, request: Request, text: str, followed: WorkingPlan) -> View:
+    def _view(self, request: Request, text: str, followed: WorkingPlan) -> PromptView:
         offered = [tool.name for tool in request.tools]
         view = read(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered)
         if followed.says is not None or followed.forgotten:
@@ -256,7 +256,7 @@ class Scripted:
 
     # --- decide ---
 
-    def _decision(self, turn: _Turn, view: View) -> Decision:
+    def _decision(self, turn: _Turn, view: PromptView) -> Decision:
         """Return what the policy decides on a view of the turn's prompt, from what has happened in the turn's scope so far."""
         failures: dict[str, int] = {}
         invented = set[str]()
