@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,81 +14,29 @@ import typer
 from typer.testing import CliRunner
 
 from loopbench.cli.check_model import check_model
-from loopbench.models import real
 from loopbench.models.prices import Price
-from loopbench.models.probe import Probed, probe
+from loopbench.models.probe import ProbeReport, probe
 from loopbench.models.real import ABILITIES, RealOptions, open_model
 
+from .provider import SECRET, CannedAnswer, Server, failure, serving
+
 NAME = "openai/probed"
-SECRET = "sk-test-SECRET-0123456789"
 
-Answer = tuple[int, dict[str, Any]] | list[dict[str, Any]]
-"""Status and body, or the events of a stream."""
-Rule = Callable[[dict[str, Any]], Answer]
-
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, rule: Rule) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.rule = rule
-        self.heard: list[dict[str, Any]] = []
-        self.keys: set[str] = set()
-        self.url = f"http://127.0.0.1:{self.server_port}/v1"
-
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Server
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.heard.append(body)
-        self.server.keys.add(self.headers["Authorization"])
-        answer = self.server.rule(body)
-        if isinstance(answer, list):
-            data = "".join(f"data: {json.dumps(event)}\n\n" for event in answer).encode() + b"data: [DONE]\n\n"
-            self.send(200, "text/event-stream", data)
-        else:
-            self.send(answer[0], "application/json", json.dumps(answer[1]).encode())
-
-    def send(self, status: int, kind: str, data: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *args: object) -> None:
-        """Quiet."""
-
-
-@contextmanager
-def serving(rule: Rule) -> Iterator[Server]:
-    with Server(rule) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+Rule = Callable[[dict[str, Any]], CannedAnswer]
+"""What the server answers to a body."""
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def key_and_folder(environment: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(real, "FIRST_PAUSE_S", 0.01)
 
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
 
 
-def said(text: str | None, *calls: str) -> Answer:
+def said(text: str | None, *calls: str) -> CannedAnswer:
     message: dict[str, Any] = {"role": "assistant", "content": text}
     if calls:
         message["tool_calls"] = [
@@ -99,18 +44,21 @@ def said(text: str | None, *calls: str) -> Answer:
             for i, name in enumerate(calls)
         ]
     reason = "tool_calls" if calls else "stop"
-    return 200, {"id": "1", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": reason}], "usage": USAGE}
+    return CannedAnswer(
+        {"id": "1", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": reason}], "usage": USAGE}
+    )
 
 
-def refused(what: str, status: int = 400) -> Answer:
-    return status, {"error": {"message": f"{what} is not supported", "type": "invalid_request_error", "code": None}}
+def refused(what: str, status: int = 400) -> CannedAnswer:
+    return failure(status, f"{what} is not supported")
 
 
-def able(body: dict[str, Any]) -> Answer:
+def able(body: dict[str, Any]) -> CannedAnswer:
     """A model that can do it all."""
     if body.get("stream"):
         deltas = [{"content": "one "}, {"content": "two"}, {}]
-        return [{"choices": [{"index": 0, "delta": delta, "finish_reason": None if delta else "stop"}]} for delta in deltas]
+        events = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None if delta else "stop"}]} for delta in deltas]
+        return CannedAnswer(None, frames=[*events, "[DONE]"])
     if "response_format" in body:
         return said('{"color": "red"}')
     if isinstance(body.get("tool_choice"), dict):
@@ -120,16 +68,16 @@ def able(body: dict[str, Any]) -> Answer:
     return said("ok")
 
 
-def probed(rule: Rule, **options: Any) -> tuple[Probed, list[dict[str, Any]]]:
-    async def go(server: Server) -> Probed:
+def probed(rule: Rule, **options: Any) -> tuple[ProbeReport, list[dict[str, Any]]]:
+    async def go(server: Server) -> ProbeReport:
         model = open_model(NAME, server.url, RealOptions(**({"attempts": 1} | options)))
         try:
             return await probe(model)
         finally:
             await model.aclose()
 
-    with serving(rule) as server:
-        return asyncio.run(go(server)), server.heard
+    with serving(lambda seen: rule(seen.body)) as server:
+        return asyncio.run(go(server)), [seen.body for seen in server.seen]
 
 
 def test_a_model_that_can_do_it_all_is_asked_fewer_than_ten_times():
@@ -150,28 +98,28 @@ def without(field: str) -> Rule:
     return lambda body: refused(field) if field in body else able(body)
 
 
-def only_auto(body: dict[str, Any]) -> Answer:
+def only_auto(body: dict[str, Any]) -> CannedAnswer:
     return refused("tool_choice") if body.get("tool_choice") not in (None, "auto") else able(body)
 
 
-def ignores_tools(body: dict[str, Any]) -> Answer:
+def ignores_tools(body: dict[str, Any]) -> CannedAnswer:
     return said("5") if "tools" in body else able(body)
 
 
-def one_at_a_time(body: dict[str, Any]) -> Answer:
+def one_at_a_time(body: dict[str, Any]) -> CannedAnswer:
     return said(None, "add") if body.get("tool_choice") == "auto" else able(body)
 
 
-def calls_what_it_likes(body: dict[str, Any]) -> Answer:
+def calls_what_it_likes(body: dict[str, Any]) -> CannedAnswer:
     return said(None, "add") if isinstance(body.get("tool_choice"), dict) else able(body)
 
 
-def ignores_schema(body: dict[str, Any]) -> Answer:
+def ignores_schema(body: dict[str, Any]) -> CannedAnswer:
     return said("Red.") if "response_format" in body else able(body)
 
 
-def busy_for_schemas(body: dict[str, Any]) -> Answer:
-    return (503, {"error": {"message": "busy"}}) if "response_format" in body else able(body)
+def busy_for_schemas(body: dict[str, Any]) -> CannedAnswer:
+    return CannedAnswer({"error": {"message": "busy"}}, 503) if "response_format" in body else able(body)
 
 
 TOOLS = {"native_tools", "tool_choice", "parallel_calls"}
@@ -207,10 +155,12 @@ def test_what_could_not_be_found_out_stays_as_it_was_known():
     assert found.works("response schema") is None
 
 
-def fails_when_forced(body: dict[str, Any]) -> Answer:
+def fails_when_forced(body: dict[str, Any]) -> CannedAnswer:
     """llama-cpp-python on `required`: a failure of the server, without a word."""
     return (
-        (500, {"error": {"message": "", "type": "internal_server_error"}}) if body.get("tool_choice") == "required" else able(body)
+        CannedAnswer({"error": {"message": "", "type": "internal_server_error"}}, 500)
+        if body.get("tool_choice") == "required"
+        else able(body)
     )
 
 
@@ -224,14 +174,16 @@ def test_what_a_server_fails_at_for_good_is_asked_twice_at_most_and_told_in_one_
 
 
 def test_a_refused_key_ends_it_at_once():
-    found, heard = probed(lambda body: (401, {"error": {"message": f"Incorrect API key: {SECRET}", "code": "invalid_api_key"}}))
+    found, heard = probed(
+        lambda body: CannedAnswer({"error": {"message": f"Incorrect API key: {SECRET}", "code": "invalid_api_key"}}, 401)
+    )
     assert (found.capabilities, len(heard)) == (None, 1)
     assert "Incorrect API key" in found.trouble
     assert SECRET not in found.trouble
 
 
 def test_a_model_that_does_not_answer_is_told():
-    found, heard = probed(lambda body: (404, {"error": {"message": "no such model", "code": "model_not_found"}}))
+    found, heard = probed(lambda body: CannedAnswer({"error": {"message": "no such model", "code": "model_not_found"}}, 404))
     assert (found.capabilities, len(heard)) == (None, 1)
     assert "no such model" in found.trouble
 
@@ -249,7 +201,7 @@ def run(*arguments: str) -> Any:
 def test_the_command_prints_a_table(tmp_path):
     prices = tmp_path / "prices.toml"
     prices.write_text(f'["{NAME}"]\ninput = 1\noutput = 1\n')
-    with serving(only_auto) as server:
+    with serving(lambda seen: only_auto(seen.body)) as server:
         done = run("--base-url", server.url, "--prices", str(prices))
     assert done.exit_code == 0, done.output
     assert "0.000012" in done.output
@@ -259,7 +211,7 @@ def test_the_command_prints_a_table(tmp_path):
 
 
 def test_the_command_prints_json():
-    with serving(able) as server:
+    with serving(lambda seen: able(seen.body)) as server:
         done = run("--base-url", server.url, "--json")
     found = json.loads(done.stdout)
     assert (done.exit_code, found["model"], found["answers"]) == (0, NAME, True)
@@ -268,7 +220,7 @@ def test_the_command_prints_json():
 
 
 def test_the_command_says_that_nobody_answers():
-    with serving(lambda body: (401, {"error": {"message": "who are you?"}})) as server:
+    with serving(lambda seen: CannedAnswer({"error": {"message": "who are you?"}}, 401)) as server:
         done = run("--base-url", server.url)
     assert done.exit_code == 1
     assert "does not answer: who are you?" in done.output
@@ -282,11 +234,11 @@ def test_bad_input_is_a_value_error_which_the_command_line_shows_in_one_line(tmp
 
 def test_the_key_may_stand_in_a_file(tmp_path, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
-    with serving(able) as server:
+    with serving(lambda seen: able(seen.body)) as server:
         (tmp_path / ".env").write_text(f"OPENAI_API_KEY=from-the-file\nOPENAI_BASE_URL={server.url}\n")
         try:
             assert run("--json").exit_code == 0
         finally:
             os.environ.pop("OPENAI_API_KEY")
             os.environ.pop("OPENAI_BASE_URL")
-        assert server.keys == {"Bearer from-the-file"}
+        assert {seen.key for seen in server.seen} == {"from-the-file"}

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.openai_wire import MAX_DEPTH, BadRequest, chunks, completion, error_body, read_request
+from loopbench.models.wires.chat import chunks, completion, error_body, read_request
+from loopbench.models.wires.fields import MAX_DEPTH, BadRequest
 from loopbench.protocol import Message, NativeCall, Reply, Role, Sampling, ToolSpec, Usage
 from loopbench.protocol.wire import to_json
 

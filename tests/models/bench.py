@@ -1,12 +1,10 @@
-"""What the tests of the tunnel share: pure tools, random plans, and a minimal loop with native calls. Handed out as `bench`."""
+"""What the tests of the tunnel share: pure tools, random plans, and a minimal loop with native calls."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from hypothesis import strategies as st
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
@@ -14,7 +12,7 @@ from loopbench.datasets.validity import planned_answer, replay
 from loopbench.models.faults import NOT_DETERMINED
 from loopbench.models.metering import Meter, MeteredModel, MeteredToolbox
 from loopbench.models.native import NATIVE
-from loopbench.models.policy import View, read
+from loopbench.models.policy import PromptView, read
 from loopbench.models.profiles import Profile, load_profile
 from loopbench.models.receipts import Truth, call_digest, content_digest
 from loopbench.models.scripted import Script, Scripted
@@ -24,6 +22,7 @@ from loopbench.protocol import (
     Answer,
     Codec,
     Message,
+    Model,
     ModelError,
     Plan,
     PlannedCall,
@@ -121,7 +120,7 @@ class Bench:
         self.toolbox = MeteredToolbox(tools, self.ear, self.tunnel)
         script = Script(plan, self.oracle, self.profile, seed, "t", repeat, {tool.name: tool.spec for tool in tools})
         self.scripted = Scripted(script, self.tunnel)
-        self.model = MeteredModel(self.scripted, self.meter, self.ear, self.tunnel)
+        self.model: Model = MeteredModel(self.scripted, self.meter, self.ear, self.tunnel)
 
     def request(self, *texts: str, **changes: Any) -> Request:
         """A deciding request that shows these texts and offers all tools."""
@@ -131,7 +130,7 @@ class Bench:
         """Make these planned calls, all of them where none is named; what a loop would see of each."""
         return {name: run_sync(self.toolbox.call(self.calls[name])).data for name in names or self.calls}
 
-    def view(self, *texts: str, tools: Sequence[str] = ("add", "concat", "reject")) -> View:
+    def view(self, *texts: str, tools: Sequence[str] = ("add", "concat", "reject")) -> PromptView:
         """What the policy makes of a prompt of these texts."""
         return read(self.plan, self.oracle, self.tunnel.ledger, "\n".join((QUESTION, *texts)), tools)
 
@@ -210,10 +209,3 @@ def depth(plan: Plan) -> int:
     for call in plan.calls:
         levels[call.id] = 1 + max((levels[name] for name in plan.dependencies[call.id]), default=0)
     return max(levels.values(), default=0)
-
-
-@pytest.fixture(scope="session")
-def bench() -> SimpleNamespace:
-    return SimpleNamespace(
-        file=__file__, Bench=Bench, Ear=Ear, TOOLS=TOOLS, QUESTION=QUESTION, planned=planned, chain=chain, plans=plans, depth=depth
-    )
