@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.power import (
     MAX_UNITS,
+    Levels,
     Spread,
     design_effect,
     difference_power,
@@ -73,8 +74,9 @@ def test_kish_by_hand():
 
 @given(units=UNITS, difference=DIFFERENCE, variance=VARIANCE, margin=MARGIN, alpha=LEVEL, scores=BOOL)
 def test_power_is_a_probability(units, difference, variance, margin, alpha, scores):
-    for decide in (equivalence_power, pass_power, regression_power):
+    for decide in (equivalence_power, pass_power):
         assert 0 <= decide(units, difference, variance, margin, alpha, scores=scores) <= 1
+    assert 0 <= regression_power(units, difference, variance, margin, Levels(alpha, alpha), scores=scores) <= 1
     assert 0 <= difference_power(units, difference, variance, alpha) <= 1
 
 
@@ -110,10 +112,10 @@ def test_a_drop_beyond_the_margin_is_called_a_regression_the_surer_the_more_unit
     units, more, drop, variance, alpha, share, scores
 ):
     margin = share * drop
-    power = regression_power(units, -drop, variance, margin, alpha, scores=scores)
+    power = regression_power(units, -drop, variance, margin, Levels(alpha, alpha), scores=scores)
     assert power <= 1 - pass_power(units, -drop, variance, margin, alpha, scores=scores) + 1e-9
     assume(power >= 0.5)
-    assert regression_power(units + more, -drop, variance, margin, alpha, scores=scores) >= power - 1e-3
+    assert regression_power(units + more, -drop, variance, margin, Levels(alpha, alpha), scores=scores) >= power - 1e-3
 
 
 @given(units=UNITS, variance=st.floats(0.001, 1), alpha=LEVEL, margin=MARGIN)
@@ -133,7 +135,7 @@ def test_where_the_middle_falls_on_its_bound_the_power_is_about_a_half(only_a, o
         assert (pass_power(*planned) > 0.5) == (low > -margin)
     assert (equivalence_power(*planned) > 0.5) <= (score_equivalence(d, margin) < alpha)
     if high < 0 and low <= -margin and sign_flip(d) / 2 < alpha / 2:
-        assert regression_power(*planned) > 0.3
+        assert regression_power(*planned[:4], Levels(alpha, alpha)) > 0.3
 
 
 @given(power=POWER, variance=st.floats(0.001, 1), margin=st.floats(0.02, 0.3), alpha=LEVEL, scores=BOOL)

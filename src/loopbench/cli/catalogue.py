@@ -144,7 +144,7 @@ def _models() -> list[CatalogueEntry]:
 
 
 def _optimizers() -> list[CatalogueEntry]:
-    from loopbench.experiments.optimize.optimizers import optimizers  # loads DSPy: a second, and only this needs it
+    from loopbench.experiments.optimize.optimizer import optimizers  # loads DSPy: a second, and only this needs it
 
     made = []
     for optimizer in optimizers():

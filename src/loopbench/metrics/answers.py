@@ -100,7 +100,7 @@ def number_in(value: Any) -> float | None:
 _DIGITS = r"(?:(?:\d{1,3}(?:[,_'\u00a0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<!\w)\.\d+)"
 _NUMBER = re.compile(
     rf"""
-    (?: (?<![\w)\]^-]) (?P<sign>[-\u2212\u2013]) (?:[$€£¥₹]\s?)? )?  # a dash behind a word, a digit or a bracket is no minus
+    (?: (?<![\w)\]^-]) (?P<sign>[-\u2212\u2013]) (?:[$€£¥₹]\s?)? )?  # a dash behind a word, a digit or a bracket is not a minus
     (?<![A-Za-z_\d^]) (?<!\^[-\u2212\u2013]) (?P<number>{_DIGITS})   # neither H2O nor m^2 holds a number
     (?: [eE](?P<exponent>[-+]?\d+) | \s?(?:[x\u00d7*\u00b7]|\\times)\s?10\s?(?:\^|\*\*)\{{?(?P<power>[-+\u2212]?\d+) )?
     (?: \s?/\s?(?P<over>{_DIGITS}) )?

@@ -109,7 +109,7 @@ class Pair:
     """In the metric's unit."""
     verdict: Verdict
     needed: Needed | None = None
-    """Of accuracy, where undecided: what would decide it. None too where no number of tasks is likely to."""
+    """What would decide accuracy, where it is undecided. None too where no number of tasks is likely to."""
 
     @property
     def family(self) -> Literal["primary", "secondary"]:
@@ -276,7 +276,7 @@ def _with_needed(
 
 
 def _mean_dollars(records: Sequence[Record]) -> float | None:
-    """Of one trial, over the scored ones whose price is known."""
+    """Return the mean dollars of one trial, over the scored ones whose price is known."""
     known = [cost for record in records if record.status == "scored" and (cost := dollars(record)) is not None]
     return math.fsum(known) / len(known) if known else None
 

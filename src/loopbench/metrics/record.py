@@ -95,7 +95,7 @@ class Record:
     """Tasks of equal cluster share a template; empty: a cluster of its own."""
     trace_digest: str = ""
     """sha256 of the trace's moves and observations."""
-    # What follows is no part of the digest.
+    # What follows is not part of the digest.
     repeated_calls: int = 0
     """Tool calls equal to an earlier one of the same trial that had given a result."""
     gave_up: bool = False
@@ -124,7 +124,7 @@ class Record:
 
     @property
     def name(self) -> str:
-        """As it is typed: ARM/TASK/REPEAT."""
+        """The name that a user types: ARM/TASK/REPEAT."""
         return f"{self.arm}/{self.task}/{self.repeat}"
 
     @property
@@ -169,7 +169,7 @@ class Record:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Record:
-        """Raises ValueError for another version, KeyError or TypeError for a line that is no record."""
+        """Raises ValueError for another version, KeyError or TypeError for a line that is not a record."""
         if data.get("version") != RECORD_VERSION:
             raise ValueError(f"record version {data.get('version')!r}, this loopbench reads {RECORD_VERSION}")
         if not (isinstance(data["arm"], str) and isinstance(data["task"], str) and type(data["repeat"]) is int):
@@ -194,7 +194,7 @@ def _place(at: Any) -> tuple[int, ...]:
 
 
 _PLACES = 1 << 63
-"""Of a file."""
+"""Bytes that a file may have."""
 
 
 _NAMES = tuple(item.name for item in fields(Record))

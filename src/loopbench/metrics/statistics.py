@@ -58,7 +58,7 @@ def wilson(successes: float, n: float, alpha: float = ALPHA) -> tuple[float, flo
 
 
 def event_rate(events: int, n: int, alpha: float = ALPHA) -> Interval | None:
-    """Share of independent events with Wilson's interval; None where there are none."""
+    """Return the share of independent events with Wilson's interval; None for no events."""
     if n == 0:
         return None
     low, high = wilson(events, n, alpha)

@@ -17,7 +17,7 @@ from .statistics import ALPHA, Interval, accuracy_interval, event_rate, mean_int
 
 PRIMARY = "accuracy"
 MAX_VALUE = 1e100
-"""Larger values are no measurements; their squares would overflow."""
+"""Larger values are not measurements; their squares would overflow."""
 
 
 def dollars(record: Record) -> float | None:
@@ -87,7 +87,7 @@ class ArmSummary:
 
     @property
     def errored_share(self) -> float:
-        """Of the trials that were to be scored."""
+        """Errored trials among those that were to be scored."""
         return self.errored / max(self.scored + self.errored, 1)
 
 

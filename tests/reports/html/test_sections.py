@@ -18,8 +18,8 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.compare.tables import needed_in_words
 from loopbench.experiments.optimize.config import OptimizeConfig, SearchConfig
+from loopbench.experiments.optimize.prepare import prepare as prepare_optimization
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
-from loopbench.experiments.optimize.run import prepare as prepare_optimization
 from loopbench.experiments.optimize.run import run as optimize
 from loopbench.experiments.optimize.watchers import SILENT
 from loopbench.experiments.why.why import why

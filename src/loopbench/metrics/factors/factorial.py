@@ -24,7 +24,7 @@ from .odds import NoOdds, odds_ratios
 EFFECT_METRICS = ("accuracy", "steps", "lm_calls", "tokens", "cost_usd")
 """What effects are computed on unless others are asked for."""
 _DECIMALS = 12
-"""Of a contrast beside the largest mean."""
+"""Decimals of a contrast that count, beside the largest mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,19 @@ class Effect:
     difference: Interval
     """In the metric's unit; for an interaction the difference between two differences."""
     p: float
-    """Of the paired sign-flip test on the tasks' contrasts."""
+    """The p of the paired sign-flip test on the tasks' contrasts."""
     p_holm: float
     """Adjusted over all effects on this metric."""
     margin: float
     """In the metric's unit."""
     verdict: Verdict
-    """Of the change; of both changes together against the sum of each alone."""
+    """Verdict on the change; for an interaction, on both changes together against the sum of each alone."""
     odds_ratio: Interval | None
-    """Of accuracy, from a logistic model; for an interaction the ratio of two odds ratios. None where there is none to be had."""
+    """The odds ratio of accuracy, from a logistic model; for an interaction the ratio of two odds ratios. None if absent."""
     aliases: tuple[str, ...] = ()
     """Interactions that this design cannot tell from this one; with a leading `-` those that enter it negatively."""
     conditional: tuple[Conditional, ...] = ()
-    """Of an interaction that is known by itself: either change at both values of the other factor."""
+    """What either change does at both values of the other factor, for an interaction that is known by itself."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -96,7 +96,7 @@ class FactorEffects:
     """All effects of an experiment, and what to keep in mind when reading them."""
 
     effects: tuple[Effect, ...]
-    """By metric in the order asked for, then by profile."""
+    """Ordered by metric as asked for, then by profile."""
     notes: tuple[str, ...]
     """Tasks that had to be left out, and odds ratios that there are not."""
 

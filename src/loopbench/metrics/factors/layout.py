@@ -26,12 +26,12 @@ class Factor:
 
     name: str
     levels: tuple[str, ...]
-    """As text, at least two."""
+    """Its levels as text, at least two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From one level of a factor to another, by their numbers."""
+    """A step from one level of a factor to another, by their numbers."""
 
     factor: int
     start: int
@@ -50,7 +50,7 @@ class Given:
     factor: int
     level: int
     weights: Floats
-    """Over the cells."""
+    """Weights of the cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class Contrast:
     changes: tuple[Change, ...]
     """One for a main effect, two for an interaction."""
     code: Floats
-    """Over the columns of the model."""
+    """Weights of the model's columns."""
     weights: Floats
-    """Over the cells; the effect is the weighted sum of their means."""
+    """Weights of the cells; the effect is the weighted sum of their means."""
     aliases: tuple[str, ...] = ()
     conditional: tuple[Given, ...] = ()
 
@@ -173,7 +173,7 @@ def _coding(levels: int) -> Floats:
 
 
 def _code(factors: Sequence[Factor], changes: Sequence[Change]) -> Floats:
-    """Over the columns of the changes' own block: the change, or the difference between the two differences."""
+    """Return weights of the columns of the changes' own block: the change, or the difference between the two differences."""
     made = np.ones(1)
     for change in changes:
         rows = _coding(len(factors[change.factor].levels))
@@ -202,14 +202,14 @@ class _Blocks:
         return True
 
     def code(self, parts: Mapping[tuple[int, ...], Floats]) -> Floats:
-        """Over all columns, from what stands in some terms' own."""
+        """Return weights of all columns, from the weights of some terms' own."""
         made = np.zeros(self.matrix.shape[1])
         for term, part in parts.items():
             made[self.places[term]] = part
         return made
 
     def alias(self, columns: Floats) -> tuple[tuple[int, ...] | None, str]:
-        """The term whose one column is this one, and `-` where its sign is turned; None where it is no other term's."""
+        """The term whose one column is this one, and `-` where its sign is turned; None if it is not another term's."""
         for term, place in self.places.items() if columns.shape[1] == 1 else ():
             for sign, turned in (("", columns), ("-", -columns)):
                 if np.array_equal(self.matrix[:, place], turned):

@@ -144,7 +144,7 @@ class _Found:
 
 
 def _step(trial: TracedTrial, found: _Found) -> int:
-    """Of what the cause is about, the first step that the other course does not have; else where the courses part."""
+    """Return the first step that the cause is about and the other course does not have; else where the courses part."""
     about = set(found.events)
     places = [place for place, step in enumerate(trial.course) if step.event in about]
     alone = [place for place in places if place in trial.unmatched]
@@ -225,7 +225,7 @@ def _never_put_right(trial: TracedTrial) -> _Found | None:
 
 
 _LATER = frozenset({"unfit", "repeated", "no call"})
-"""Setbacks that are no cause as long as there is another."""
+"""Setbacks that are not the cause as long as there is another."""
 
 
 def _unfit(trial: TracedTrial) -> _Found | None:
@@ -244,7 +244,7 @@ def _is_at(setback: Setback, last: int | None) -> bool:
 
 
 def _worst(trial: TracedTrial, found: Sequence[Setback]) -> _Found | None:
-    """Of setbacks the cause that most of them have, of equals the latest."""
+    """Return the cause that most of the setbacks have, the latest among equals."""
     if not found:
         return None
     causes = [_cause(setback) for setback in found]
@@ -380,7 +380,7 @@ _STOP_CAUSES: Mapping[str, Cause] = {
     StopReason.PROVIDER_ERROR.value: "fault not recovered",
     StopReason.RECOVERY_FAILED.value: "fault not recovered",
 }
-"""Of stops that say it themselves."""
+"""Causes of stops that name them."""
 
 
 def _used_up(trial: TracedTrial) -> str:

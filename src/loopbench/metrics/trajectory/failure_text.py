@@ -15,7 +15,7 @@ MIN_NUMBERS = 4
 
 
 def in_words(trial: TracedTrial, same: Sequence[Setback]) -> str:
-    """Of one or more setbacks of one kind and matter, in time."""
+    """Describe one or more setbacks of one kind and matter, in time."""
     tell = _never_finished if same[-1].fault == NEVER_FINISH else _TELLS[same[-1].kind]
     return tell(trial, same)
 
@@ -123,6 +123,6 @@ def _replies(trial: TracedTrial, same: Sequence[Setback]) -> str:
 
 
 def _number(trial: TracedTrial, setback: Setback) -> int:
-    """Of the reply that it came from, as `loopbench show` counts them; 0: of none."""
+    """Return the number of the reply that it came from, as `loopbench show` counts them; 0 if it came from none."""
     ask = trial.decider(setback.event)
     return ask.number if ask is not None else 0

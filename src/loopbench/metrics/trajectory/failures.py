@@ -222,7 +222,7 @@ def _of_calls(trial: TracedTrial, since: int) -> Iterator[Setback]:
 
 
 def _is_as_it_should_be(trial: TracedTrial, number: int) -> bool:
-    """Whether a failure is no obstacle: it belongs to the task, as a search that finds nothing does.
+    """Return whether a failure is not an obstacle: it belongs to the task, as a search that finds nothing does.
 
     In a scripted trial what nobody injected belongs to it, as long as the model takes it as it is. Elsewhere what the other course
     has too, where that never had more of the same call.

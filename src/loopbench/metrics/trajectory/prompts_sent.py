@@ -19,7 +19,7 @@ MIN_WORDS = 4
 
 
 def prompts(happened: Iterable[TraceEvent]) -> list[Prompt]:
-    """Of each event the prompt that was sent; empty for what is no request.
+    """Return the prompt that each event sent; empty for an event that is not a request.
 
     A trace keeps of a request what the last one of its role and scope had not shown yet.
     """

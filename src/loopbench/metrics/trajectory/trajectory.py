@@ -99,14 +99,14 @@ class _Slot:
 
     scope: tuple[tuple[int, str], ...] = ()
     reply: int = 0
-    """Of the scope's choosing replies."""
+    """Its number among the scope's choosing replies."""
     place: int = 0
     """Among the reply's calls."""
 
 
 @dataclass(slots=True, eq=False)
 class _Found:
-    """A step before its place is known; without a kind: a request that is no step, and only parts the turns."""
+    """A step before its place is known; without a kind: a request that is not a step, and only parts the turns."""
 
     at_once: bool
     event: int
@@ -131,7 +131,7 @@ def _attributed(happened: Sequence[TraceEvent]) -> list[_Found]:
     waiting: dict[str, list[_Found]] = {}
     """Scope → calls that were decided on and that no tool has run yet."""
     slots: dict[str, _Slot] = {}
-    """Of the last run of each call: the loop may run it again by itself."""
+    """Call → the slot of its last run: the loop may run it again by itself."""
     last_work = max((place for place, event in enumerate(happened) if _is_work(event)), default=-1)
     for place, event in enumerate(happened):
         if isinstance(event, ModelExchange):
@@ -165,7 +165,7 @@ def _natural(scope: str) -> tuple[tuple[int, str], ...]:
 
 
 _UNDECIDED = _Slot(((1 << 62, ""),))
-"""Of a run that no reply has decided on: the last."""
+"""The last slot, for a run that no reply has decided on."""
 
 
 def _take(call: TracedCall, waiting: Mapping[str, list[_Found]]) -> _Found | None:
