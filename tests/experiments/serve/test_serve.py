@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from loopbench.datasets import arithmetic, calculator
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.experiments.serve import trials as serving
-from loopbench.experiments.serve.trials import SuiteTrials, is_error, read_result, same_result, unwrapped
+from loopbench.experiments.serve import pages
+from loopbench.experiments.serve.foreign_results import is_error, read_result, same_result, unwrapped
+from loopbench.experiments.serve.pages import SuiteTrials
 from loopbench.models.profiles import Profile, load_profile
 from loopbench.models.server import Server
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
@@ -302,7 +303,7 @@ def test_old_trials_are_closed(monkeypatch):
         def close(self):
             closed.append(1)
 
-    monkeypatch.setattr(serving, "MAX_TRIALS", 3)
+    monkeypatch.setattr(pages, "MAX_TRIALS", 3)
 
     async def work(trials, plain):
         for n in range(5):
