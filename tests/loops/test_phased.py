@@ -39,6 +39,7 @@ from loopbench.loops.phased import (
     ToolExecutorOptions,
     Understanding,
 )
+from loopbench.loops.phased.options import PhasedOptions
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import (
     SILENT,
@@ -941,7 +942,8 @@ def test_hooks_are_no_options_and_every_field_is_documented() -> None:
     hooks = {"callbacks", "prompts", "cancellation_token", "executor", "select_model", "context_manager", "program"}
     names = {field.name for field in dataclasses.fields(Phased)}
     assert set(options_of(Phased)) == names - hooks
-    source = inspect.getsource(Phased)
+    assert all(option.doc for option in options_of(Phased).values())
+    source = inspect.getsource(PhasedOptions)
     for name in names:
         assert re.search(rf'    {name}: [^\n]+\n    """\w', source), name
 

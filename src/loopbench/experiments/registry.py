@@ -13,7 +13,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -63,7 +63,7 @@ def options_of(target: Callable[..., Any]) -> dict[str, Option]:
 
 def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
     try:
-        return get_type_hints(target.__init__ if inspect.isclass(target) else target)
+        return get_type_hints(target.__init__ if inspect.isclass(target) and not is_dataclass(target) else target)
     except (NameError, TypeError):  # annotations that name what only a type checker sees
         return {}
 
@@ -71,6 +71,11 @@ def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
 @cache
 def _field_docs(target: type[Any]) -> Mapping[str, str]:
     """First line of the string under each field of a class; read once, since an ablation asks for each of its cells."""
+    inherited = [kind for kind in target.__mro__[:0:-1] if is_dataclass(kind)]
+    return {name: doc for kind in (*inherited, target) for name, doc in _own_field_docs(kind).items()}
+
+
+def _own_field_docs(target: type[Any]) -> Mapping[str, str]:
     try:
         body = ast.parse(textwrap.dedent(inspect.getsource(target))).body[0]
     except (OSError, TypeError, SyntaxError):

@@ -7,10 +7,9 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from loopbench.protocol import SILENT, Act, Model, Observer, Program, Reply, Tool, Toolbox, Understanding
-from loopbench.protocol import ToolCall as Call
+from loopbench.protocol import SILENT, Act, Model, Observer, Program, Reply, Tool, Toolbox, ToolCall, Understanding
 
 from .callbacks import ToolExecutorCallbacks, notify
 from .codecs import SELECT
@@ -18,12 +17,26 @@ from .context import ToolContextManager
 from .ending import checkpoint, finish_together
 from .predictors import SELECT_TOOLS, predictors_of
 from .prompts import format_tool, paragraphs, sections, understanding_text
-from .state import PhaseTask, TaskStatus, ToolCall, ToolCallStatus
+from .state import PhaseTask, PhaseToolCall, TaskStatus, ToolCallStatus
 from .tools import as_toolbox
 
 CANCELLED = "cancelled"
 
 logger = logging.getLogger(__name__)
+
+
+class Executor(Protocol):
+    """What the phases need of an executor (row S1-34). The token is passed only where the run has one."""
+
+    async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]: ...
+
+    async def execute_tools(
+        self,
+        task: PhaseTask,
+        query_id: str,
+        callbacks: ToolExecutorCallbacks | None = None,
+        cancellation_token: asyncio.Event | None = None,
+    ) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +90,10 @@ class ToolSelector:
     def _format_tool_descriptions(self) -> str:
         return "\n".join(self.format_tool(tool) for tool in self.toolbox)
 
-    def _extract_tool_calls(self, response: Reply) -> list[ToolCall]:
+    def _extract_tool_calls(self, response: Reply) -> list[PhaseToolCall]:
         """None in prose. Raises WireError for calls that cannot be read."""
         move = SELECT.parse(response)
-        return [ToolCall(call.name, call.arguments) for call in move.calls] if isinstance(move, Act) else []
+        return [PhaseToolCall(call.name, call.arguments) for call in move.calls] if isinstance(move, Act) else []
 
     def _in_thread(self, tool_name: str) -> bool:
         """Whether a tool runs in a thread, which no cancellation can stop."""
@@ -124,7 +137,7 @@ class ToolExecutor(ToolSelector):
         async def one(index: int, call: ToolCallStatus) -> None:
             checkpoint(cancellation_token)
             with announced(task, index, call, told) as report:
-                seen = await self.toolbox.call(Call(call.tool, call.args))
+                seen = await self.toolbox.call(ToolCall(call.tool, call.args))
                 if seen.ok:  # kept even where the token was set meanwhile: the tool did run (row B1-6)
                     self._keep(task, call, seen.data, query_id)
                     report(TaskStatus.COMPLETED)

@@ -9,7 +9,7 @@ from typing import Any
 
 from loopbench.protocol import Understanding
 
-__all__ = ["Phase", "PhaseTask", "Reflection", "TaskStatus", "TaskType", "ToolCall", "ToolCallStatus", "Understanding"]
+__all__ = ["Phase", "PhaseTask", "PhaseToolCall", "Reflection", "TaskStatus", "TaskType", "ToolCallStatus", "Understanding"]
 
 
 class Phase(StrEnum):
@@ -40,7 +40,7 @@ class TaskType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
+class PhaseToolCall:
     """One call that the model asks for."""
 
     tool: str
