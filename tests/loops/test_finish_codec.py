@@ -18,9 +18,9 @@ from pydantic import AliasChoices, BaseModel, Field
 
 from loopbench.loops.finish import FinishCodec, Partial, XmlCodec
 from loopbench.loops.finish.codec import native_codec
-from loopbench.loops.finish.loop import checked_xml
 from loopbench.loops.finish.output import JsonOutput, ModelOutput
 from loopbench.loops.finish.partial import partial_json
+from loopbench.loops.finish.stated import StatedAnswer, stated_in_xml
 from loopbench.loops.finish.xml_output import input_xml, instruction, model_xml, output_xml, read_output
 from loopbench.protocol import (
     Act,
@@ -260,7 +260,7 @@ def test_X_6_finish_any_reply_is_a_move_or_a_wire_error(text: str, calls: list[t
             case move:
                 assert isinstance(move, Act | Answer)
     for output in OUTPUTS:
-        checked_xml(output, text)
+        stated_in_xml(output, text)
 
 
 def parsed(codec: Codec, reply: Reply) -> Move | WireError:
@@ -351,7 +351,7 @@ def test_S3_22_lists_and_nested_objects_show_their_parts_and_recursion_ends() ->
 
 
 def read(text: str, model: type[BaseModel] = Event) -> Any:
-    return checked_xml(ModelOutput.of(model), text)[0]
+    return stated_in_xml(ModelOutput.of(model), text).value
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_S3_44_X_8_white_space_belongs_to_a_free_text_only() -> None:
     assert made == Dated(kind="a", day=datetime.date(2021, 2, 3), note="\n kept \n")
     schema = {"type": "object", "properties": {"kind": {"type": "string", "enum": [" a ", "b"]}}}
     for text, kind in ((" a ", " a "), (" b ", "b")):
-        assert checked_xml(JsonOutput.of(schema), f"<output><kind>{text}</kind></output>") == ({"kind": kind}, "")
+        assert stated_in_xml(JsonOutput.of(schema), f"<output><kind>{text}</kind></output>") == StatedAnswer(None, {"kind": kind})
 
 
 class Empty(BaseModel):
@@ -434,13 +434,16 @@ def test_S3_44_an_empty_element_is_an_empty_text_none_or_missing() -> None:
         made = read(f"<output>{text}{maybe}{words}{number}<tags></tags></output>", Empty)
         assert (made.text, made.maybe, made.words, made.number, made.tags) == ("", None, None, 5, [])
     assert read("<output><name>n</name><kind></kind><day> </day></output>", Dated) == Dated()
-    _, problem = checked_xml(ModelOutput.of(Sentiment), "<output><sentiment></sentiment><confidence></confidence></output>")
+    problem = stated_in_xml(ModelOutput.of(Sentiment), "<output><sentiment></sentiment><confidence></confidence></output>").problem
     assert problem == "confidence: Field required"
 
 
 def test_S3_44_X_8_missing_fields_and_a_missing_output_are_named() -> None:
-    assert checked_xml(ModelOutput.of(Sentiment), "<output></output>")[1] == "sentiment: Field required; confidence: Field required"
-    assert "no <output>" in checked_xml(ModelOutput.of(Sentiment), "I would say good.")[1]
+    assert (
+        stated_in_xml(ModelOutput.of(Sentiment), "<output></output>").problem
+        == "sentiment: Field required; confidence: Field required"
+    )
+    assert "no <output>" in stated_in_xml(ModelOutput.of(Sentiment), "I would say good.").problem
 
 
 @given(

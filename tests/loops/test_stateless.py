@@ -1435,7 +1435,7 @@ def test_S0_61_B0_17_a_decision_with_tool_and_stop_follows_the_option(kit: Any) 
 
 def test_B0_17_the_sketchs_removed_api_is_not_there() -> None:
     with pytest.raises(TypeError):
-        ManualAgentLoop(Toolbox(), max_iterations=1)  # type: ignore[call-arg]
+        ManualAgentLoop(Toolbox(), max_iterations=1)
     assert not hasattr(agent(), "tool_selector")
     assert not hasattr(agent(), "continuation_decider")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,7 +148,3 @@ class XmlCodec:
 def native_codec(output: Output, role: Role) -> FinishCodec:
     """For deciding requests (role decide), and for the forced `__finish__` (role answer), which can hold no other call."""
     return FinishCodec(output) if role is Role.DECIDE else FinishCodec(output, "finish.forced", role, 0)
-
-
-def first_finish(calls: Sequence[ReadCall]) -> ReadCall | None:
-    return next((call for call in calls if call.is_finish), None)

@@ -24,7 +24,6 @@ from loopbench.protocol import (
     Sampling,
     StopReason,
     Toolbox,
-    WireError,
     in_own_format,
     own_prompt,
     prompted,
@@ -34,16 +33,17 @@ from loopbench.protocol import (
 from loopbench.protocol.program import merged
 from loopbench.protocol.values import error_text
 
-from .codec import ReadCall, XmlCodec, first_finish, native_codec, read_calls
+from .codec import ReadCall, XmlCodec, native_codec, read_calls
 from .history import History, entry
 from .hooks import HookFailed, ParseError, call_hook
 from .models import resolve_model
-from .output import FINISH, InvalidOutput, JsonOutput, Output, spec_of
+from .output import FINISH, JsonOutput, Output, spec_of
 from .run import Ending, Run, ToolResult, Unfinished
+from .stated import StatedAnswer, stated_answer, stated_in_xml
 from .step import Step
 from .streaming import streamed
 from .tools import CurrentTools, refuse_reserved
-from .xml_output import input_xml, instruction, read_output
+from .xml_output import input_xml, instruction
 
 SYSTEM_PROMPT = """\
 Solve the task in the user's message. Call the tools that you are given where they help, one or several at a time, and look at \
@@ -183,9 +183,8 @@ class Finish:
 
     async def drive(self, run: Run) -> Ending:
         """The loop itself. Raises ParseError, ModelError and HookFailed."""
-        is_single = self.max_steps is None
         limit = 1 if self.max_steps is None else self.max_steps
-        retries_are_steps = self.retries_consume_steps and not is_single
+        retries_are_steps = self.retries_consume_steps and not self._is_single_turn
         is_retry = False
         while run.counter < limit or (is_retry and not retries_are_steps):
             reply = await self._ask(run, native_codec(run.output, Role.DECIDE))
@@ -200,31 +199,47 @@ class Finish:
                 is_retry = True
                 continue
 
-            finish = first_finish(calls)
-            value, problem = (None, "") if finish is None else checked(run.output, finish)
-            if finish is not None and not problem and (len(calls) == 1 or is_single or self.finish_with_tools == "stop"):
-                if len(calls) > 1:
-                    others = [call.call.name for call in calls if call is not finish]
-                    run.observer.note("not_run", tools=others, reason=f"{FINISH} wins")
-                return Ending(StopReason.FINISHED, value)
-
-            results = await self._results(run, calls, finish, problem)
-            run.last = Unfinished(tuple(call.call for call in calls), tuple(results))
-
-            finished = None if is_single or self.on_step is None else await self._on_step(run, reply, calls, results)
-            run.answer_calls(results)
-            if finished is not None:
-                return finished
-            if problem:
-                self._count_failure(run, problem)
-            elif is_single:
-                return Ending(StopReason.UNFINISHED, unfinished=run.last)
-            elif any(result.was_executed for result in results):
-                run.failures = 0
-            is_retry = bool(problem)
+            stated = stated_answer(run.output, calls)
+            if self._ends_run(run, calls, stated):
+                return Ending(StopReason.FINISHED, stated.value)
+            ending = await self._take_step(run, reply, calls, stated)
+            if ending is not None:
+                return ending
+            is_retry = bool(stated.problem)
         return await self._force(run)
 
+    @property
+    def _is_single_turn(self) -> bool:
+        return self.max_steps is None
+
+    def _ends_run(self, run: Run, calls: Sequence[ReadCall], stated: StatedAnswer) -> bool:
+        """Whether a step's `__finish__` wins: it is valid, and other calls beside it do not have to run first (row B3-5)."""
+        if stated.call is None or stated.problem:
+            return False
+        others = [call.call.name for call in calls if call is not stated.call]
+        if others and self.finish_with_tools != "stop" and not self._is_single_turn:
+            return False
+        if others:
+            run.observer.note("not_run", tools=others, reason=f"{FINISH} wins")
+        return True
+
     # --- one step ---
+
+    async def _take_step(self, run: Run, reply: Reply, calls: Sequence[ReadCall], stated: StatedAnswer) -> Ending | None:
+        """Run the calls, let the hook see them, and put their results into the history; None where the run goes on."""
+        results = await self._results(run, calls, stated)
+        run.last = Unfinished(tuple(call.call for call in calls), tuple(results))
+        finished = None if self._is_single_turn or self.on_step is None else await self._on_step(run, reply, calls, results)
+        run.answer_calls(results)
+        if finished is not None:
+            return finished
+        if stated.problem:
+            self._count_failure(run, stated.problem)
+        elif self._is_single_turn:
+            return Ending(StopReason.UNFINISHED, unfinished=run.last)
+        elif any(result.was_executed for result in results):
+            run.failures = 0
+        return None
 
     async def _ask(self, run: Run, codec: Codec, tool_choice: str | None = None) -> Reply:
         messages = run.messages()
@@ -244,13 +259,13 @@ class Finish:
             return await run.model.complete(request)
         return await streamed(run.model.stream(request), run.output, self.on_stream, run.observer)
 
-    async def _results(self, run: Run, calls: Sequence[ReadCall], finish: ReadCall | None, problem: str) -> list[ToolResult]:
+    async def _results(self, run: Run, calls: Sequence[ReadCall], stated: StatedAnswer) -> list[ToolResult]:
         """What comes of a step's calls, in call order: beside an invalid `__finish__` none runs (row B3-22)."""
-        if problem:
-            return [_result(call, f"Tool error: {problem}" if call is finish else NOT_RUN, "NotRun") for call in calls]
-        results = await self._execute(run, [call for call in calls if call is not finish])
-        if finish is not None:
-            results.insert(calls.index(finish), _result(finish, NOT_ACCEPTED, "NotRun"))
+        if stated.problem:
+            return _refused(calls, stated, NOT_RUN)
+        results = await self._execute(run, [call for call in calls if call is not stated.call])
+        if stated.call is not None:
+            results.insert(calls.index(stated.call), _result(stated.call, NOT_ACCEPTED, "NotRun"))
         return results
 
     async def _execute(self, run: Run, calls: Sequence[ReadCall]) -> list[ToolResult]:
@@ -340,54 +355,36 @@ class Finish:
                 run.observer.note("not_forced", reason=str(error))
                 return None
             calls = read_calls(reply)
-            finish = first_finish(calls)
-            if finish is None:
+            stated = stated_answer(run.output, calls)
+            if stated.call is None:
                 run.observer.note("not_forced", reason=f"the reply did not call {FINISH}")
                 return None
             run.say(reply)
-            value, problem = checked(run.output, finish)
-            if not problem:
-                return Ending(StopReason.FORCED, value)
-            run.answer_calls(_refused(calls, finish, problem))
-            self._count_failure(run, problem, "forced ")
+            if not stated.problem:
+                return Ending(StopReason.FORCED, stated.value)
+            run.answer_calls(_refused(calls, stated, NOT_RUN_FORCED))
+            self._count_failure(run, stated.problem, "forced ")
 
     async def _force_xml(self, run: Run) -> Ending:
         run.tell(instruction(run.output.parameters))
         while True:
             reply = await self._ask(run, XmlCodec(run.output))
             calls = read_calls(reply)
-            finish = first_finish(calls)
+            stated = stated_answer(run.output, calls)
+            if stated.call is None:
+                stated = stated_in_xml(run.output, reply.text)
             run.say(reply)
-            value, problem = checked(run.output, finish) if finish is not None else checked_xml(run.output, reply.text)
-            if not problem:
-                return Ending(StopReason.FORCED, value)
-            run.answer_calls(_refused(calls, finish, problem))
-            if finish is None:
-                run.tell(f"Error: {problem}. Respond with your answer in the XML structure.")
-            self._count_failure(run, problem, "forced ")
+            if not stated.problem:
+                return Ending(StopReason.FORCED, stated.value)
+            run.answer_calls(_refused(calls, stated, NOT_RUN_FORCED))
+            if stated.call is None:
+                run.tell(f"Error: {stated.problem}. Respond with your answer in the XML structure.")
+            self._count_failure(run, stated.problem, "forced ")
 
 
-def checked(output: Output, finish: ReadCall) -> tuple[Any, str]:
-    """The answer that a `__finish__` states, or what is wrong with it."""
-    if finish.problem:
-        return None, finish.problem
-    try:
-        return output.validate(finish.call.arguments), ""
-    except InvalidOutput as error:
-        return None, f"{FINISH} was called with an invalid answer: {error}"
-
-
-def checked_xml(output: Output, text: str) -> tuple[Any, str]:
-    """The answer that an XML reply states, or what is wrong with it."""
-    try:
-        _, tree = read_output(text, output.parameters)
-        return output.validate(output.converted(tree)), ""
-    except (WireError, InvalidOutput) as error:
-        return None, str(error)
-
-
-def _refused(calls: Sequence[ReadCall], finish: ReadCall | None, problem: str) -> list[ToolResult]:
-    return [_result(call, f"Tool error: {problem}" if call is finish else NOT_RUN_FORCED, "NotRun") for call in calls]
+def _refused(calls: Sequence[ReadCall], stated: StatedAnswer, others: str) -> list[ToolResult]:
+    """Results that say what is wrong with the stated answer; `others` says why the other calls did not run."""
+    return [_result(call, f"Tool error: {stated.problem}" if call is stated.call else others, "NotRun") for call in calls]
 
 
 def _result(call: ReadCall, text: str, error: str) -> ToolResult:

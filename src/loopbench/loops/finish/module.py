@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from loopbench.protocol import SILENT, Model, Observer, StopReason, Tool, Toolbox, run_sync
+from loopbench.protocol import SILENT, StopReason, Tool, Toolbox, run_sync
 
 from .history import History, entry, is_system, place_of
 from .hooks import HookFailed
@@ -132,7 +132,7 @@ class Module:
         Raises pydantic's ValidationError for inputs that do not fit, ParseError, the provider's ModelError, whatever a hook raises,
         and UnfinishedError where the module is strict.
         """
-        return await self._call(inputs, None, resolve_model(self.model), self.model, [], 0, "", SILENT)
+        return await self._call(inputs)
 
     @property
     def history(self) -> History:
@@ -167,18 +167,15 @@ class Module:
             raise RuntimeError(f"{what} belongs to a call: use it inside of on_step or on_stream")
         return call
 
-    async def _call(
-        self,
-        inputs: Mapping[str, Any],
-        parent: _Call | None,
-        model: Model,
-        model_given: Any,
-        inherited: History,
-        depth: int,
-        scope: str,
-        observer: Observer,
-    ) -> Any:
-        """One call from its inputs to its result."""
+    async def _call(self, inputs: Mapping[str, Any], parent: _Call | None = None, scope: str = "") -> Any:
+        """One call from its inputs to its result; a branch takes model, history and observer over from its parent."""
+        if parent is None or self.model is not None:
+            model_given, model = self.model, resolve_model(self.model)
+        else:
+            model_given, model = parent.run.model_given, parent.run.model
+        inherited, depth, observer = [], 0, SILENT
+        if parent is not None:
+            inherited, depth, observer = _inherited(parent.run), parent.depth + 1, parent.run.observer
         config = _config_of(self, getattr(self, "on_step", None), getattr(self, "on_stream", None))
         shown = _shown_input(type(self).__name__, self.initial_input, inputs)
         run = config.begin(_output_of(self.final_output), _toolbox_of(self), model, [*inherited, entry("user", shown)], observer)
@@ -252,9 +249,7 @@ async def _branch(call: _Call, given: type[Module] | Module, inputs: Mapping[str
     name = type(child).__name__
     number = call.branches[name] = call.branches.get(name, 0) + 1
     scope = f"{call.run.scope}/{name}" + (f"-{number}" if number > 1 else "")
-    given_model = call.run.model_given if child.model is None else child.model
-    model = call.run.model if child.model is None else resolve_model(child.model)
-    return await child._call(inputs, call, model, given_model, _inherited(call.run), call.depth + 1, scope, call.run.observer)
+    return await child._call(inputs, call, scope)
 
 
 def _inherited(run: Run) -> History:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dspy
 
 from loopbench.dspy_seam import with_prompt
 from loopbench.protocol import Program
 
-if TYPE_CHECKING:
-    from .agent import ManualAgentLoop
+from .agent import ManualAgentLoop
 
 _PLACES: Mapping[str, tuple[str, ...]] = {
     "reasoner": ("agent_reasoner", "reasoner"),

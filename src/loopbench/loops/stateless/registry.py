@@ -14,7 +14,7 @@ Description = dict[str, Any]
 
 
 @runtime_checkable
-class ToolRegistry(Protocol):
+class ToolSource(Protocol):
     """Protocol for tool registry compatibility."""
 
     def get_tool(self, tool_name: str) -> Callable[..., Any]:
@@ -131,11 +131,11 @@ def _definition(tool: Tool) -> ToolDefinition:
     return ToolDefinition(tool.name, tool.description, tuple(arguments))
 
 
-def as_tool_registry(registry: Any) -> ToolRegistry:
-    """A registry of either kind, or a `Toolbox`, as a ToolRegistry (row B0-11). Raises TypeError for anything else."""
+def as_tool_registry(registry: Any) -> ToolSource:
+    """A registry of either kind, or a `Toolbox`, as a ToolSource (row B0-11). Raises TypeError for anything else."""
     if isinstance(registry, Toolbox):
         return ToolboxRegistry(registry)
-    if isinstance(registry, ToolRegistry):
+    if isinstance(registry, ToolSource):
         return registry
     if hasattr(registry, "get_function") and hasattr(registry, "get_tool_definitions"):
         return DSPyToolRegistryAdapter(registry)
