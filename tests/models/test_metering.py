@@ -11,12 +11,12 @@ from typing import Any, Self
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loopbench.experiments.trial_models import TrialModels
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.experiments.registry import Spec
 from loopbench.experiments.schedule import Arm, Trial
 from loopbench.experiments.trial import NotRun, TrialContext, run_trial
+from loopbench.experiments.trial_models import TrialModels
 from loopbench.loops.bare import CODEC
 from loopbench.models.faults import Fault, FaultPoint
 from loopbench.models.metering import HUGE_CHARS, Budget, Meter, MeteredModel, MeteredToolbox

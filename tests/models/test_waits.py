@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from loopbench.experiments.trial_models import TrialModels
-
 from loopbench.datasets import arithmetic
 from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.experiments.schedule import Arm, Trial
 from loopbench.experiments.trial import MAX_LOST, TrialContext, run_trial
+from loopbench.experiments.trial_models import TrialModels
 from loopbench.models.cassette import Cassette, CassetteMode
 from loopbench.models.profiles import load_profile
 from loopbench.models.real import RealModel, RealOptions
