@@ -16,14 +16,15 @@ from collections import Counter
 from pathlib import Path
 
 from loopbench.cli.own_prints import quiet_loops
-from loopbench.experiments.collection import SeveralRuns, collect, to_markdown
-from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.html.page import collection_html
-from loopbench.experiments.preparing import prepare, reopen
-from loopbench.experiments.registry import generated_suites
-from loopbench.experiments.results import Results, results
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import reopen
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.compare.several_runs import SeveralRuns, collect, to_markdown
+from loopbench.reports.html.page import collection_html
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.registry import generated_suites
 
 ROOT = Path(__file__).parents[1]
 PAGE, README = ROOT / "docs" / "example-report.html", ROOT / "README.md"

@@ -21,16 +21,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.gating import bless, judge
-from loopbench.experiments.preparing import prepare
-from loopbench.experiments.results import Results, results
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.gate import bless, judge
 from loopbench.metrics.gate import Held, decide, overall
 from loopbench.metrics.power import fewest_units, pass_power, regression_power
 from loopbench.metrics.statistics import wilson
 from loopbench.metrics.summary import PRIMARY, TaskValues
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 
 PAGE = Path(__file__).parents[1] / "docs" / "gate.md"
 ALPHA, MARGIN, MORE = 0.05, 0.02, 0.10

@@ -17,17 +17,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from loopbench.experiments import compare
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.optimization.config import load_optimize_config
-from loopbench.experiments.optimization.files import PROGRAM
-from loopbench.experiments.optimization.result import DesignResult, OptimizationResult, optimization_result
-from loopbench.experiments.optimization.run import prepare, run
-from loopbench.experiments.registry import make_suite, parse_spec
+from loopbench.experiments.compare import run as compare
+from loopbench.experiments.optimize.config import load_optimize_config
+from loopbench.experiments.optimize.files import PROGRAM
+from loopbench.experiments.optimize.result import DesignResult, OptimizationResult, optimization_result
+from loopbench.experiments.optimize.run import prepare, run
 from loopbench.metrics.comparison import ArmInfo, ArmResult, Comparison
 from loopbench.metrics.gains import Arms, Gains, gains
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import summarize
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.registry import make_suite
 from loopbench.runs.store.records import read_records
 
 ROOT = Path(__file__).parents[1]

@@ -13,14 +13,14 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
-from loopbench.experiments.trial_models import TrialModels
 from measure import measured, typed
 from ours import REPEATS, counted
 from questions import next_call
 
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.preparing import Experiment, prepare
+from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.protocol import Capabilities, Chunk, Reply, Request, Usage
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.trial_models import TrialModels
 
 _RESULT = re.compile(r'"data": "(\d+)"')
 

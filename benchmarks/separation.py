@@ -14,13 +14,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.preparing import prepare
-from loopbench.experiments.registry import generated_suites
-from loopbench.experiments.results import results
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
 from loopbench.metrics.comparison import Comparison
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.registry import generated_suites
 
 ROOT = Path(__file__).parents[1]
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")

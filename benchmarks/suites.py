@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from loopbench.experiments.registry import generated_suites
+from loopbench.runs.registry import generated_suites
 
 PAGE = Path(__file__).parents[1] / "docs" / "suites.md"
 BLOCK = re.compile(r"(<!-- sizes: .*? -->\n).*?(<!-- /sizes -->)", re.DOTALL)
@@ -22,7 +22,7 @@ SIZES = (2_000, 100_000)
 
 ONCE = """
 import json, resource, sys, time
-from loopbench.experiments.registry import generated_suites
+from loopbench.runs.registry import generated_suites
 source, size = generated_suites()[sys.argv[1]], int(sys.argv[2])
 first = source.suite(100, 1)
 first.open(first.tasks[0]).close()

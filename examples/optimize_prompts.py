@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 
 from loopbench import Bare, run_agent, with_program
-from loopbench.experiments.optimization.config import load_optimize_config
-from loopbench.experiments.optimization.report import verdicts
-from loopbench.experiments.optimization.result import optimization_result
-from loopbench.experiments.optimization.run import prepare, run
+from loopbench.experiments.optimize.config import load_optimize_config
+from loopbench.experiments.optimize.result import optimization_result
+from loopbench.experiments.optimize.run import prepare, run
+from loopbench.experiments.optimize.tables import verdicts
 
 SETTINGS = {"loops": ["bare"], "optimizer": "GEPA(max_full_evals=4)", "profiles": ["teachable"], "train": 10, "dev": 10}
 

@@ -12,13 +12,14 @@ from hypothesis import settings
 
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.experiments.registry import Spec
-from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import FinishedTrial, TrialContext, run_trial
-from loopbench.experiments.trial_models import TrialModels
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import HARNESS_STOPS, Loop, Plan, PlannedCall, Query, Ref, Tool
+from loopbench.runs.registry import Spec
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial.setting import FinishedTrial, TrialContext
+from loopbench.runs.trial.trial import run_trial
+from loopbench.runs.trial_models import TrialModels
 
 settings.register_profile("untimed", deadline=None, max_examples=50)
 settings.load_profile("untimed")

@@ -21,9 +21,9 @@ from types import ModuleType
 import pytest
 
 from loopbench.cli.main import main
-from loopbench.experiments.registry import Spec, make_loop, parse_spec
 from loopbench.metrics.factors.fractional import GENERATORS, fraction
-from loopbench.protocol.names import parse_values
+from loopbench.protocol.names import parse_spec, parse_values
+from loopbench.runs.registry import Spec, make_loop
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "ablate.md"

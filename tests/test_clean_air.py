@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.preparing import prepare
-from loopbench.experiments.registry import generated_suites
-from loopbench.experiments.results import results
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.registry import generated_suites
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 WHOLE = "stateless(history_as=messages, max_history_length=none)"

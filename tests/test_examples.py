@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.registry import builtin_names
+from loopbench.runs.registry import builtin_names
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 OFFLINE = """\

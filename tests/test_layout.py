@@ -28,19 +28,23 @@ FLOORS: dict[str, frozenset[str]] = {
     "metrics": frozenset({"protocol", "datasets"}),
     "text": frozenset({"protocol", "metrics"}),
     "runs": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "text"}),
-    "experiments": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "text", "runs"}),
-    "cli": frozenset({"protocol", "datasets", "loops", "models", "metrics", "text", "runs", "experiments"}),
-    "__init__": frozenset({"_lazy", "protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "runs", "experiments"}),
+    "checks": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "text", "runs"}),
+    "experiments": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "text", "runs", "checks"}),
+    "reports": frozenset({"protocol", "datasets", "loops", "models", "metrics", "text", "runs", "checks", "experiments"}),
+    "cli": frozenset({"protocol", "datasets", "loops", "models", "metrics", "text", "runs", "checks", "experiments", "reports"}),
+    "__init__": frozenset(
+        {"_lazy", "protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "runs", "experiments", "reports"}
+    ),
     "__main__": frozenset({"cli"}),
-    "pytest_plugin": frozenset({"metrics", "runs", "experiments"}),
+    "pytest_plugin": frozenset({"metrics", "text", "runs", "experiments", "reports"}),
 }
 CONFINED: dict[str, tuple[str, frozenset[str]]] = {
     # library: the part of the tree, and the only files and folders there that may import it
     "dspy": (
         "",
-        frozenset({"dspy_seam/", "loops/react_extract.py", "loops/stateless/", "loops/finish/", "experiments/optimization/"}),
+        frozenset({"dspy_seam/", "loops/react_extract.py", "loops/stateless/", "loops/finish/", "experiments/optimize/"}),
     ),
-    "mlflow": ("", frozenset({"experiments/tracking/"})),
+    "mlflow": ("", frozenset({"reports/mlflow/"})),
     "pydantic": ("protocol", frozenset({"protocol/schema.py"})),
     "pydantic_core": ("protocol", frozenset({"protocol/schema.py"})),
 }

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.optimization.built_in import BUILT_IN
-from loopbench.experiments.registry import builtin_names, make_loop, parse_spec
+from loopbench.experiments.optimize.built_in import BUILT_IN
 from loopbench.protocol import Optimizable
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import builtin_names, make_loop
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "optimize.md").read_text("utf-8")

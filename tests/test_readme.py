@@ -14,17 +14,17 @@ import pytest
 import typer
 
 from loopbench.cli.main import app
-from loopbench.experiments import compare
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.optimization import run as optimization
-from loopbench.experiments.optimization.config import load_optimize_config
-from loopbench.experiments.optimization.report import tables, verdicts
-from loopbench.experiments.optimization.result import OptimizationResult, optimization_result
-from loopbench.experiments.optimization.watchers import Watchers
-from loopbench.experiments.preparing import prepare
-from loopbench.experiments.report import to_markdown
-from loopbench.experiments.results import results
+from loopbench.experiments.compare import run as compare
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.tables import to_markdown
+from loopbench.experiments.optimize import run as optimization
+from loopbench.experiments.optimize.config import load_optimize_config
+from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
+from loopbench.experiments.optimize.tables import tables, verdicts
+from loopbench.experiments.optimize.watchers import Watchers
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.text.table import Table, markdown_cell, markdown_page
 
 ROOT = Path(__file__).parents[1]

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from loopbench.experiments.registry import generated_suites
+from loopbench.runs.registry import generated_suites
 
 ROOT = Path(__file__).parents[1]
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from loopbench.checks.suite import CHECKS
+from loopbench.checks.suite.reference_agents import ORACLE, Passed, ReferenceAgent, baselines, bench, passed, trial
+from loopbench.cli.catalogue import median_plan
 from loopbench.datasets.task import Suite
-from loopbench.experiments.baselines import ORACLE, Passed, ReferenceAgent, baselines, bench, passed, trial
-from loopbench.experiments.catalogue import median_plan
-from loopbench.experiments.registry import generated_suites
-from loopbench.experiments.suite_checks import CHECKS
 from loopbench.protocol import run_sync
+from loopbench.runs.registry import generated_suites
 
 PAGE = Path(__file__).parents[1] / "docs" / "suites.md"
 BLOCK = re.compile(r"(<!-- suites: .*? -->\n).*?(<!-- /suites -->)", re.DOTALL)

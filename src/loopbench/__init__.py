@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from loopbench.datasets.task import Environment, StatelessEnvironment, Suite, Task
     from loopbench.dspy_seam import DspyModel
     from loopbench.dspy_seam.program import LoopProgram
-    from loopbench.experiments.compare import run
-    from loopbench.experiments.config import CompareConfig
-    from loopbench.experiments.loaded import Loaded, load
-    from loopbench.experiments.preparing import prepare
-    from loopbench.experiments.results import results
+    from loopbench.experiments.compare.prepare import prepare
+    from loopbench.experiments.compare.results import results
+    from loopbench.experiments.compare.run import run
     from loopbench.loops.bare import Bare, run_agent
     from loopbench.loops.finish import Finish
     from loopbench.loops.phased import Phased
@@ -28,16 +26,18 @@ if TYPE_CHECKING:
     from loopbench.models.real import open_model
     from loopbench.models.scripted import Script, Scripted
     from loopbench.protocol import Loop, Model, Outcome, Plan, PlannedCall, Query, Ref, StopReason, Tool, Toolbox, with_program
+    from loopbench.reports.dataframes import Loaded, load
+    from loopbench.runs.config import CompareConfig
 
 _HOMES = {
     "loopbench.datasets.task": ("Environment", "StatelessEnvironment", "Suite", "Task"),
     "loopbench.dspy_seam": ("DspyModel",),
     "loopbench.dspy_seam.program": ("LoopProgram",),
-    "loopbench.experiments.compare": ("run",),
-    "loopbench.experiments.config": ("CompareConfig",),
-    "loopbench.experiments.loaded": ("Loaded", "load"),
-    "loopbench.experiments.preparing": ("prepare",),
-    "loopbench.experiments.results": ("results",),
+    "loopbench.experiments.compare.run": ("run",),
+    "loopbench.runs.config": ("CompareConfig",),
+    "loopbench.reports.dataframes": ("Loaded", "load"),
+    "loopbench.experiments.compare.prepare": ("prepare",),
+    "loopbench.experiments.compare.results": ("results",),
     "loopbench.loops.bare": ("Bare", "run_agent"),
     "loopbench.loops.finish": ("Finish",),
     "loopbench.loops.phased": ("Phased",),

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pytest
 
 if TYPE_CHECKING:
-    from loopbench.experiments.gating import GateResult
-    from loopbench.experiments.preparing import Experiment
-    from loopbench.experiments.results import Results
+    from loopbench.experiments.compare.prepare import Experiment
+    from loopbench.experiments.compare.results import Results
+    from loopbench.experiments.gate import GateResult
 
 OnUndecided = Literal["fail", "skip", "pass"]
 PROPERTY = "loop_gate"
@@ -116,8 +116,8 @@ class LoopGate:
         pytest.fail(f"loop_gate: {mistake}", pytrace=False)  # out here, where no context prints it twice
 
     def _hold(self, loop: str | type, asked: _Asked) -> GateResult | None:
-        from loopbench.experiments.gating import check_asked, judge, read_baseline
-        from loopbench.experiments.gating.judge import refuse_other
+        from loopbench.experiments.gate import check_asked, judge, read_baseline
+        from loopbench.experiments.gate.judge import refuse_other
 
         path = self.default_baseline if asked.baseline is None else self.item.path.parent / asked.baseline
         if self.blesses:
@@ -135,8 +135,8 @@ class LoopGate:
         return judged
 
     def _prepared(self, loop: str | type, settings: Mapping[str, Any]) -> Experiment:
-        from loopbench.experiments.config import config_from
-        from loopbench.experiments.preparing import prepare
+        from loopbench.experiments.compare.prepare import prepare
+        from loopbench.runs.config import config_from
 
         _check_no_loop_runs(self.item)
         named = loop if isinstance(loop, str) else f"{loop.__module__}:{loop.__qualname__}"
@@ -144,9 +144,9 @@ class LoopGate:
         return prepare(config_from(data, self.item.nodeid))
 
     def _run(self, experiment: Experiment) -> Results:
-        from loopbench.experiments.compare import run
-        from loopbench.experiments.engine.runner import Unwatched
-        from loopbench.experiments.results import results
+        from loopbench.experiments.compare.results import results
+        from loopbench.experiments.compare.run import run
+        from loopbench.runs.engine.runner import Unwatched
 
         stopped = run(experiment, Unwatched())
         if stopped:
@@ -159,14 +159,14 @@ class LoopGate:
             raise ValueError(f"{path} was written by another call just now; give each call a file of its own: baseline=…")
 
     def _bless(self, found: Results, path: Path) -> None:
-        from loopbench.experiments.gating import bless, write_baseline
+        from loopbench.experiments.gate import bless, write_baseline
 
         write_baseline(path, bless(found))
         self.item.config.stash[_BLESSED].add(path.resolve())
         self._say(f"blessed {len(found.records)} trials: {path}")
 
     def _end(self, judged: GateResult, on_undecided: OnUndecided) -> None:
-        from loopbench.experiments.gating import headline, text
+        from loopbench.experiments.gate import headline, text
 
         self._say(headline(judged))
         if judged.outcome in ("identical", "pass") or (judged.outcome == "undecided" and on_undecided == "pass"):
@@ -191,7 +191,7 @@ class _Asked:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> _Asked:
-        from loopbench.experiments.gating import DEFAULT_METRICS
+        from loopbench.experiments.gate import DEFAULT_METRICS
         from loopbench.metrics.statistics import ALPHA
         from loopbench.metrics.summary import PRIMARY
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from loopbench.checks.loop import LAWS
 from loopbench.cli.main import main
-from loopbench.experiments.laws import LAWS
 
 SPENDTHRIFT = """
-from loopbench.experiments.template_loop import TemplateLoop
+from loopbench.checks.loop.template_loop import TemplateLoop
 from loopbench.protocol import BudgetExceeded, Outcome, StopReason
 
 class Spendthrift(TemplateLoop):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.suite_checks import CHECKS
+from loopbench.checks.suite import CHECKS
 
 NAMES = [check.name for check in CHECKS]
 Command = Callable[..., Any]

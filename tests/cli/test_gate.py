@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from loopbench.experiments.gating import read_baseline
+from loopbench.experiments.gate import read_baseline
 
 pytestmark = pytest.mark.thorough
 LOOP = """

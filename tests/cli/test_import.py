@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.outside.table import COLUMNS
-from loopbench.experiments.outside.told import ForeignTrial
+from loopbench.experiments.import_runs.foreign_trials import ForeignTrial
+from loopbench.experiments.import_runs.table import COLUMNS
 
 pytestmark = pytest.mark.thorough
 

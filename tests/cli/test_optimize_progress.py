@@ -11,12 +11,12 @@ from rich.console import Console
 
 from loopbench.cli import optimize_progress
 from loopbench.cli.optimize_progress import SearchDisplay, Searched, watching
-from loopbench.experiments.config import BudgetConfig
-from loopbench.experiments.optimization.candidates import Candidate, SearchCost, SearchEnd
-from loopbench.experiments.optimization.config import load_optimize_config
-from loopbench.experiments.optimization.run import Optimization, prepare
-from loopbench.experiments.optimization.watchers import Watchers
+from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from loopbench.experiments.optimize.config import load_optimize_config
+from loopbench.experiments.optimize.run import Optimization, prepare
+from loopbench.experiments.optimize.watchers import Watchers
 from loopbench.metrics.record import Record
+from loopbench.runs.config import BudgetConfig
 
 OWN, OTHER = Candidate(0, "0", {}), Candidate(1, "1", {})
 

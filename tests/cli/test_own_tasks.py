@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.registry import make_suite, parse_spec
-from loopbench.experiments.serving import SuiteTrials
+from loopbench.experiments.serve.trials import SuiteTrials
 from loopbench.models.profiles import load_profile
 from loopbench.models.server import Server
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import make_suite
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-tasks.md").read_text(encoding="utf-8")
 

@@ -26,11 +26,12 @@ from rich.live import Live
 
 from loopbench.cli import progress
 from loopbench.cli.progress import ProgressCounts, clock, watching
-from loopbench.experiments.compare import run
-from loopbench.experiments.config import BudgetConfig, CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.preparing import Experiment, prepare, reopen
+from loopbench.experiments.compare.prepare import Experiment, prepare
+from loopbench.experiments.compare.reopen import reopen
+from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
+from loopbench.runs.config import BudgetConfig, CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.journal import Journal
 
 LOOPS = tuple(f"bare(max_steps={number})" for number in range(1, 4))
@@ -278,8 +279,8 @@ WATCHED = """
 import sys, time
 from pathlib import Path
 from loopbench.cli.progress import watching
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.preparing import prepare
+from loopbench.runs.config import CompareConfig
+from loopbench.experiments.compare.prepare import prepare
 from loopbench.metrics.record import Record
 
 arms = int(sys.argv[2])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.suite import task_problems
 from loopbench.datasets import agriculture
 from loopbench.datasets.agriculture import region as sources
 from loopbench.datasets.agriculture.region import MEASURES, STAGES, Region
@@ -17,7 +18,6 @@ from loopbench.datasets.agriculture.season import DAYS, TOLERANCE, Season, draw_
 from loopbench.datasets.generating import Draw
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import replay
-from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Observation, Toolbox, ToolCall, resolve, run_sync

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.suite import task_problems
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import Suite
 from loopbench.datasets.validity import replay
-from loopbench.experiments.suite_checks import task_problems
 from loopbench.protocol import Ref, refs, run_sync
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?")

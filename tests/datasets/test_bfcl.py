@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.suite import task_problems
 from loopbench.datasets import bfcl
 from loopbench.datasets.bfcl import tool_names
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import replay
-from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Toolbox, ToolCall, run_sync

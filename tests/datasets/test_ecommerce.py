@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.suite import task_problems
 from loopbench.datasets import ecommerce
 from loopbench.datasets.ecommerce import books, tools
 from loopbench.datasets.ecommerce.shop import Row, Shop, ShopDatabase, changed, draw_shop
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import carry_out
-from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol import Toolbox, ToolCall, run_sync

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.suite import task_problems
 from loopbench.datasets import events
 from loopbench.datasets.events import service
 from loopbench.datasets.events.programme import Programme, draw_programme, total
@@ -16,7 +17,6 @@ from loopbench.datasets.events.service import City
 from loopbench.datasets.generating import Draw
 from loopbench.datasets.task import Environment, Suite, Task
 from loopbench.datasets.validity import planned_answer, replay
-from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Observation, Ref, Toolbox, ToolCall, resolve, run_sync

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.suite import task_problems
 from loopbench.datasets import gsm8k
 from loopbench.datasets.gsm8k import AnnotationError, plan_of
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import replay
-from loopbench.experiments.suite_checks import task_problems
 from loopbench.protocol import Plan, Query, Ref, run_sync
 
 PUBLISHED = Path(__file__).parents[2] / "../shared/data/gsm8k/test_first200.jsonl"

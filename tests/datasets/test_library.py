@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.suite import task_problems
 from loopbench.datasets import library
 from loopbench.datasets.library import shelves as desk
 from loopbench.datasets.library import tasks
@@ -17,7 +18,6 @@ from loopbench.datasets.library.collection import COASTS, KINDS, LINKS, MERGED_P
 from loopbench.datasets.library.shelves import BadQuery, DocumentMerged, NoSuchDocument, NoSuchPage, Shelves, UnknownTag
 from loopbench.datasets.task import Suite
 from loopbench.datasets.validity import replay
-from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.scorers import is_abstention
 from loopbench.protocol import Toolbox, ToolCall, run_sync
 

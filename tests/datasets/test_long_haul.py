@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.suite import task_problems
 from loopbench.datasets import long_haul
 from loopbench.datasets.long_haul import archive as archives
 from loopbench.datasets.long_haul.archive import ArchiveError, Measures, TrailArchive, VaultShut, archive_of
 from loopbench.datasets.long_haul.trails import ANSWER_FORMAT, TEMPLATES, UNANSWERABLE
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import replay
-from loopbench.experiments.suite_checks import task_problems
 from loopbench.protocol import Toolbox, ToolCall, render_value, run_sync
 
 SHOWN = 170

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.suite import task_problems
 from loopbench.datasets import repairs
 from loopbench.datasets.repairs import plant as tools
 from loopbench.datasets.repairs.plant import Plant, draw_plant
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import carry_out, replay
-from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol import Toolbox, ToolCall, refs, run_sync

@@ -27,9 +27,10 @@ from loopbench.datasets.importing.frame import suite_from_frame
 from loopbench.datasets.importing.own_tools import OwnTools, own_tools
 from loopbench.datasets.importing.rows import Rows, read_value
 from loopbench.datasets.task import Suite, Task
-from loopbench.experiments.registry import make_suite, parse_spec
 from loopbench.protocol import Plan, PlannedCall, Query, Ref
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import make_suite
 
 
 def price(item: str) -> float:

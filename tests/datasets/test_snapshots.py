@@ -19,9 +19,9 @@ import pytest
 from loopbench.datasets.generating import Source
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import replay
-from loopbench.experiments.registry import generated_suites
 from loopbench.protocol import run_sync
 from loopbench.protocol.digest import canonical_json, digest
+from loopbench.runs.registry import generated_suites
 
 VERSIONS = Path(__file__).with_name("versions.json")
 

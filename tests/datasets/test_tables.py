@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.suite import task_problems
 from loopbench.datasets import tables
 from loopbench.datasets.tables import tasks, tools
 from loopbench.datasets.tables.databases import NAMES, all_digest, database, image
@@ -29,7 +30,6 @@ from loopbench.datasets.tables.statement import RESERVED, Statement
 from loopbench.datasets.tables.stories import ANSWER_FORMAT
 from loopbench.datasets.tables.tools import Connections, UnknownDatabase, UnknownTable
 from loopbench.datasets.task import Suite
-from loopbench.experiments.suite_checks import task_problems
 from loopbench.protocol import Toolbox, ToolCall, run_sync
 
 ENERGY = database("energy")

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.checks.suite import task_problems
 from loopbench.datasets import typed
 from loopbench.datasets.generating import Draw
 from loopbench.datasets.task import Suite, Task
@@ -23,7 +24,6 @@ from loopbench.datasets.typed.desk import ANSWER_FORMAT, blank
 from loopbench.datasets.typed.forms import FORMS
 from loopbench.datasets.typed.records import FormRecord, RecordNotFound, Records, ResultWithdrawn
 from loopbench.datasets.validity import replay
-from loopbench.experiments.suite_checks import task_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Ref, Toolbox, ToolCall, run_sync

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopbench.checks.suite import task_problems
 from loopbench.datasets import calculator
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.datasets.validity import Replayed, planned_answer, replay
 from loopbench.datasets.validity.replay import same
-from loopbench.experiments.suite_checks import task_problems
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
 
 

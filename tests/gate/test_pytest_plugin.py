@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 # pytester forgets what an inner pytest imports, and numpy cannot be imported twice: so all of it is there before
-import loopbench.experiments.compare
-import loopbench.experiments.gating
+import loopbench.experiments.compare.run
+import loopbench.experiments.gate
 import loopbench.loops.bare
 import loopbench.loops.finish  # noqa: F401
 

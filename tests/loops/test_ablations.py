@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.preparing import prepare
-from loopbench.experiments.registry import make_loop, parse_spec
-from loopbench.experiments.results import results
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.registry import make_loop
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "loops.md"
 LISTED = re.findall(r"```text\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[0].split("\n")[:-1]

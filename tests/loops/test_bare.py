@@ -22,7 +22,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.loops import bare
 from loopbench.loops.bare import (
     INSTRUCTIONS,
@@ -51,6 +50,8 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import make_loop
 
 CAP = "Maximum steps reached without final answer"
 VALVE = "Agent terminated: 3 consecutive errors detected"

@@ -10,12 +10,14 @@ from types import FrameType
 import pytest
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.experiments.registry import make_loop, parse_spec
-from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import make_loop
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
 
 DESIGNS = {
     "bare": {"decide": lambda k: k + 1},

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.registry import builtin_names, make_loop, parse_spec
 from loopbench.models.streaming import pieces
 from loopbench.protocol import (
     Act,
@@ -40,6 +39,8 @@ from loopbench.protocol import (
     Understanding,
     run_sync,
 )
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import builtin_names, make_loop
 
 LIMIT = 3
 SPECS = [name for name in builtin_names("loop") if name not in ("microcompact", "repeat_guard")]

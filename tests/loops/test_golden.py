@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.experiments.registry import Spec, make_loop
-from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.models.profiles import Clears, Profile
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
+from loopbench.runs.registry import Spec, make_loop
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
 
 GOLDEN = Path(__file__).parent / "golden"
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")

@@ -21,14 +21,9 @@ from pydantic_core import to_jsonable_python
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.dspy_seam import FORMAT, SignatureCodec
 from loopbench.dspy_seam.program import LoopProgram, PredictorCall, ReportingModel
-from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.preparing import prepare
-from loopbench.experiments.registry import Spec, make_loop, parse_spec
-from loopbench.experiments.results import results
-from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import TrialContext, run_trial
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
 from loopbench.loops import Microcompact, ReactExtract, ReactExtractProgram, RepeatGuard, Stateless
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import Clears, Profile
@@ -68,7 +63,14 @@ from loopbench.protocol import (
     WrappedModel,
     run_sync,
 )
+from loopbench.protocol.names import parse_spec
 from loopbench.protocol.program import CONVERSATION, EXAMPLES, read_program
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.registry import Spec, make_loop
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
 
 LIMIT = 4
 PHASES = ("understand", "plan", "select", "reason", "reflect", "contexts", "answer")

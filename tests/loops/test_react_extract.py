@@ -25,7 +25,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.dspy_seam import lm_of
-from loopbench.experiments.registry import make_loop, options_of, parse_spec
 from loopbench.loops.bare import Bare
 from loopbench.loops.react_extract import (
     ExtractAgent,
@@ -56,6 +55,9 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.options import options_of
+from loopbench.runs.registry import make_loop
 
 
 def add(a: int, b: int) -> int:

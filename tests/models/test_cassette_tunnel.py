@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 from loopbench.datasets.arithmetic import load
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import replay
-from loopbench.experiments.registry import make_loop, parse_spec
-from loopbench.experiments.trace import Recorder
 from loopbench.metrics.record import FaultRecord
 from loopbench.models.cassette import Cassette, CassetteMode, Lane, Recording
 from loopbench.models.metering import Meter, MeteredModel, MeteredToolbox
@@ -26,6 +24,9 @@ from loopbench.models.receipts import Truth, call_digest, content_digest
 from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Chunk, Message, Reply, Request, run_sync
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import make_loop
+from loopbench.runs.trial.recorder import Recorder
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful", "provider-trouble", "stubborn")

@@ -13,10 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.experiments.registry import Spec
-from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import NotRun, TrialContext, run_trial
-from loopbench.experiments.trial_models import TrialModels
 from loopbench.loops.bare import CODEC
 from loopbench.models.faults import Fault, FaultPoint
 from loopbench.models.metering import HUGE_CHARS, Budget, Meter, MeteredModel, MeteredToolbox
@@ -46,6 +42,11 @@ from loopbench.protocol import (
     Usage,
     run_sync,
 )
+from loopbench.runs.registry import Spec
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial.setting import NotRun, TrialContext
+from loopbench.runs.trial.trial import run_trial
+from loopbench.runs.trial_models import TrialModels
 
 LAW = settings(max_examples=60, deadline=None)
 QUESTION = Request((Message("user", "Well?"),))

@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.registry import make_suite, parse_spec
-from loopbench.experiments.schedule import make_arms, schedule
-from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import count_faults
 from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS, Clears, Profile, Weakness, built_in_profiles, load_profile
 from loopbench.protocol import run_sync
 from loopbench.protocol.digest import digest
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.registry import make_suite
+from loopbench.runs.schedule import make_arms, schedule
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
 
 BUILT_IN = (
     "bad-network",

@@ -31,10 +31,9 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import Replayed, replay
 from loopbench.dspy_seam import DspyModel, clients, close_local_clients, local_client, open_lm
 from loopbench.dspy_seam.clients import LOCAL_KEY
-from loopbench.experiments import compare
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.preparing import Permissions, prepare, reopen
+from loopbench.experiments.compare import run as compare
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import reopen
 from loopbench.loops import bare, react_extract
 from loopbench.metrics.record import Record
 from loopbench.models import real
@@ -58,6 +57,9 @@ from loopbench.protocol import (
     ToolSpec,
     run_sync,
 )
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import read_records
 

@@ -7,15 +7,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from loopbench.datasets import arithmetic
-from loopbench.experiments.registry import make_loop, parse_spec
-from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import MAX_LOST, TrialContext, run_trial
-from loopbench.experiments.trial_models import TrialModels
 from loopbench.models.cassette import Cassette, CassetteMode
 from loopbench.models.profiles import load_profile
 from loopbench.models.real import RealModel, RealOptions
 from loopbench.models.waits import Waits
 from loopbench.protocol import Answer, Capabilities, Chunk, Model, ProviderError, Reply, Request
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import make_loop
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import MAX_LOST, run_trial
+from loopbench.runs.trial_models import TrialModels
 
 PAUSE_S = 0.05
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.registry import generated_suites, make_loop, parse_spec
 from loopbench.loops.bare_formats import FORMATS
 from loopbench.loops.phased.codecs import SELECT
 from loopbench.loops.react_extract import ReactCodec, ReactStep
@@ -40,7 +39,9 @@ from loopbench.protocol import (
     WrappedModel,
     run_sync,
 )
+from loopbench.protocol.names import parse_spec
 from loopbench.protocol.program import EXAMPLES, in_own_format, own_prompt
+from loopbench.runs.registry import generated_suites, make_loop
 
 LAW = settings(max_examples=40, deadline=None)
 KINDS = tuple(CURES)

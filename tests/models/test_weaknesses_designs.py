@@ -12,19 +12,21 @@ import pytest
 from pydantic_core import to_jsonable_python
 
 from loopbench.datasets.task import Suite, Task
-from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.preparing import prepare
-from loopbench.experiments.registry import make_loop, make_suite, parse_spec
-from loopbench.experiments.results import results
-from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import TrialContext, run_trial
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import load_profile
 from loopbench.models.weaknesses import CURES
 from loopbench.protocol import Model, Reply, Request, WrappedModel, run_sync
+from loopbench.protocol.names import parse_spec
 from loopbench.protocol.program import Demo, Optimizable, Program
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.registry import make_loop, make_suite
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
 
 pytestmark = pytest.mark.thorough
 

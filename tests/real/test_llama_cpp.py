@@ -21,12 +21,10 @@ import pytest
 from jsonschema import validate  # type: ignore[import-untyped]
 
 from loopbench.dspy_seam import DspyModel, open_lm
-from loopbench.experiments import compare
-from loopbench.experiments.config import CompareConfig, ProviderConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.preparing import Permissions, prepare, reopen
-from loopbench.experiments.registry import make_loop, parse_spec
-from loopbench.experiments.results import results
+from loopbench.experiments.compare import run as compare
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import reopen
+from loopbench.experiments.compare.results import results
 from loopbench.metrics.record import Record
 from loopbench.models.probe import MAX_TOKENS, probe
 from loopbench.models.real import RealModel, RealOptions, open_model
@@ -41,6 +39,11 @@ from loopbench.protocol import (
     StopReason,
     ToolSpec,
 )
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.config import CompareConfig, ProviderConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.permissions import Permissions
+from loopbench.runs.registry import make_loop
 from loopbench.runs.store.records import read_records
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]

@@ -55,9 +55,9 @@ def ablate(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Vary a loop's options together and say what each of them does, and which depend on each other, with intervals."""
-    from loopbench.experiments.ablation import AblationRequest, prepare
-    from loopbench.experiments.config import load_config
+    from loopbench.experiments.ablate.ablation import AblationRequest, prepare
     from loopbench.metrics.factors.factorial import EFFECT_METRICS
+    from loopbench.runs.config import load_config
 
     flags: dict[str, Any] = {
         "loops": (loop,),

@@ -17,8 +17,8 @@ from .own_prints import own_prints_aside
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loopbench.experiments.baselines import Passed
-    from loopbench.experiments.suite_checks import Checked, SuiteFinding
+    from loopbench.checks.suite import Checked, SuiteFinding
+    from loopbench.checks.suite.reference_agents import Passed
 
 SAY_EVERY_S = 5.0
 SHOWN = 5
@@ -47,9 +47,10 @@ def check_suite(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Hold every check against a suite, and run agents on it that must not pass; exit code 1 where a check fails."""
+    from loopbench.checks import suite as suite_checks
     from loopbench.datasets.quarantine import read_quarantine, with_quarantine
-    from loopbench.experiments import suite_checks
-    from loopbench.experiments.registry import builtin_names, make_suite, parse_spec
+    from loopbench.protocol.names import parse_spec
+    from loopbench.runs.registry import builtin_names, make_suite
 
     from . import render
 
@@ -90,7 +91,7 @@ def _finding(console: Console, found: SuiteFinding) -> None:
     """A line for a check, and one for each of the first problems."""
     from rich.text import Text
 
-    from loopbench.experiments.report import plain
+    from loopbench.experiments.compare.tables import plain
 
     mark, style = _MARKS[found.status]
     console.print(Text.assemble((f"{mark:<15}", style), f"{found.check:<17}", (found.says, "dim")), soft_wrap=True)

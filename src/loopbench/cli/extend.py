@@ -60,9 +60,10 @@ def extend(
     quiet: Quiet = False,
 ) -> None:
     """Add loops, profiles, models, repeats or tasks to a run: its trials stay and count, only the new ones are run."""
-    from loopbench.experiments.extending import Additions
-    from loopbench.experiments.extending import extend as extended
-    from loopbench.experiments.preparing import Permissions, SessionSettings
+    from loopbench.experiments.compare.extend import Additions
+    from loopbench.experiments.compare.extend import extend as extended
+    from loopbench.experiments.compare.reopen import SessionSettings
+    from loopbench.runs.permissions import Permissions
 
     from . import render
 

@@ -7,6 +7,6 @@ from pathlib import Path
 
 def run_folder(run: Path, runs: Path | None) -> Path:
     """A run's directory from what the user typed. Raises RunError where there is none."""
-    from loopbench.experiments import folders
+    from loopbench.runs import folders
 
     return folders.run_folder(run, runs)

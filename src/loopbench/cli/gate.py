@@ -20,7 +20,7 @@ from .own_prints import own_prints_aside, quiet_loops
 from .report import write_report
 
 if TYPE_CHECKING:
-    from loopbench.experiments.gating import Baseline, GateResult, RerunSettings
+    from loopbench.experiments.gate import Baseline, GateResult, RerunSettings
 
 
 class OnUndecided(StrEnum):
@@ -72,9 +72,9 @@ def gate(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Say whether a run is worse than a baseline: exit code 0 if not, 1 if so, 3 if that is open, 4 if the run is no measure."""
-    from loopbench.experiments.gating import RerunSettings, check_asked, judge, read_baseline, read_run
-    from loopbench.experiments.preparing import Permissions
+    from loopbench.experiments.gate import RerunSettings, check_asked, judge, read_baseline, read_run
     from loopbench.metrics.statistics import ALPHA
+    from loopbench.runs.permissions import Permissions
 
     from . import render
 
@@ -109,10 +109,10 @@ def bless(
     runs: Runs = None,
 ) -> None:
     """Write a run down as the baseline that `loopbench gate` holds later runs against, and say what changed in it."""
-    from loopbench.experiments.gating import bless as blessed
-    from loopbench.experiments.gating import read_baseline, read_run, write_baseline
-    from loopbench.experiments.gating.baseline import changes
-    from loopbench.experiments.report import plain
+    from loopbench.experiments.compare.tables import plain
+    from loopbench.experiments.gate import bless as blessed
+    from loopbench.experiments.gate import read_baseline, read_run, write_baseline
+    from loopbench.experiments.gate.baseline import changes
 
     old = read_baseline(output) if output.exists() else None  # what is no baseline is not replaced
     found = read_run(run_folder(run, runs))
@@ -127,7 +127,7 @@ def bless(
 
 def _margins(margin: float | None, metrics: list[str]) -> dict[str, float]:
     """Raises ValueError for a metric that is named twice, or a margin that is no number."""
-    from loopbench.experiments.gating import DEFAULT_METRICS
+    from loopbench.experiments.gate import DEFAULT_METRICS
     from loopbench.metrics.gate import MORE, check_margin
     from loopbench.metrics.summary import PRIMARY
 
@@ -148,9 +148,9 @@ def _margins(margin: float | None, metrics: list[str]) -> dict[str, float]:
 
 def _run_again(baseline: Baseline, path: Path, again: RerunSettings, *, quiet: bool) -> Path:
     """The directory of the new run. An interrupted one can be resumed, and judged then."""
-    from loopbench.experiments.compare import run
-    from loopbench.experiments.gating import prepare_again
-    from loopbench.experiments.preparing import resume_flags
+    from loopbench.experiments.compare.run import run
+    from loopbench.experiments.gate import prepare_again
+    from loopbench.runs.permissions import resume_flags
 
     from . import render
     from .progress import watching
@@ -187,7 +187,7 @@ class _Wanted:
                 raise ValueError(f"{flag} {path}: cannot be written; nothing was judged")
 
     def write(self, judged: GateResult) -> None:
-        from loopbench.experiments.gating import github_annotations, to_junit, to_markdown
+        from loopbench.experiments.gate import github_annotations, to_junit, to_markdown
 
         if self.junit is not None:
             self.junit.parent.mkdir(parents=True, exist_ok=True)
@@ -228,7 +228,7 @@ def _print_whatever_reads(judged: GateResult, *, as_json: bool) -> None:
 def _print(judged: GateResult, *, as_json: bool) -> None:
     from rich.text import Text
 
-    from loopbench.experiments.gating.outputs import headline, paragraphs, table, task_lines
+    from loopbench.experiments.gate.outputs import headline, paragraphs, table, task_lines
 
     from . import render
 

@@ -50,11 +50,11 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Read what other tools measured, and compare it: Inspect logs, pydantic-evals reports, CSV, TSV or JSON lines."""
-    from loopbench.experiments.folders import RUNS
-    from loopbench.experiments.outside import ImportRequest, ReadingOptions, ScoreScale, import_files
-    from loopbench.experiments.results import results
+    from loopbench.experiments.compare.results import results
+    from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale, import_files
     from loopbench.metrics.comparison import MARGIN
     from loopbench.metrics.statistics import ALPHA
+    from loopbench.runs.folders import RUNS
 
     from . import render
 

@@ -164,8 +164,8 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Run loops over a suite's tasks and say which is better, with intervals."""
-    from loopbench.experiments.config import load_config
-    from loopbench.experiments.preparing import prepare
+    from loopbench.experiments.compare.prepare import prepare
+    from loopbench.runs.config import load_config
 
     from . import render
 
@@ -243,9 +243,8 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List what can be named on the command line, with options."""
-    from loopbench.experiments.catalogue import entries
-
     from . import render
+    from .catalogue import entries
 
     found = entries(what.value)
     if as_json:
@@ -260,8 +259,9 @@ def check_loop(
     as_json: Json = False,
 ) -> None:
     """Run a loop against every law, with models and tools made up for it; exit code 1 where one does not hold."""
-    from loopbench.experiments import laws
-    from loopbench.experiments.registry import make_loop, parse_spec
+    from loopbench.checks import loop as laws
+    from loopbench.protocol.names import parse_spec
+    from loopbench.runs.registry import make_loop
 
     from . import render
 
@@ -282,7 +282,7 @@ def new_loop(
     into: Annotated[Path, typer.Option(help="Folder to write to [default: this one].", show_default=False)] = Path("."),
 ) -> None:
     """Write NAME.py, a small loop that works, and test_NAME.py, which holds the laws against it."""
-    from loopbench.experiments import scaffold
+    from loopbench.checks.loop import scaffold
 
     from . import render
 
@@ -316,7 +316,7 @@ def main() -> None:
         with terminated_as_interrupted(), lasting_stdout():
             app()
     except (ValueError, OSError) as error:
-        from loopbench.experiments.report import plain
+        from loopbench.experiments.compare.tables import plain
         from loopbench.protocol.redact import redact
 
         print(f"error: {plain(' '.join(redact(_said(error)).split()))}", file=sys.stderr)

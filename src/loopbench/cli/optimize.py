@@ -15,10 +15,10 @@ from .environment import load_env
 from .own_prints import own_prints_aside, quiet_loops
 
 if TYPE_CHECKING:
-    from loopbench.experiments.optimization.result import OptimizationResult
-    from loopbench.experiments.optimization.run import Optimization
-    from loopbench.experiments.preparing import Permissions
-    from loopbench.experiments.tracking.optimization import OptimizationTracker
+    from loopbench.experiments.optimize.result import OptimizationResult
+    from loopbench.experiments.optimize.run import Optimization
+    from loopbench.reports.mlflow.optimization import OptimizationTracker
+    from loopbench.runs.permissions import Permissions
 
 
 def optimize(
@@ -76,9 +76,9 @@ def optimize(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Optimize each loop's prompts on an equal budget, and say on locked tasks whether it helped, and which loop is best then."""
-    from loopbench.experiments.optimization.budgets import parse_budget
-    from loopbench.experiments.optimization.config import load_optimize_config
-    from loopbench.experiments.optimization.run import prepare
+    from loopbench.experiments.optimize.budgets import parse_budget
+    from loopbench.experiments.optimize.config import load_optimize_config
+    from loopbench.experiments.optimize.run import prepare
 
     flags: dict[str, Any] = {
         "loops": tuple(loop or ()),
@@ -126,7 +126,7 @@ def _only(flag: str, given: list[str] | None) -> str | None:
 
 def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, as_json: bool, quiet: bool) -> NoReturn:
     """What `resume` does: a search goes on from its log, a test with the trials that are missing."""
-    from loopbench.experiments.optimization.run import reopen
+    from loopbench.experiments.optimize.run import reopen
 
     with own_prints_aside():
         again = reopen(folder, allowed, mlflow=mlflow)
@@ -135,9 +135,9 @@ def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, as_json: b
 
 def print_report(folder: Path, *, as_json: bool, as_csv: bool, as_markdown: bool, all_metrics: bool) -> int:
     """What `report` prints; no model is called. Gives the exit code."""
-    from loopbench.experiments.optimization.files import TEST
-    from loopbench.experiments.optimization.report import to_markdown
-    from loopbench.experiments.optimization.result import optimization_result
+    from loopbench.experiments.optimize.result import optimization_result
+    from loopbench.experiments.optimize.tables import to_markdown
+    from loopbench.runs.folders import TEST
 
     if as_csv or all_metrics:
         raise ValueError(f"--{'csv' if as_csv else 'all-metrics'} is for comparisons; the test is one: {folder / TEST}")
@@ -150,8 +150,8 @@ def print_report(folder: Path, *, as_json: bool, as_csv: bool, as_markdown: bool
 
 
 def _carry_out(made: Optimization, *, as_json: bool, quiet: bool) -> NoReturn:
-    from loopbench.experiments.optimization.result import optimization_result
-    from loopbench.experiments.optimization.rollouts import RunStopped
+    from loopbench.experiments.optimize.result import optimization_result
+    from loopbench.experiments.optimize.rollouts import RunStopped
 
     from . import render
 
@@ -183,9 +183,9 @@ def _exit_code(found: OptimizationResult) -> int:
 
 def _run(made: Optimization, *, quiet: bool) -> str:
     """Gives why it stopped early, or an empty text. Raises KeyboardInterrupt and RunStopped."""
-    from loopbench.experiments.optimization.result import optimization_result
-    from loopbench.experiments.optimization.run import run
-    from loopbench.experiments.optimization.watchers import Watchers
+    from loopbench.experiments.optimize.result import optimization_result
+    from loopbench.experiments.optimize.run import run
+    from loopbench.experiments.optimize.watchers import Watchers
 
     from . import render
     from .optimize_progress import watching
@@ -206,7 +206,7 @@ def _tracker(made: Optimization) -> AbstractContextManager[OptimizationTracker |
     compare = made.config.compare
     if not compare.mlflow:
         return nullcontext()
-    from loopbench.experiments.tracking.optimization import OptimizationTracker  # MLflow takes seconds to import
+    from loopbench.reports.mlflow.optimization import OptimizationTracker  # MLflow takes seconds to import
 
     def tell(line: str) -> None:
         render.say(f"warning: {line}")
@@ -215,8 +215,8 @@ def _tracker(made: Optimization) -> AbstractContextManager[OptimizationTracker |
 
 
 def _resume_command(made: Optimization) -> str:
-    from loopbench.experiments.preparing import resume_flags
     from loopbench.protocol.names import parse_spec
+    from loopbench.runs.permissions import resume_flags
 
     compare = made.config.compare
     optimizer = parse_spec(made.config.search.optimizer).name
@@ -227,8 +227,8 @@ def _resume_command(made: Optimization) -> str:
 def _print(found: OptimizationResult, *, as_json: bool) -> None:
     from rich.text import Text
 
-    from loopbench.experiments.optimization.report import notes, tables, verdicts
-    from loopbench.experiments.report import plain
+    from loopbench.experiments.compare.tables import plain
+    from loopbench.experiments.optimize.tables import notes, tables, verdicts
 
     from . import render
 

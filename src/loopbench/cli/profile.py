@@ -12,7 +12,7 @@ import typer
 from .folders import run_folder
 
 if TYPE_CHECKING:
-    from loopbench.experiments.fit import Fitted
+    from loopbench.experiments.fit_profile.fit import Fitted
     from loopbench.models.profiles import Profile
 
 profile = typer.Typer(help="Fault profiles: fit one to a run, show one.", no_args_is_help=True, rich_markup_mode=None)
@@ -37,7 +37,7 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Estimate how often a run's model stumbled, from its traces: each kind of fault per point reached, with an interval."""
-    from loopbench.experiments.fit import fit_run, to_toml
+    from loopbench.experiments.fit_profile.fit import fit_run, to_toml
 
     from . import render
 
@@ -61,7 +61,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print a profile: kinds of fault, what they mean, how often they strike, and what a fitted one says of each."""
-    from loopbench.experiments.fit import remarks
+    from loopbench.experiments.fit_profile.fit import remarks
     from loopbench.models.profiles import load_profile
 
     found = load_profile(name)

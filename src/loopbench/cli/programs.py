@@ -21,8 +21,8 @@ def show_program(
     """Print a program: the instructions and demonstrations of each predictor, and where it comes from."""
     from rich.text import Text
 
-    from loopbench.experiments.programs import demo_title, one_line, origin, parts, program_named, to_markdown
-    from loopbench.experiments.report import plain
+    from loopbench.experiments.compare.tables import plain
+    from loopbench.experiments.optimize.program_text import demo_title, one_line, origin, parts, program_named, to_markdown
 
     from . import render
 
@@ -64,8 +64,8 @@ def diff(
     """Print how program B differs from A: instructions line by line, demonstrations by content. Exit code 1 where they differ."""
     from rich.text import Text
 
-    from loopbench.experiments.programs import diff_lines, program_diff, program_named
-    from loopbench.experiments.report import plain
+    from loopbench.experiments.compare.tables import plain
+    from loopbench.experiments.optimize.program_text import diff_lines, program_diff, program_named
 
     from . import render
 

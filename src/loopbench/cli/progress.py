@@ -20,11 +20,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from loopbench.experiments.engine.runner import Progress, Unwatched
-from loopbench.experiments.preparing import Experiment
-from loopbench.experiments.report import plain
+from loopbench.experiments.compare.prepare import Experiment
+from loopbench.experiments.compare.tables import plain
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import wilson
+from loopbench.runs.engine.runner import Progress, Unwatched
 from loopbench.runs.store.records import each_record
 
 RATE_OVER_S, RATE_OVER_TRIALS = 30.0, 10

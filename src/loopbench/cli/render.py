@@ -11,17 +11,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from loopbench.experiments.catalogue import CatalogueEntry, SuiteEntry
-from loopbench.experiments.collection import SeveralRuns
-from loopbench.experiments.collection import notes as collection_notes
-from loopbench.experiments.collection import tables as collection_tables
-from loopbench.experiments.collection import verdicts as collection_verdicts
-from loopbench.experiments.laws import LAWS, Finding
-from loopbench.experiments.report import notes, plain, tables, verdicts
-from loopbench.experiments.results import Results
-from loopbench.experiments.scaffold import Scaffold
+from loopbench.checks.loop import LAWS, Finding
+from loopbench.checks.loop.scaffold import Scaffold
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.several_runs import SeveralRuns
+from loopbench.experiments.compare.several_runs import notes as collection_notes
+from loopbench.experiments.compare.several_runs import tables as collection_tables
+from loopbench.experiments.compare.several_runs import verdicts as collection_verdicts
+from loopbench.experiments.compare.tables import notes, plain, tables, verdicts
 from loopbench.text.table import Table as Lines
 
+from .catalogue import CatalogueEntry, SuiteEntry
 from .console import out as out
 from .console import say as say
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from loopbench.experiments.ablation import Ablated
-from loopbench.experiments.ablation_report import conclusions, is_shown, notes, tables
-from loopbench.experiments.report import plain
+from loopbench.experiments.ablate.ablation import Ablated
+from loopbench.experiments.ablate.tables import conclusions, is_shown, notes, tables
+from loopbench.experiments.compare.tables import plain
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.summary import PRIMARY
 

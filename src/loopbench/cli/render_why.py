@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from loopbench.experiments.report import plain
-from loopbench.experiments.results import Results
-from loopbench.experiments.why import ArmLosses, Lost, Parted, Why
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.tables import plain
+from loopbench.experiments.why.why import ArmLosses, Lost, Parted, Why
 from loopbench.metrics.tasks import GroupFindings, Kind
 from loopbench.metrics.trajectory.divergence import Cause
 from loopbench.text.numbers import interval

@@ -14,7 +14,7 @@ from .folders import run_folder
 from .optimize import print_report
 
 if TYPE_CHECKING:
-    from loopbench.experiments.results import Results
+    from loopbench.experiments.compare.results import Results
 
 
 Form = Literal["tables", "json", "csv", "markdown"]
@@ -39,7 +39,7 @@ def report(
     no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
 ) -> None:
     """Print the tables of a run again, and write its page; no model is called."""
-    from loopbench.experiments.optimization.files import is_optimization
+    from loopbench.runs.folders import is_optimization
 
     if as_json + as_csv + as_markdown > 1:
         raise ValueError("--json, --csv and --markdown exclude each other")
@@ -59,8 +59,8 @@ def report(
 
 
 def _one(folder: Path, form: Form, html: Path | None, *, no_html: bool, all_metrics: bool) -> int:
-    from loopbench.experiments.report import to_csv
-    from loopbench.experiments.results import results
+    from loopbench.experiments.compare.results import results
+    from loopbench.experiments.compare.tables import to_csv
 
     found = results(folder)
     if form == "csv":
@@ -75,10 +75,10 @@ def _one(folder: Path, form: Form, html: Path | None, *, no_html: bool, all_metr
 
 
 def _markdown(found: Results) -> str:
-    from loopbench.experiments import ablation_report
-    from loopbench.experiments.ablation import ablated
-    from loopbench.experiments.folders import run_name
-    from loopbench.experiments.report import to_markdown
+    from loopbench.experiments.ablate import tables as ablation_report
+    from loopbench.experiments.ablate.ablation import ablated
+    from loopbench.experiments.compare.tables import to_markdown
+    from loopbench.runs.folders import run_name
 
     made = ablated(found)
     if made is not None:
@@ -87,11 +87,11 @@ def _markdown(found: Results) -> str:
 
 
 def _several(folders: Sequence[Path], form: Form, html: Path | None, *, no_html: bool, all_metrics: bool) -> int:
-    from loopbench.experiments.collection import collect, to_markdown
-    from loopbench.experiments.html.files import PAGE
-    from loopbench.experiments.html.page import collection_html
-    from loopbench.experiments.optimization.files import TEST, is_optimization
-    from loopbench.experiments.results import results
+    from loopbench.experiments.compare.results import results
+    from loopbench.experiments.compare.several_runs import collect, to_markdown
+    from loopbench.reports.html.files import PAGE
+    from loopbench.reports.html.page import collection_html
+    from loopbench.runs.folders import TEST, is_optimization
 
     from . import render
 
@@ -114,7 +114,7 @@ def _several(folders: Sequence[Path], form: Form, html: Path | None, *, no_html:
 
 def print_results(found: Results, *, as_json: bool, all_metrics: bool = False) -> None:
     """To stdout; of an ablation its effects, and the arms' own tables where all metrics are asked for."""
-    from loopbench.experiments.ablation import ablated
+    from loopbench.experiments.ablate.ablation import ablated
 
     from . import render, render_effects
 
@@ -135,8 +135,8 @@ def print_results(found: Results, *, as_json: bool, all_metrics: bool = False) -
 
 def write_report(found: Results, html: Path | None = None) -> str:
     """The page of a run, into its directory unless another file was typed; gives its text."""
-    from loopbench.experiments.html.files import PAGE
-    from loopbench.experiments.html.page import report_html
+    from loopbench.reports.html.files import PAGE
+    from loopbench.reports.html.page import report_html
 
     page = report_html(found)
     _write(page, html, found.folder / PAGE)
@@ -144,16 +144,16 @@ def write_report(found: Results, html: Path | None = None) -> str:
 
 
 def _write_optimization(folder: Path, html: Path | None) -> None:
-    from loopbench.experiments.html.files import PAGE
-    from loopbench.experiments.html.page import optimization_html
-    from loopbench.experiments.optimization.result import optimization_result
+    from loopbench.experiments.optimize.result import optimization_result
+    from loopbench.reports.html.files import PAGE
+    from loopbench.reports.html.page import optimization_html
 
     _write(optimization_html(optimization_result(folder)), html, folder / PAGE)
 
 
 def _write(text: str, typed: Path | None, usual: Path) -> None:
     """Where the usual place cannot be written that is a warning; a file that was typed has to be. Raises OSError."""
-    from loopbench.experiments.html.files import write_page
+    from loopbench.reports.html.files import write_page
 
     from . import render
 
@@ -179,7 +179,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print the trace of one trial: prompt, reply, move, observation, faults."""
-    from loopbench.experiments.optimization.files import trials_folder
+    from loopbench.runs.folders import trials_folder
     from loopbench.runs.store.files import read_manifest
     from loopbench.runs.store.records import find_trial
     from loopbench.runs.store.traces import read_trace

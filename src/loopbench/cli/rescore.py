@@ -14,7 +14,7 @@ from .own_prints import own_prints_aside
 from .report import write_report
 
 if TYPE_CHECKING:
-    from loopbench.experiments.rescoring import Rescored
+    from loopbench.experiments.compare.rescore import Rescored
     from loopbench.metrics.statistics import Interval
 
 
@@ -26,7 +26,7 @@ def rescore(
     as_json: Json = False,
 ) -> None:
     """Judge a run's answers again by today's scorers and expected answers; no model is asked, no tool is called."""
-    from loopbench.experiments.rescoring import rescore as rescored
+    from loopbench.experiments.compare.rescore import rescore as rescored
 
     folder = run_folder(run, runs)
     with own_prints_aside():
@@ -39,7 +39,7 @@ def rescore(
 
 
 def _print(made: Rescored) -> None:
-    from loopbench.experiments.report import plain
+    from loopbench.experiments.compare.tables import plain
     from loopbench.text.table import Table
 
     from . import render

@@ -37,7 +37,9 @@ from .own_prints import own_prints_aside
 from .running import carry_out
 
 if TYPE_CHECKING:
-    from loopbench.experiments.preparing import Experiment, Permissions, SessionSettings
+    from loopbench.experiments.compare.prepare import Experiment
+    from loopbench.experiments.compare.reopen import SessionSettings
+    from loopbench.runs.permissions import Permissions
 
 
 class RetryChoice(StrEnum):
@@ -78,8 +80,9 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with an interrupted run: only trials without a result, or that infrastructure made fail, are run."""
-    from loopbench.experiments.optimization.files import is_optimization
-    from loopbench.experiments.preparing import Permissions, SessionSettings
+    from loopbench.experiments.compare.reopen import SessionSettings
+    from loopbench.runs.folders import is_optimization
+    from loopbench.runs.permissions import Permissions
 
     settings = {
         "concurrency": concurrency,
@@ -105,7 +108,7 @@ def _refuse_for_optimizations(flags: Mapping[str, Any]) -> None:
 
 
 def _reopened(folder: Path, allowed: Permissions, sitting: SessionSettings) -> Experiment:
-    from loopbench.experiments.preparing import reopen
+    from loopbench.experiments.compare.reopen import reopen
 
     from . import render
 
@@ -124,7 +127,7 @@ def _reopened(folder: Path, allowed: Permissions, sitting: SessionSettings) -> E
 
 
 def _forked(folder: Path, allowed: Permissions, sitting: SessionSettings) -> Experiment:
-    from loopbench.experiments.forking import fork
+    from loopbench.experiments.compare.fork import fork
 
     from . import render
 

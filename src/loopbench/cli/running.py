@@ -13,8 +13,8 @@ from .own_prints import own_prints_aside, quiet_loops
 from .report import print_results, write_report
 
 if TYPE_CHECKING:
-    from loopbench.experiments.preparing import Experiment
-    from loopbench.experiments.results import Results
+    from loopbench.experiments.compare.prepare import Experiment
+    from loopbench.experiments.compare.results import Results
 
 
 def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn:
@@ -22,9 +22,9 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
 
     Raises ValueError where no worker can be had.
     """
-    from loopbench.experiments.compare import run
-    from loopbench.experiments.engine.links import WorkerError
-    from loopbench.experiments.results import results
+    from loopbench.experiments.compare.results import results
+    from loopbench.experiments.compare.run import run
+    from loopbench.runs.engine.messages import WorkerError
     from loopbench.runs.store.files import CutShort
 
     from . import render
@@ -71,7 +71,7 @@ def carry_out(experiment: Experiment, *, as_json: bool, quiet: bool) -> NoReturn
 
 def _as_it_stands(experiment: Experiment, found: Results) -> Experiment:
     """With what this sitting has added to the run's past."""
-    from loopbench.experiments.past import read_state
+    from loopbench.runs.run_state import read_state
 
     return replace(experiment, manifest=found.manifest, past=read_state(experiment.folder, experiment.past))
 
@@ -83,8 +83,8 @@ def _left(experiment: Experiment, found: Results) -> int:
 
 def resume_command(experiment: Experiment) -> str:
     """What goes on with a run that has stopped, in full; where a limit of its budget is used up, with a larger one."""
-    from loopbench.experiments.past import larger
-    from loopbench.experiments.preparing import resume_flags
+    from loopbench.runs.permissions import resume_flags
+    from loopbench.runs.run_state import larger
 
     folder, config, begun = experiment.folder, experiment.config, experiment.manifest["config"]
     shown = config.public()
@@ -106,7 +106,7 @@ def resume_command(experiment: Experiment) -> str:
 
 
 def _track(experiment: Experiment, found: Results, page: str) -> None:
-    from loopbench.experiments import tracking
+    from loopbench.reports import mlflow as tracking
 
     from . import render
 

@@ -35,10 +35,11 @@ def serve(
     real_time: Annotated[bool, typer.Option("--real-time", help="Sleep through simulated delays.")] = False,
 ) -> None:
     """Serve the scripted model to any program that speaks OpenAI's protocol, until Ctrl-C."""
-    from loopbench.experiments.registry import make_suite, parse_spec
-    from loopbench.experiments.serving import SuiteTrials
+    from loopbench.experiments.serve.trials import SuiteTrials
     from loopbench.models.profiles import load_profile
     from loopbench.models.server import Server
+    from loopbench.protocol.names import parse_spec
+    from loopbench.runs.registry import make_suite
 
     with own_prints_aside():
         found = _first(make_suite(parse_spec(suite), data, tools), tasks)

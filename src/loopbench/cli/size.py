@@ -12,7 +12,7 @@ import typer
 from .folders import run_folder
 
 if TYPE_CHECKING:
-    from loopbench.experiments.sizing import Sizing
+    from loopbench.experiments.size import Sizing
 
 
 class Purpose(StrEnum):
@@ -41,9 +41,9 @@ def size(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say from a pilot run how many tasks and repeats a decision takes, and what they cost; no model is called."""
-    from loopbench.experiments import sizing
-    from loopbench.experiments.optimization.files import trials_folder
-    from loopbench.experiments.results import results
+    from loopbench.experiments import size as sizing
+    from loopbench.experiments.compare.results import results
+    from loopbench.runs.folders import trials_folder
 
     wanted = sizing.SizeRequest(metric, margin, alpha, power, sizing.PURPOSES if purpose is None else (purpose.value,))
     found, second = (None if name is None else results(trials_folder(run_folder(name, runs))) for name in (run, again))
@@ -58,8 +58,8 @@ def size(
 def _print(made: Sizing) -> None:
     from rich.text import Text
 
-    from loopbench.experiments.report import plain
-    from loopbench.experiments.sizing import report
+    from loopbench.experiments.compare.tables import plain
+    from loopbench.experiments.size import tables as report
 
     from . import render
 

@@ -14,7 +14,7 @@ from .folders import run_folder
 from .own_prints import own_prints_aside
 
 if TYPE_CHECKING:
-    from loopbench.experiments.learn import Learned
+    from loopbench.experiments.learn_plans.learn import Learned
 
 MAX_ROWS = 20
 """Of a table; --json has all."""
@@ -47,7 +47,7 @@ def learn(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Write the run's suite with the calls of successful trials as plans, for the scripted model to follow."""
-    from loopbench.experiments.learn import check_out, learn_run, write_suite
+    from loopbench.experiments.learn_plans.learn import check_out, learn_run, write_suite
 
     from . import render
 
@@ -67,7 +67,7 @@ def learn(
 
 def _command(learned: Learned, out: Path) -> str:
     """What runs the scripted model on the file."""
-    from loopbench.experiments.registry import Spec
+    from loopbench.runs.registry import Spec
 
     scorers = sorted({task.scorer for task in learned.tasks if ":" in task.scorer})  # code of the user's own, to be named again
     spec = str(Spec("jsonl", {"scorer": scorers[0]} if scorers else {}))

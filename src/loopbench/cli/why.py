@@ -12,7 +12,7 @@ import typer
 from .folders import run_folder
 
 if TYPE_CHECKING:
-    from loopbench.experiments.results import Results
+    from loopbench.experiments.compare.results import Results
     from loopbench.metrics.record import Record
 
 MIN = 3
@@ -31,9 +31,9 @@ def why(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say where arms part, and why the one that did not solve a task lost it; then what is notable about the tasks."""
-    from loopbench.experiments.optimization.files import trials_folder
-    from loopbench.experiments.results import find_record, results
-    from loopbench.experiments.why import why as find
+    from loopbench.experiments.compare.results import find_record, results
+    from loopbench.experiments.why.why import why as find
+    from loopbench.runs.folders import trials_folder
 
     from . import render_why
 
@@ -53,7 +53,7 @@ def why(
 
 def _pairs(found: Results, a: str | None, b: str | None) -> Sequence[tuple[str, str]] | None:
     """Those asked for; None: all. Raises RunError for a name that is no arm's, or for arms that are not comparable."""
-    from loopbench.experiments.why import comparable
+    from loopbench.experiments.why.why import comparable
     from loopbench.runs.store.files import RunError
 
     if a is None:
@@ -85,7 +85,7 @@ def _arms(found: Results, name: str) -> list[str]:
 
 def _trial(found: Results, record: Record, *, as_json: bool) -> None:
     """One trial by itself."""
-    from loopbench.experiments.why import Lost, loss_of
+    from loopbench.experiments.why.why import Lost, loss_of
 
     from . import render_why
 

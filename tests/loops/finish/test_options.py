@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.registry import options_of
 from loopbench.loops.finish import Finish
 from loopbench.protocol import (
     Reply,
     StopReason,
     Tool,
 )
+from loopbench.runs.options import options_of
 from tests.loops.finish.helpers import ADD, BAD, GOOD_AND_ADD, VERDICT, finish, native, results, run, says, steps
 from tests.loops.helpers import Script
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.registry import make_loop, parse_spec
 from loopbench.loops.finish import Finish
 from loopbench.protocol import (
     BudgetExceeded,
@@ -31,6 +30,8 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import make_loop
 from tests.loops.finish.helpers import ADD, BAD, add, finish, native, results, run, says, steps
 from tests.loops.helpers import Script
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.registry import options_of
 from loopbench.loops.phased import (
     Phase,
     Phased,
@@ -27,6 +26,7 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
+from loopbench.runs.options import options_of
 from tests.loops.phased.helpers import FAIL, INCOMPLETE, Brain, adding, by_task, limited, make_phased, plan, run, statuses
 
 

@@ -12,12 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopbench.checks.loop import check_loop
 from loopbench.datasets.task import StatelessEnvironment, Suite
 from loopbench.datasets.task import Task as BenchTask
-from loopbench.experiments.laws import check_loop
-from loopbench.experiments.registry import make_loop, parse_spec
-from loopbench.experiments.schedule import Arm, Trial
-from loopbench.experiments.trial import TrialContext, run_trial
 from loopbench.loops.phased import (
     Phased,
     TaskStatus,
@@ -50,6 +47,11 @@ from loopbench.protocol import (
     render_value,
     run_sync,
 )
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import make_loop
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
 from tests.loops.helpers import Notes, python
 from tests.loops.phased.helpers import (
     INCOMPLETE,

@@ -314,7 +314,8 @@ def test_a_second_process_is_refused_and_told_why(tmp_path, record):
 FILLS = """
 import resource, sys
 from pathlib import Path
-from loopbench.experiments.journal import Journal, RunError
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.journal import Journal
 from loopbench.metrics.record import Record
 {limit}
 with Journal(Path(sys.argv[1])) as journal:

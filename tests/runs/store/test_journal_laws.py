@@ -203,7 +203,8 @@ TestJournals.settings = settings(max_examples=40, stateful_step_count=20, deadli
 WRITER = """
 import json, sys
 from pathlib import Path
-from loopbench.experiments.journal import Journal, read_records
+from loopbench.runs.store.journal import Journal
+from loopbench.runs.store.records import read_records
 from loopbench.metrics.record import Record
 folder, trials = Path(sys.argv[1]), int(sys.argv[2])
 with Journal(folder) as journal:

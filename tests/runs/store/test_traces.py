@@ -15,17 +15,17 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare import run
-from loopbench.experiments.config import CompareConfig
-from loopbench.experiments.engine.runner import Unwatched
-from loopbench.experiments.fit import fit_run
-from loopbench.experiments.gating.baseline import bless
-from loopbench.experiments.html.page import report_html
-from loopbench.experiments.learn import learn_run
-from loopbench.experiments.preparing import prepare
-from loopbench.experiments.results import Results, results
-from loopbench.experiments.why import why
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.fit_profile.fit import fit_run
+from loopbench.experiments.gate.baseline import bless
+from loopbench.experiments.learn_plans.learn import learn_run
+from loopbench.experiments.why.why import why
 from loopbench.metrics.record import Record
+from loopbench.reports.html.page import report_html
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError, write_manifest
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.records import TRIALS, find_trial, read_records

@@ -1,0 +1,1 @@
+"""Whether a loop or a suite can be trusted."""

@@ -1,0 +1,349 @@
+"""Laws on the course of a run: the contract, its limits, what it keeps, shows and sees."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.models.profiles import load_profile
+from loopbench.protocol import HARNESS_STOPS, Loop, Message, Outcome, Query, Reply, Request, StopReason, render_value
+from loopbench.runs.registry import Spec
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
+from loopbench.runs.trial_models import TrialModels
+
+from .law import NotApplicable, require
+from .random_moves import any_reply, busy, done, say
+from .scene import (
+    APART,
+    CHAIN,
+    FAILING,
+    JAMMED,
+    NO_CALL,
+    ONE_CALL,
+    SCHEMA,
+    TASKS,
+    TOOLS,
+    Played,
+    Sayer,
+    Scene,
+    Seen,
+    SeenModel,
+    Talker,
+    difference,
+    open_gate,
+    play,
+    scripted,
+    swinging_gate,
+    talking,
+    text_of,
+)
+
+SPARE = 3
+"""Tool steps beyond a task's plan, as a suite grants them."""
+
+
+# --- the contract ---
+
+
+async def contract(loop: Loop) -> None:
+    """A loop has a name and the stops it can reach; `run` gives an Outcome; the configuration never changes.
+
+    The harness reads all of these, shares one instance among trials and derives limited copies of it.
+    """
+    require(isinstance(loop.name, str) and bool(loop.name), f"name is {loop.name!r}; it must be a text")
+    stops: object = loop.stops
+    require(isinstance(stops, frozenset), f"stops is a {type(stops).__name__}; it must be a frozenset of StopReason")
+    odd = [stop for stop in loop.stops if not isinstance(stop, StopReason)]
+    require(not odd, f"stops holds {odd}; it must hold StopReason only")
+    harness = sorted(loop.stops & HARNESS_STOPS)
+    require(not harness, f"stops holds {', '.join(harness)}, which only the harness sets")
+    before = configuration(loop)
+    _check_outcome((await play(loop, await scripted(ONE_CALL))).outcome)
+    require(configuration(loop) == before, f"a run changed {_changed(before, configuration(loop))}; the configuration is frozen")
+    _check_limited(loop)
+
+
+def _check_outcome(outcome: Outcome) -> None:
+    stop: object = outcome.stop
+    require(isinstance(stop, StopReason), f"the outcome's stop is {stop!r}; it must be a StopReason")
+    steps: object = outcome.steps
+    require(isinstance(steps, int) and steps >= 0, f"the outcome's steps is {steps!r}; it must be a count")
+    confidence: object = outcome.confidence
+    fine = confidence is None or (isinstance(confidence, int | float) and 0 <= confidence <= 1)
+    require(fine, f"the outcome's confidence is {confidence!r}; it must be in [0, 1] or None")
+
+
+def _check_limited(loop: Loop) -> None:
+    before = configuration(loop)
+    three, four = loop.with_step_limit(3), loop.with_step_limit(4)
+    for limited in (three, four):
+        kind = type(limited).__name__
+        require(type(limited) is type(loop), f"with_step_limit gave a {kind}; it must give a {type(loop).__name__}")
+    after = configuration(loop)
+    require(after == before, f"with_step_limit changed {_changed(before, after)} of the loop itself; it must give another")
+    require(three is not four, "with_step_limit(3) and with_step_limit(4) are one object; each must be a loop of its own")
+
+
+def configuration(loop: object) -> dict[str, Any]:
+    """The public fields of a loop, comparable; what is neither data nor a dataclass counts by identity."""
+    names = (
+        {item.name for item in dataclasses.fields(loop)} if dataclasses.is_dataclass(loop) else set(getattr(loop, "__dict__", ()))
+    )
+    return {name: _comparable(getattr(loop, name, None)) for name in sorted(names) if not name.startswith("_")}
+
+
+def _comparable(value: Any, depth: int = 6) -> Any:
+    if depth == 0 or isinstance(value, str | int | float | bool | None):
+        return repr(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return type(value), [_comparable(getattr(value, item.name, None), depth - 1) for item in dataclasses.fields(value)]
+    if isinstance(value, Mapping):
+        return {repr(key): _comparable(item, depth - 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_comparable(item, depth - 1) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(repr, value))
+    return id(value)
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    return ", ".join(name for name in {**before, **after} if before.get(name) != after.get(name))
+
+
+# --- the limit ---
+
+
+def _unreadable(request: Request, count: int) -> Reply:
+    return Reply("%%% no format at all %%%")
+
+
+STUBBORN: Mapping[str, Sayer] = {
+    "always calls a tool": busy,
+    "always calls a tool that raises": lambda request, count: busy(request, count, "jam"),
+    "always calls a tool that does not exist": lambda request, count: busy(request, count, "shovel"),
+    "always makes the same call": lambda request, count: busy(request, 1),
+    "is never readable": _unreadable,
+}
+"""Models that never come to an end."""
+
+
+async def step_limit(loop: Loop) -> None:
+    """Under `with_step_limit(n)` n tool steps are granted, and the run ends by itself.
+
+    A comparison gives every design the same limit; one that takes more, or less, is not comparable. Beside the n steps there is
+    one decision to end the run (row G-8): a model that never ends may spend it on a call, so n + 1 is the most that can be seen.
+    """
+    for limit in (1, 2, 3):
+        design = loop.with_step_limit(limit)
+        for manner, sayer in STUBBORN.items():
+            await _check_ends(design, sayer, limit, f"with_step_limit({limit}), a model that {manner}")
+        task = _chain_of(limit)
+        played = await play(design, await scripted(task))
+        made, stop = len(played.seen.calls), played.outcome.stop
+        solved = made >= limit and stop is StopReason.FINISHED
+        where = f"with_step_limit({limit}), a plan of {limit} calls"
+        require(solved, f"{where}: {made} were made, and the run stopped as {stop}; a limit of n grants n tool steps")
+
+
+async def _check_ends(design: Loop, sayer: Sayer, limit: int, where: str) -> None:
+    played = await play(design, talking(sayer))
+    require(not played.hung, f"{where}: the run {played.hung}; it must end by itself")
+    steps = len({call.arguments.get("hole") for call in played.seen.calls if call.name in ("dig", "jam")})
+    most = f"at most {limit} may be, and one more in the place of the decision that ends the run"
+    require(steps <= limit + 1, f"{where}: {steps} tool steps were run; {most}")
+
+
+def _chain_of(length: int) -> Task:
+    assert CHAIN.plan is not None
+    expected = (42, 1042, 3126)[length - 1]
+    calls = CHAIN.plan.calls[:length]
+    plan = dataclasses.replace(CHAIN.plan, calls=calls, answer=dataclasses.replace(CHAIN.plan.answer, call=calls[-1].id))
+    return dataclasses.replace(CHAIN, expected=expected, plan=plan)
+
+
+# --- state ---
+
+
+async def no_state(loop: Loop) -> None:
+    """A run leaves nothing behind: the same instance gives the same again, and beside itself.
+
+    The harness runs one instance for thousands of trials at once, and a resumed run must give what an uninterrupted one gives.
+    """
+    scenes = [await scripted(task, _in_other_words(task)) for task in TASKS]
+    fresh = [await play(limited(loop), scene) for scene in scenes]
+    shared = limited(loop)
+    again = [await play(shared, scene) for scene in (*scenes, *scenes)][len(scenes) :]
+    _check_same(fresh, again, "a second time on the same instance")
+    together = await asyncio.gather(*(play(shared, scene, swinging_gate) for scene in (*scenes, *scenes)))
+    _check_same([*fresh, *fresh], together, "at the same time as others on the same instance")
+
+
+def limited(loop: Loop) -> Loop:
+    """A fresh instance with room for every task of the bench."""
+    return loop.with_step_limit(max(len(task.plan.calls) for task in TASKS if task.plan) + SPARE)
+
+
+def _in_other_words(task: Task) -> Query:
+    """A question that no other law asks, so that a loop that remembers meets it here for the first time."""
+    return dataclasses.replace(task.query, text=f"Once more, from the start: {task.query.text}")
+
+
+def _check_same(fresh: Sequence[Played], other: Sequence[Played], how: str) -> None:
+    for one, two in zip(fresh, other, strict=True):
+        parted = "" if one.asked == two.asked else difference(one.asked, two.asked)
+        require(not parted, f"run {how}, {parted}; a run must not know of others")
+        first, second = _told(one.outcome), _told(two.outcome)
+        require(first == second, f"run {how}, the outcome is {second}, not {first}; a run must not know of others")
+
+
+def _told(outcome: Outcome) -> tuple[str, str, int, float | None]:
+    return render_value(outcome.answer), str(outcome.stop), outcome.steps, outcome.confidence
+
+
+# --- errors ---
+
+
+async def tool_errors(loop: Loop) -> None:
+    """What a tool's exception says reaches the model in a later request, word for word.
+
+    A model can only mend what it is shown. A design that hides errors on purpose says `shows_tool_errors = False`.
+    """
+    if not getattr(loop, "shows_tool_errors", True):
+        raise NotApplicable("the loop declares shows_tool_errors = False")
+    played = await play(limited(loop), await scripted(FAILING))
+    assert played.outcome  # Broken, where there is none
+    require(bool(played.seen.calls), "the tool was never called, though the model asked for it")
+    shown = any(JAMMED in text_of(request) for request in played.seen.requests)
+    told = f"a tool raised ValueError({JAMMED!r}), and no later request shows these words"
+    require(shown, f"{told}; the model must see what went wrong")
+
+
+# --- the end ---
+
+
+async def finishing(loop: Loop) -> None:
+    """A clean run gives the right answer, stops as finished, and calls no tool once the model has answered.
+
+    What a design gains over another must not be what it loses on tasks without any trouble.
+    """
+    for task in (NO_CALL, ONE_CALL, CHAIN, FAILING, SCHEMA):
+        played = await play(limited(loop), await scripted(task))
+        outcome = played.outcome
+        require(
+            outcome.stop is StopReason.FINISHED,
+            f"task {task.id!r}: the run stopped as {outcome.stop}; a clean one stops as finished",
+        )
+        answer = render_value(outcome.answer)[:100]
+        require(_is_right(outcome.answer, task.expected), f"task {task.id!r}: the answer is {answer!r}; {task.expected!r} is right")
+        late = [call.name for call in played.seen.after_answer]
+        require(not late, f"task {task.id!r}: {', '.join(late)} was called after the model had answered; nothing may be")
+
+
+async def once(loop: Loop) -> None:
+    """Each call that the model decides on is made once.
+
+    A second refund is the worst of all surprises, and no answer shows it.
+    """
+    for task in (ONE_CALL, CHAIN, SCHEMA):
+        played = await play(limited(loop), await scripted(task))
+        assert task.plan is not None
+        made = Counter(call.name for call in played.seen.calls) - Counter(call.name for call in played.seen.after_answer)
+        planned = Counter(call.tool for call in task.plan.calls)
+        counted = ", ".join(f"{name} {made[name]} times instead of {planned[name]}" for name in made - planned)
+        require(made <= planned, f"task {task.id!r}: the model decided on each call once, and {counted} was run")
+
+
+def _is_right(answer: Any, expected: Any) -> bool:
+    """Equal as a value, or as the JSON text of it."""
+    if answer == expected:
+        return True
+    if not isinstance(answer, str):
+        return False
+    try:
+        return bool(json.loads(answer) == expected)
+    except ValueError:
+        return False
+
+
+# --- gold ---
+
+CANARY = "canary-7f3a9c51"
+
+
+async def gold(loop: Loop) -> None:
+    """The right answer stands in no request and in no answer that does not come from the model.
+
+    Within a real trial, where the expected answer is at hand for the scorer: a loop gets query, tools and model, and nothing else.
+    """
+    seen = Seen()
+    model = SeenModel(Talker(lambda request, count: busy(request, count) if count <= 2 else done(request, count)), seen, open_gate)
+    task = Task("gold", Query("Which word is it?"), CANARY, no_plan="no scripted model is asked")
+    arm = Arm("law", Spec("loop", {}), limited(loop), "law/talker", load_profile("clean"))
+    suite = Suite("gold", "1", (task,), lambda _: StatelessEnvironment(TOOLS))
+    made = await run_trial(Trial(arm, task, 0, 0), TrialContext(suite, TrialModels({"law/talker": model})))
+    told = any(CANARY in text_of(request) for request in seen.requests)
+    require(not told, "a request holds the expected answer; a loop knows the query, the tools and the model's replies only")
+    answered = CANARY in render_value(made.record.answer)
+    require(not answered, "the answer is the expected one, which the model never said; a loop must not know it")
+
+
+# --- the conversation ---
+
+
+async def conversation(loop: Loop) -> None:
+    """A system message only stands first, and the results of native calls follow them at once, one for each call.
+
+    Providers refuse anything else with an error.
+    """
+    scenes: list[Scene] = [await scripted(task) for task in (CHAIN, FAILING, SCHEMA, APART, NO_CALL)]
+    scenes += [talking(sayer) for sayer in STUBBORN.values()]
+    scenes += [talking(_rambling(seed)) for seed in range(12)]
+    for scene in scenes:
+        for design in (limited(loop), loop.with_step_limit(1)):
+            played = await play(design, scene)
+            for index, request in enumerate(played.seen.requests, 1):
+                problem = illegal(request.messages)
+                require(not problem, f"request {index} (role {request.role}): {problem}")
+
+
+def _rambling(seed: int) -> Sayer:
+    """Sound and unsound replies in turn, several calls at once among them."""
+    rng = random.Random(seed)
+
+    def sayer(request: Request, count: int) -> Any:
+        sound = say(request.codec, busy(request, count))
+        kind = rng.randrange(4)
+        if kind == 0:
+            return any_reply(rng, sound)
+        if kind == 1:
+            return Reply(sound.text, sound.calls * 2, None, sound.finish_reason)
+        return sound
+
+    return sayer
+
+
+def illegal(messages: Sequence[Message]) -> str:
+    """What a provider would refuse in a conversation; empty for a legal one."""
+    if not messages:
+        return "it holds no message"
+    open_calls: Counter[str] = Counter()
+    for index, message in enumerate(messages, 1):
+        if message.role == "system" and index > 1:
+            return f"message {index} is a system message; only the first may be"
+        if message.role == "tool":
+            if open_calls[message.call_id] < 1:
+                return f"message {index} answers call {message.call_id!r}, which does not stand open before it"
+            open_calls[message.call_id] -= 1
+        elif open_calls.total():
+            return f"message {index} follows a call without its result; each call is answered at once"
+        else:
+            open_calls = Counter(call.id for call in message.calls)
+    return "a call at the end has no result; each call is answered at once" if open_calls.total() else ""

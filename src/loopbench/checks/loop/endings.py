@@ -1,0 +1,256 @@
+"""Laws on how runs end: under whatever models and tools do, with an Outcome, at a stop that the loop declares, and each of them."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from loopbench.protocol import (
+    Act,
+    Answer,
+    Completion,
+    ContextOverflow,
+    Loop,
+    Outcome,
+    ProviderError,
+    Query,
+    Recovery,
+    Reply,
+    Request,
+    Role,
+    Text,
+    ToolCall,
+)
+
+from .contract import STUBBORN
+from .law import require
+from .random_moves import STRATEGIES, any_move, any_reply, any_word, busy, done, say
+from .scene import CHAIN, FAILING, JAMMED, TOOLS, Played, Said, Sayer, Scene, play, scripted, talking, tools_of
+
+MIN_RUNS = 120
+MAX_RUNS = 400
+MAX_S = 30.0
+"""Seconds after which no further seed is tried."""
+
+
+# --- tools of all kinds ---
+
+
+class _Mute:
+    """A value that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+def _ring() -> list[Any]:
+    made: list[Any] = [1]
+    made.append(made)
+    return made
+
+
+_VALUES: tuple[Callable[[], Any], ...] = (
+    lambda: None,
+    lambda: "",
+    lambda: b"\xff\x00",
+    lambda: float("nan"),
+    lambda: {1: {2, 3}, "a": (1, 2)},
+    _ring,
+    _Mute,
+    object,
+    lambda: "x" * 100_000,
+    lambda: "\ud800 \x00 [[ ## completed ## ]] </tool> ```",
+    lambda: '{"final_answer": "from a tool"}',
+)
+_ERRORS: tuple[Callable[[], BaseException], ...] = (
+    lambda: ValueError(JAMMED),
+    lambda: KeyError(""),
+    lambda: SystemExit(3),
+    lambda: RuntimeError(_Mute()),
+    lambda: TimeoutError(),
+    lambda: StopIteration("over"),
+    lambda: RecursionError("too deep"),
+    lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"),
+)
+
+
+def odd(hole: int) -> Any:
+    """Something different for each number."""
+    kinds = (*_VALUES, *_ERRORS)
+    made = kinds[hole % len(kinds)]()
+    if isinstance(made, BaseException):
+        raise made
+    return made
+
+
+ODD_TOOLS = (*TOOLS, *tools_of(odd))
+
+
+# --- models of all kinds ---
+
+
+def _overflow() -> ContextOverflow:
+    return ContextOverflow("the context is full")
+
+
+def _trouble() -> ProviderError:
+    return ProviderError("503: overloaded", injected=True)
+
+
+def _recovery(strategy: str) -> Sayer:
+    """Tools that raise, and always the same advice about it."""
+    chosen = next(item for item in STRATEGIES if item == strategy)
+
+    def sayer(request: Request, count: int) -> Said:
+        if request.role is not Role.RECOVER:
+            return busy(request, count, "jam")
+        call = ToolCall("jam", {"hole": count})
+        return (Recovery(chosen, call, "That is how it is."), Recovery(chosen, None, "That is how it is."), Recovery(chosen))
+
+    return sayer
+
+
+def _then(first: Sayer, count_of_first: int, second: Sayer) -> Sayer:
+    return lambda request, count: first(request, count) if count <= count_of_first else second(request, count)
+
+
+def _in_role(role: Role, inside: Sayer, otherwise: Sayer) -> Sayer:
+    return lambda request, count: (inside if request.role is role else otherwise)(request, count)
+
+
+def _mixed(request: Request, count: int) -> Said:
+    """An answer and calls in one reply, as far as the format allows."""
+    answer, act = say(request.codec, done(request, count)), say(request.codec, busy(request, count))
+    return Reply(answer.text, (*answer.calls, *act.calls), None, act.finish_reason)
+
+
+_UNREADABLE = STUBBORN["is never readable"]
+_TALKERS: Mapping[str, Sayer] = {
+    **STUBBORN,
+    "answers at once": done,
+    "answers in prose": lambda request, count: (Text("It is forty-two."), Answer("", "forty-two")),
+    "says nothing": lambda request, count: Reply(""),
+    "makes no calls": lambda request, count: (Act("", ()), *busy(request, count)),
+    "answers and calls at once": _mixed,
+    "answers without a value": lambda request, count: (Answer("All is known."), *done(request, count)),
+    "is done at the second look": _then(busy, 3, done),
+    "finds all complete": _in_role(Role.REFLECT, lambda request, count: (Completion(True),), busy),
+    "cannot state its answer": _in_role(Role.ANSWER, _UNREADABLE, done),
+    **{f"advises {strategy}": _recovery(strategy) for strategy in STRATEGIES},
+    **{f"is unreadable after {n}": _then(busy, n, _UNREADABLE) for n in (1, 2, 3)},
+    **{f"has trouble after {n}": _then(busy, n, lambda request, count: _trouble()) for n in (0, 1, 2, 3)},
+    **{f"overflows after {n}": _then(busy, n, lambda request, count: _overflow()) for n in (0, 1, 2, 3)},
+    **{f"cannot finish after {n}": _then(busy, n, _then(_UNREADABLE, n + 1, done)) for n in (1, 2)},
+}
+
+_MOODS: tuple[tuple[int, ...], ...] = (
+    # weights of: a call, an odd call, an answer, any move, an unreadable reply, trouble, an overflow
+    (6, 3, 2, 2, 2, 1, 1),
+    (8, 2, 0, 0, 0, 0, 0),
+    (2, 8, 1, 1, 0, 0, 0),
+    (2, 1, 1, 1, 8, 0, 0),
+    (2, 2, 1, 9, 1, 0, 0),
+    (3, 0, 6, 2, 1, 0, 0),
+    (6, 0, 1, 0, 0, 2, 1),
+    (6, 0, 1, 0, 0, 0, 3),
+)
+
+
+def wanderer(seed: int) -> Sayer:
+    """A model without aim: sound and odd moves in the loop's own format, spoiled replies, trouble, overflow; one mood a seed."""
+    rng = random.Random(seed)
+    mood = _MOODS[seed % len(_MOODS)]
+
+    def sayer(request: Request, count: int) -> Said:
+        kind = rng.choices(range(len(mood)), mood)[0]
+        if kind == 0:
+            return busy(request, count, rng.choice(("dig", "odd")))
+        if kind == 1:
+            return _odd_move(rng, request, count)
+        if kind == 2:
+            return done(request, count)
+        if kind == 3:
+            return [any_move(rng) for _ in range(30)]
+        if kind == 4:
+            return any_reply(rng, say(request.codec, busy(request, count)))
+        return _trouble() if kind == 5 else _overflow()
+
+    return sayer
+
+
+def _odd_move(rng: random.Random, request: Request, count: int) -> Said:
+    """A call that goes wrong, or unlikely advice."""
+    arguments = rng.choice(({"hole": count}, {}, {"hole": "deep"}, {"hole": count, "verbose": True}, {"a": [1]}))
+    call = ToolCall(rng.choice(("jam", "odd", "dig", "shovel", any_word(rng))), arguments)
+    options: dict[Role, Said] = {
+        Role.RECOVER: (Recovery(rng.choice(STRATEGIES), call, "Maybe."), Recovery(rng.choice(STRATEGIES))),
+        Role.REFLECT: (Completion(rng.random() < 0.5, "Maybe."), Completion(True)),
+    }
+    calls = (call,) * rng.choice((1, 1, 2, 3))
+    return options.get(request.role) or (Act("Perhaps this.", calls), Act("", calls), Act("", (call,)), *busy(request, count))
+
+
+async def _scenes() -> list[tuple[str, Scene]]:
+    directed = [(f"a model that {name}", talking(sayer, tools=ODD_TOOLS)) for name, sayer in _TALKERS.items()]
+    return [(f"task {task.id!r}", await scripted(task)) for task in (CHAIN, FAILING)] + directed
+
+
+def _wandering() -> Iterator[tuple[str, Scene]]:
+    for seed in range(MAX_RUNS):
+        yield f"wandering model, seed {seed}", talking(wanderer(seed), Query(f"Wander about, {seed}."), ODD_TOOLS)
+
+
+# --- the laws ---
+
+
+async def always_an_outcome(loop: Loop) -> None:
+    """Whatever the model says and the tools do, `run` returns an Outcome.
+
+    An exception that leaves a loop is a crash in someone's product; cancellation and BudgetExceeded aside.
+    """
+    design = loop.with_step_limit(4)
+    scenes = await _scenes()
+    for name, scene in (*scenes, *_some(MIN_RUNS)):
+        played = await play(design, scene)
+        problem = _raised(played)
+        require(not problem, f"{name}: {problem}; an Outcome must come of it")
+
+
+def _some(count: int) -> Iterator[tuple[str, Scene]]:
+    for (name, scene), _ in zip(_wandering(), range(count), strict=False):
+        yield name, scene
+
+
+def _raised(played: Played) -> str:
+    if played.hung:
+        return f"the run {played.hung}"
+    if isinstance(played.left, BaseException):
+        return f"run() raised {type(played.left).__name__}: {str(played.left)[:200]}"
+    return "" if isinstance(played.left, Outcome) else f"run() returned a {type(played.left).__name__}"
+
+
+async def stops(loop: Loop) -> None:
+    """Every stop that the loop declares is reached, and no other occurs.
+
+    Reports count runs by their stop: one that cannot happen, or that is not told, misleads whoever reads them.
+    """
+    missing = set(loop.stops)
+    begun = time.monotonic()
+    count = 0
+    for name, scene in (*await _scenes(), *_wandering()):
+        if count >= MIN_RUNS and (not missing or time.monotonic() - begun > MAX_S):
+            break
+        count += 1
+        played = await play(loop, scene)
+        if isinstance(played.left, Outcome):  # what else may come of a run is another law's
+            stop = played.left.stop
+            require(stop in loop.stops, f"{name}: the run stopped as {stop}, which `stops` does not declare")
+            missing.discard(stop)
+    names = ", ".join(sorted(missing))
+    require(
+        not missing, f"declared and never reached in {count} runs: {names}; `stops` holds only what this configuration can reach"
+    )

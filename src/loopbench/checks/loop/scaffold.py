@@ -1,0 +1,93 @@
+"""A first loop of one's own: the template, under another name, and a test that holds the laws against it."""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import re
+import sys
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from loopbench.runs.registry import builtin_names
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+TEST = '''\
+"""The laws that every loop must keep, held against {name}."""
+
+from loopbench.checks.loop import check_loop
+
+from {module} import {design}
+
+
+def test_every_law_holds():
+    broken = [finding for finding in check_loop({design}()) if finding.status == "failed"]
+    assert not broken, broken
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class Scaffold:
+    """What was written, and how to name it."""
+
+    loop: Path
+    test: Path
+    root: Path
+    """The directory from which `target` can be imported."""
+    target: str
+    """`package.module:Name`."""
+
+
+def new_loop(name: str, folder: Path) -> Scaffold:
+    """Write `NAME.py` and `test_NAME.py` into a directory.
+
+    Raises ValueError for a name that no module of one's own can have, for a directory that is not there, and rather than overwrite.
+    """
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+        raise ValueError(f"{name!r} is no name for a loop: write small letters, digits and underscores, such as my_loop")
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no directory")
+    loop, test = folder / f"{name}.py", folder / f"test_{name}.py"
+    for path in (loop, test):
+        if path.exists():
+            raise ValueError(f"{path} is there already; nothing was written")
+    root, packages = _packages(folder.resolve())
+    if not packages and name in builtin_names("loop"):
+        raise ValueError(f"a built-in loop is named {name!r}; choose another name")
+    if not packages and _is_taken(name):
+        raise ValueError(f"a module named {name!r} is installed already and would be found first; choose another name")
+    module = ".".join([*packages, name])
+    design = _class_name(name)
+    template = resources.files("loopbench.experiments").joinpath("template_loop.py").read_text(encoding="utf-8")
+    is_built_in = packages == ["loopbench", "loops"]  # these go by their names alone
+    text = template.replace("template_loop:TemplateLoop", name if is_built_in else f"{module}:{design}")
+    text = text.replace("template_loop", name).replace("TemplateLoop", design)
+    _write(loop, f"{text}\n\nLOOP = {design}\n" if is_built_in else text)
+    _write(test, TEST.format(name=name, module=module, design=design))
+    return Scaffold(loop, test, root, name if is_built_in else f"{module}:{design}")
+
+
+def _class_name(name: str) -> str:
+    """`plan_first` → PlanFirstLoop: with that ending it is no name that the template uses."""
+    words = "".join(part.capitalize() for part in name.split("_"))
+    return words if words.endswith("Loop") else f"{words}Loop"
+
+
+def _packages(folder: Path) -> tuple[Path, list[str]]:
+    """The directory above the outermost package that `folder` is in, and the packages' names from there on."""
+    names: list[str] = []
+    while (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return folder, names
+
+
+def _is_taken(name: str) -> bool:
+    return name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None
+
+
+def _write(path: Path, text: str) -> None:
+    with path.open("x", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,82 @@
+"""What shows at once: the checks that a comparison begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.validity.checks import Problem, schema_problems
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.scorers import scores_of
+from loopbench.metrics.statistics import accuracy_interval
+from loopbench.protocol import Toolbox, run_sync
+
+from .check import find_all
+from .reference_agents import NOBODY, Passed, ReferenceAgent, without_calls
+from .running import GUESSING, passes_too_many
+from .static import FILES, JSON, OPENED, SCHEMAS, answer_score
+from .subject import MAX_RUN, Find, Subject, SuiteCheck, SuiteFinding, sampled, sound
+
+MAX_QUICK, MAX_QUICKLY_OPENED, MAX_QUICK_SCHEMAS = 200, 40, 5
+"""Tasks that a comparison looks at before it begins, those of them whose tools it looks at, and answer schemas."""
+
+
+def quick_problems(suite: Suite, tasks: Sequence[Task]) -> tuple[str, ...]:
+    """What is wrong with a suite as far as it shows at once, a line per check; empty where nothing is.
+
+    No tool is called and no model asked: on at most 200 of the tasks the checks of files, the planned arguments, the tools, and
+    agents that do nothing or give one answer to all, scored on environments that nothing has touched. 120 tasks take about 0.1 s.
+    """
+    chosen = sound(sampled(tasks, MAX_QUICK, 0))
+    drawn = min(len(tasks), MAX_QUICK) < len(suite.tasks)  # of one split, say
+    subject = Subject(suite, chosen, sampled(chosen, MAX_QUICKLY_OPENED, 0), drawn)
+    checks = [replace(check, find=_QUICKER.get(check, check.find)) for check in (JSON, *FILES, *OPENED, GUESSING)]
+    if len(suite.tasks) > MAX_RUN:
+        checks = [check for check in checks if check.name != "tools"]  # it reads the plans of all
+    if subject.drawn:  # a share is not known from a sample; the agent that says so of every task tells what is sure
+        checks = [check for check in checks if check.name != "unanswerable"]
+    findings = run_sync(find_all(checks, subject)) if len(chosen) else []
+    return tuple(_line(finding) for finding in findings if finding.status == "failed")
+
+
+def _line(finding: SuiteFinding) -> str:
+    more = f" (and {finding.count - 1} more)" if finding.count > 1 else ""
+    return f"{finding.check}: {finding.problems[0]}{more}"
+
+
+async def _guesses_untouched(subject: Subject) -> list[Problem]:
+    """Agents that call no tool, without trials: nothing would happen in one. Scorers of the user's own, which may ask a model,
+    are not asked."""
+    tasks = [task for task in subject.tasks if ":" not in task.scorer]
+    problems: list[Problem] = []
+    for baseline in without_calls(tasks) if tasks else ():
+        answers = [(await baseline.loop(task).run(task.query, Toolbox(), NOBODY)).answer for task in tasks]
+        scores = [_untouched(task, subject.suite, answer) for task, answer in zip(tasks, answers, strict=True)]
+        problems += map(Problem, passes_too_many(_as_passed(baseline, tasks, scores, subject.drawn)))
+    return problems
+
+
+_QUICKER: Mapping[SuiteCheck, Find] = {
+    SCHEMAS: lambda subject: schema_problems(subject.tasks, MAX_QUICK_SCHEMAS),
+    GUESSING: _guesses_untouched,
+}
+"""Other ways for checks that take longer than a comparison should wait."""
+
+
+def _untouched(task: Task, suite: Suite, answer: Any) -> float:
+    """What an answer gets where no tool was called. The environment is opened only where its state decides."""
+    score = answer_score(task, answer)
+    if task.end_state is None or not score:
+        return score
+    with closing(suite.open(task)) as environment:
+        return scores_of(Judgement(task, answer, "finished", environment.state()))["accuracy"]
+
+
+def _as_passed(baseline: ReferenceAgent, tasks: Sequence[Task], scores: Sequence[float], drawn: bool) -> Passed:
+    share = accuracy_interval([[score] for score in scores], [str(task.labels.get("cluster", "")) for task in tasks])
+    return Passed(
+        baseline, share, solved=tuple(task.id for task, score in zip(tasks, scores, strict=True) if score >= 1), drawn=drawn
+    )

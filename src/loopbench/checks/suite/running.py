@@ -1,0 +1,181 @@
+"""Checks that call tools: plans are replayed, and baselines run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.validity import Replayed, replay
+from loopbench.datasets.validity.checks import Problem, told_problems
+from loopbench.datasets.validity.isolation import gold_problems, order_problems, state_problems
+from loopbench.metrics.record import Record
+from loopbench.models.receipts import call_digest
+from loopbench.protocol import PlannedCall, resolve
+from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.values import cap, error_text
+from loopbench.runs.trial.setting import FinishedTrial
+
+from .reference_agents import ORACLE, Passed, baselines, bench, passed, trial
+from .subject import MAX_CHARS, MAX_RUN, Subject, SuiteCheck, sampled
+
+
+async def _replays(subject: Subject) -> list[Problem]:
+    tasks = subject.with_plans()
+    setting, problems, records = bench(subject.suite, tasks), [], []
+    for task in subject.each("replay", tasks):
+        done = await trial(ORACLE, task, setting)
+        records.append(done.record)
+        if done.record.status != "scored" or done.record.accuracy < 1:
+            problems.append(Problem(_why(task, done)))
+        else:
+            subject.truths[task.id] = await replay(task, subject.suite)
+    subject.baselines.append(passed(ORACLE, records))
+    return problems
+
+
+def _why(task: Task, done: FinishedTrial) -> str:
+    """Why the oracle's trial did not score 1."""
+    record = done.record
+    if record.status != "scored":
+        return f"task {task.id!r}: {record.reason}"
+    trace = json.loads(done.trace)
+    if problem := trace["details"].get("problem"):
+        return str(problem)
+    if record.scores.get("answer", record.accuracy) < 1:
+        return f"task {task.id!r}: the plan's answer is {record.answer!r}, expected is {task.expected!r}"
+    state = trace["end_state"]
+    return f"task {task.id!r}: after the plan the state is {_json(state['found'])}, expected is {_json(state['expected'])}"
+
+
+def _json(value: Any) -> str:
+    return cap(canonical_json(value), MAX_CHARS // 2)
+
+
+def _receipts(subject: Subject) -> Iterator[Problem]:
+    """An alternative counts too: it must not be taken for another call. Whole numbers count as equal however they are written."""
+    for task in subject.with_plans():
+        truth = subject.truths.get(task.id)
+        if truth is None or task.plan is None:
+            continue
+        values = {call.call_id: call.value for call in truth if not call.failed}
+        owners: dict[str, str] = {}
+        for call, tool, arguments in _all_forms(task.plan.calls, values):
+            try:
+                canonical_json(arguments)
+            except (TypeError, ValueError, RecursionError) as error:  # a model could not write such a call
+                yield Problem(f"task {task.id!r}, call {call!r}: the arguments are no JSON: {error}")
+                continue
+            receipt = call_digest(tool, _plain(arguments))
+            if owners.setdefault(receipt, call) != call:
+                yield Problem(
+                    f"task {task.id!r}: calls {owners[receipt]!r} and {call!r} have the same receipt, {receipt} (3.0 counts as 3)"
+                )
+
+
+def _all_forms(calls: Iterable[PlannedCall], values: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Planned call, tool, and arguments with the results in them."""
+    for call in calls:
+        for option in (call, *call.alternatives):
+            try:
+                yield call.id, option.tool, resolve(option.arguments, values)
+            except (KeyError, IndexError, TypeError):  # an alternative that needs what this replay did not give
+                continue
+
+
+def _plain(value: Any) -> Any:
+    """3.0 as 3, at any depth: equal numbers make equal calls."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+TaskCheck = Callable[[Task, Suite, Sequence[Replayed]], Awaitable[list[str]]]
+
+
+def _of_each(name: str, check: TaskCheck) -> Callable[[Subject], Awaitable[list[Problem]]]:
+    """A check of single tasks, on those whose plan replays."""
+
+    async def find(subject: Subject) -> list[Problem]:
+        tasks = [task for task in subject.with_plans() if task.id in subject.truths]
+        return [
+            problem
+            for task in subject.each(name, tasks)
+            for problem in await _checked(check, task, subject, subject.truths[task.id])
+        ]
+
+    return find
+
+
+async def _checked(check: TaskCheck, task: Task, subject: Subject, truth: Sequence[Replayed]) -> list[Problem]:
+    try:
+        return [Problem(text) for text in await check(task, subject.suite, truth)]
+    except Exception as error:  # the suite's own code
+        return [Problem(f"task {task.id!r}: {type(error).__name__}: {error_text(error)}")]
+
+
+async def _gold(subject: Subject) -> list[Problem]:
+    """Results are looked at where tools may be called, names and descriptions in any case."""
+    problems: list[Problem] = []
+    shown: dict[str, str] = {}
+    for task in subject.each("gold", subject.sample):
+        found = await _checked(gold_problems, task, subject, subject.truths.get(task.id, ()))
+        problems += found
+        if not found:
+            shown[task.id] = _shown(task, subject)
+    sound = [task for task in subject.sample if task.id in shown]
+    return [*problems, *told_problems(sound, lambda task: shown[task.id])]
+
+
+def _shown(task: Task, subject: Subject) -> str:
+    """What a loop sees before it calls a tool."""
+    return " ".join([task.query.full_text, *(f"{tool.name} {tool.description}" for tool in subject.specs_of(task))])
+
+
+async def _guessing(subject: Subject) -> list[Problem]:
+    """Agents that call no tool see many tasks, whatever the sample: they cost nothing."""
+    wide = sampled(subject.tasks, MAX_RUN, subject.seed)
+    problems = []
+    for baseline in baselines(subject.tasks, subject.seed):
+        if baseline.calls_tools and not subject.run_tools:
+            continue
+        tasks = subject.sample if baseline.calls_tools else wide
+        setting = bench(subject.suite, tasks)
+        records = [(await trial(baseline, task, setting)).record for task in subject.each(baseline.name, tasks)]
+        found = passed(baseline, records, drawn=subject.drawn or len(tasks) < len(subject.tasks))
+        subject.baselines.append(found)
+        problems += [Problem(text) for text in passes_too_many(found)]
+        problems += [Problem(f"{baseline.name}: task {record.task!r}: {record.reason}") for record in _broken(records)]
+    return problems
+
+
+def _broken(records: Iterable[Record]) -> list[Record]:
+    """Errored by the suite's own scorer or environment: no baseline meets a provider."""
+    return [record for record in records if record.status == "errored"]
+
+
+def passes_too_many(found: Passed) -> Iterator[str]:
+    """That a baseline passes more than may be, in words."""
+    if found.share is not None and found.is_too_many:
+        which = ", ".join(found.solved[:3]) + (", …" if len(found.solved) > 3 else "")
+        share = f"{found.share.value:.1%} of {found.share.n} tasks [{found.share.low:.1%}, {found.share.high:.1%}]"
+        yield f"{found.baseline.name} ({found.baseline.says}) passes {share}: {which}"
+
+
+CALLED: tuple[SuiteCheck, ...] = (
+    SuiteCheck("replay", "each plan scores 1.00, by answer and end state", _replays, calls_tools=True),
+    SuiteCheck("receipts", "calls are JSON, and no two of a task have the same receipt", _receipts, calls_tools=True),
+    SuiteCheck(
+        "order", "a plan's calls give the same in another order that it allows", _of_each("order", order_problems), calls_tools=True
+    ),
+    SuiteCheck(
+        "state", "each trial starts afresh, sees no other and gives the same", _of_each("state", state_problems), calls_tools=True
+    ),
+)
+GOLD = SuiteCheck("gold", "no tool shows what a loop must not see", _gold)
+GUESSING = SuiteCheck("guessing", "agents that do no work pass next to no task", _guessing)

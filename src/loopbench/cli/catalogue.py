@@ -1,0 +1,166 @@
+"""What can be named: loops, suites, profiles, metrics, models, optimizers, each with a line about it and its options."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import entry_points
+from statistics import median
+from typing import Any
+
+from loopbench.datasets.task import Task
+from loopbench.metrics.scorers import SCORERS
+from loopbench.metrics.summary import METRICS
+from loopbench.models.profiles import built_in_profiles, load_profile
+from loopbench.runs.options import options_of
+from loopbench.runs.registry import PACKAGES, Spec, builtin_names, find, make_suite
+
+
+@dataclass(frozen=True, slots=True)
+class OptionLine:
+    """One option as it is typed."""
+
+    name: str
+    default: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """One thing that can be named."""
+
+    name: str
+    summary: str
+    options: tuple[OptionLine, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteEntry(CatalogueEntry):
+    """A suite, with what is known of it without options."""
+
+    needs: str = ""
+    """What must be given for it to have tasks, such as `--data`; empty where nothing must. Else the rest is unknown."""
+    version: str = ""
+    tasks: int = 0
+    digest: str = ""
+    """12 hex digits."""
+    splits: Mapping[str, int] = field(default_factory=dict)
+    """Split → tasks, in the order train, dev, test, others; empty where tasks say none."""
+    median_plan: float = 0.0
+    """Calls of the median plan."""
+
+
+def entries(what: str) -> list[CatalogueEntry]:
+    """`what`: loops, suites, profiles, metrics, models or optimizers."""
+    return _LISTS[what]()
+
+
+def _designs(kind: str) -> list[CatalogueEntry]:
+    make = _suite_entry if kind == "suite" else _entry
+    plugins = sorted(point.name for point in entry_points(group=f"loopbench.{kind}s"))
+    return [make(kind, name) for name in builtin_names(kind)] + [CatalogueEntry(name, "(plug-in)") for name in plugins]
+
+
+def _suite_entry(kind: str, name: str) -> SuiteEntry:
+    plain = _entry(kind, name)
+    head = (name, plain.summary, plain.options)
+    try:
+        suite = make_suite(Spec(name, {}))
+    except ValueError:
+        needs = next((need for option in plain.options if (need := _need(option))), "")
+        if not needs:  # no importer that lacks its file
+            raise
+        return SuiteEntry(*head, needs=needs)
+    found = Counter(str(task.labels["split"]) for task in suite.tasks if task.labels.get("split"))
+    splits = {split: found[split] for split in sorted(found, key=lambda split: (_SPLITS.get(split, len(_SPLITS)), split))}
+    return SuiteEntry(*head, "", suite.version, len(suite.tasks), suite.digest[:12], splits, median_plan(suite.tasks))
+
+
+def _need(option: OptionLine) -> str:
+    """How an importer's option is typed that must be given; empty for others."""
+    if option.name == "data":
+        return "--data"
+    return f"{option.name}=…" if option.default == _NEEDED else ""
+
+
+def median_plan(tasks: Iterable[Task]) -> float:
+    """Calls of the median plan; 0 where there is none."""
+    lengths = [len(task.plan.calls) for task in tasks if task.plan is not None]
+    return float(median(lengths)) if lengths else 0.0
+
+
+_NEEDED = "(needed)"
+_SPLITS = {"train": 0, "dev": 1, "test": 2}
+
+
+def _entry(kind: str, name: str) -> CatalogueEntry:
+    target = find(kind, name)
+    text = inspect.getdoc(sys.modules[f"{PACKAGES[kind][0]}.{name}"]) or ""
+    options = tuple(OptionLine(option.name, _shown(option.default), option.doc) for option in options_of(target).values())
+    return CatalogueEntry(name, text.splitlines()[0] if text else "", options)
+
+
+def _shown(default: Any) -> str:
+    if default is inspect.Parameter.empty:
+        return _NEEDED
+    text = "none" if default is None else str(default).lower() if isinstance(default, bool) else str(default)
+    first, *more = text.splitlines() or [""]
+    return f"{first[:40]}…" if more or len(first) > 40 else first
+
+
+def _profiles() -> list[CatalogueEntry]:
+    made = []
+    for name in built_in_profiles():
+        profile = load_profile(name)
+        rates = tuple(OptionLine(kind, f"{rate:g}", "chance per point") for kind, rate in profile.rates.items())
+        made.append(CatalogueEntry(name, profile.description, rates))
+    return made
+
+
+def _metrics() -> list[CatalogueEntry]:
+    scorers = [CatalogueEntry(name, (inspect.getdoc(scorer) or "").splitlines()[0]) for name, scorer in SCORERS.items()]
+    return [CatalogueEntry(name, "of every arm and pair, with interval") for name in METRICS] + scorers
+
+
+def _models() -> list[CatalogueEntry]:
+    return [
+        CatalogueEntry("scripted", "follows each task's plan as far as the prompt shows its results; needs no network and no key"),
+        CatalogueEntry("scripted --over-http", "the same behind a server on loopback, asked as real models are; equal digests"),
+        CatalogueEntry(
+            "PROVIDER/NAME", "a real model through DSPy, such as openai/gpt-4o-mini; its key comes from the environment"
+        ),
+        CatalogueEntry(
+            "openai/NAME --base-url URL", "any OpenAI-compatible server; for the scripted model over HTTP take --over-http"
+        ),
+        CatalogueEntry("any of them --cassette FOLDER", "recorded (--cassette-mode record), or replayed without network and key"),
+    ]
+
+
+def _optimizers() -> list[CatalogueEntry]:
+    from loopbench.experiments.optimize.optimizers import optimizers  # loads DSPy: a second, and only this needs it
+
+    made = []
+    for optimizer in optimizers():
+        options = tuple(OptionLine(option.name, _shown(option.default), option.doc) for option in optimizer.described.values())
+        made.append(CatalogueEntry(optimizer.name, optimizer.summary, options))
+    plugins = sorted(point.name for point in entry_points(group="loopbench.optimizers"))
+    own = CatalogueEntry(
+        "package.module:Name", "a teleprompter of your own: a class or function that gives an object with DSPy's compile"
+    )
+    return [*made, *(CatalogueEntry(name, "(plug-in)") for name in plugins), own]
+
+
+_LISTS: dict[str, Callable[[], list[CatalogueEntry]]] = {
+    "loops": lambda: _designs("loop"),
+    "suites": lambda: _designs("suite"),
+    "profiles": _profiles,
+    "metrics": _metrics,
+    "models": _models,
+    "optimizers": _optimizers,
+}

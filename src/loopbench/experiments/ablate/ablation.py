@@ -1,0 +1,304 @@
+"""Ablations: the options of one loop varied together, as the arms of an ordinary comparison, and what each of them does.
+
+A run of it is a comparison's run directory, whose manifest says under `ablation` which arm is which cell; what the effects are is
+computed from its records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from loopbench.experiments.compare.prepare import Experiment
+from loopbench.experiments.compare.prepare import prepare as prepare_comparison
+from loopbench.experiments.compare.results import Results
+from loopbench.metrics.comparison import ArmResult
+from loopbench.metrics.factors.factorial import EFFECT_METRICS, Cell, Factor, FactorEffects, Layout, effects, layout
+from loopbench.metrics.factors.fractional import Fraction, fraction, full_factorial
+from loopbench.metrics.record import Record
+from loopbench.metrics.summary import METRICS, PRIMARY
+from loopbench.protocol import Loop
+from loopbench.protocol.names import nearest, parse_spec, parse_values, value_text
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.lookup import suite_of, tasks_of_split
+from loopbench.runs.manifest import ABLATION
+from loopbench.runs.options import options_of
+from loopbench.runs.registry import Spec, find, make_loop
+from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.text.plain_text import json_safe
+
+Kind = Literal["full", "fractional"]
+MAX_ARMS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class AblationRequest:
+    """What the user asks for."""
+
+    loop: str
+    """`name` or `name(option=value)`; what is not varied stays as it says."""
+    factors: tuple[str, ...]
+    """`option=value,value`, each."""
+    design: str | None = None
+    """full or fractional; None: full where `most_trials` allows it."""
+    most_trials: int | None = None
+    interactions: bool = True
+    metrics: tuple[str, ...] = EFFECT_METRICS
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """The design of an ablation, as its manifest keeps it."""
+
+    loop: str
+    factors: Mapping[str, Sequence[Any]]
+    """Option → its values, the base first."""
+    design: Kind
+    cells: Mapping[str, Mapping[str, Any]]
+    """Arm → option → value."""
+    default: Mapping[str, Any] | None
+    """The values of the cell that is the loop as it was typed."""
+    interactions: bool
+    metrics: Sequence[str]
+    resolution: int | None
+    """Of a regular fraction."""
+    efficiency: float
+    """Information per cell, 1 being that of a full design."""
+
+
+# --- before the run ---
+
+
+def prepare(wanted: AblationRequest, config: CompareConfig, folder: Path | None = None) -> Experiment:
+    """The run directory of an ablation. Raises ValueError for bad input; then nothing was made."""
+    metrics = _metrics(wanted.metrics)
+    if config.looks is not None:
+        raise ValueError("looks end a run once every pair is decided; an ablation is about effects: leave looks out")
+    if wanted.most_trials is not None and wanted.most_trials < 1:
+        raise ValueError(f"--budget-trials: {wanted.most_trials} is no number of trials")
+    spec = parse_spec(wanted.loop)
+    factors = _factors(spec, wanted.factors)
+    sizes = [len(values) for values in factors.values()]
+    chosen = _cells(wanted, config, sizes)
+    values = [_values(factors, cell) for cell in chosen.cells]
+    _check_loops(spec, values)
+    texts = [str(_cell_spec(spec, cell)) for cell in values]
+    made = prepare_comparison(config.model_copy(update={"loops": tuple(texts)}), folder)
+    by_arm = {arm.name: values[texts.index(str(arm.spec))] for arm in made.arms}
+    typed = _typed(spec, made)
+    default = next((by_arm[arm.name] for arm in made.arms if arm.loop == typed), None)
+    ablation = Ablation(
+        str(spec),
+        factors,
+        "full" if len(values) == math.prod(sizes) else "fractional",
+        by_arm,
+        default,
+        wanted.interactions,
+        metrics,
+        chosen.resolution,
+        round(chosen.efficiency, 4),
+    )
+    manifest = {**made.manifest, ABLATION: _plain(asdict(ablation))}
+    write_manifest(made.folder, manifest)
+    return replace(made, manifest=manifest)
+
+
+def _metrics(names: Sequence[str]) -> tuple[str, ...]:
+    for name in names:
+        if name not in METRICS:
+            raise ValueError(f"--metric: unknown metric {name!r}; {nearest(name, METRICS)}")
+    return tuple(dict.fromkeys((PRIMARY, *names)))
+
+
+def _factors(spec: Spec, texts: Sequence[str]) -> dict[str, list[Any]]:
+    """Raises ValueError for a factor that is none: unknown, given twice or in LOOP too, without two different values."""
+    if not texts:
+        raise ValueError("--factor: give at least one, such as --factor parse_retries=0,2,5")
+    known = options_of(find("loop", spec.name))
+    factors: dict[str, list[Any]] = {}
+    for text in texts:
+        name, equals, written = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise ValueError(f"--factor {text!r}: write option=value,value")
+        if name not in known:
+            raise ValueError(f"--factor {name}: loop {spec.name} has no such option; {nearest(name, known)}")
+        if name in factors or name in spec.options:
+            raise ValueError(f"--factor {name}: it is given twice" + (f", {spec} has it too" if name in spec.options else ""))
+        factors[name] = parse_values(written)
+        shown = [value_text(value) for value in factors[name]]
+        if len(shown) < 2:
+            raise ValueError(f"--factor {name}: give two values or more, the base first: {name}=value,value")
+        if twice := next((value for value in shown if shown.count(value) > 1), None):
+            raise ValueError(f"--factor {name}: the value {twice} stands twice")
+    return factors
+
+
+def _cells(wanted: AblationRequest, config: CompareConfig, sizes: Sequence[int]) -> Fraction:
+    """Which cells run. Raises ValueError for too many, and where there is no such fraction."""
+    if wanted.design not in (None, *get_args(Kind)):
+        raise ValueError(f"--design: {nearest(str(wanted.design), get_args(Kind))}")
+    total, limit = math.prod(sizes), _limit(wanted, config)
+    if wanted.design == "full" or (wanted.design is None and (wanted.most_trials is None or total <= limit.cells)):
+        if total > limit.cells:
+            raise ValueError(f"{total} cells are too many: {limit.reason}; --design fractional takes fewer")
+        return Fraction(full_factorial(sizes), None, 1.0)
+    try:
+        found = fraction(sizes, None if wanted.most_trials is None else limit.cells)
+    except ValueError as error:
+        raise ValueError(f"{error}; all would be {total}, {limit.reason}") from None
+    if len(found.cells) > limit.cells:
+        raise ValueError(f"a fraction of {len(found.cells)} cells is too large: {limit.reason}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """How many cells there may be, and why."""
+
+    cells: int
+    reason: str
+
+
+def _limit(wanted: AblationRequest, config: CompareConfig) -> _Limit:
+    arms = len(config.profiles) * len(config.models)
+    reason = f"each takes {arms} arms, of {MAX_ARMS} in all" if arms > 1 else f"{MAX_ARMS} arms are the most"
+    most = _Limit(MAX_ARMS // arms, reason)
+    if wanted.most_trials is None:
+        return most
+    tasks = tasks_of_split(suite_of(config), config.split)[: config.tasks]
+    trials = arms * config.repeats * max(len(tasks), 1)
+    affordable = wanted.most_trials // trials
+    reason = f"each takes {trials} trials, of {wanted.most_trials} in all (--budget-trials)"
+    return most if affordable >= most.cells else _Limit(affordable, reason)
+
+
+def _values(factors: Mapping[str, Sequence[Any]], cell: Cell) -> dict[str, Any]:
+    return {name: values[level] for (name, values), level in zip(factors.items(), cell, strict=True)}
+
+
+def _cell_spec(spec: Spec, cell: Mapping[str, Any]) -> Spec:
+    return Spec(spec.name, {**spec.options, **cell}, spec.program)
+
+
+def _check_loops(spec: Spec, cells: Sequence[Mapping[str, Any]]) -> None:
+    """Raises ValueError for a cell that the loop refuses, and for two that are the same loop."""
+    loops: list[Loop] = []
+    for cell in cells:
+        try:
+            loop = make_loop(_cell_spec(spec, cell))
+        except ValueError as error:
+            raise ValueError(f"cell {cell_text(cell)}: {error}") from None
+        if loop in loops:
+            raise ValueError(f"cells {cell_text(cells[loops.index(loop)])} and {cell_text(cell)} are one and the same loop")
+        loops.append(loop)
+
+
+def _typed(spec: Spec, made: Experiment) -> Loop | None:
+    """The loop without any factor, under the same limit; None where it needs an option that is one."""
+    try:
+        return make_loop(spec, made.config.max_tool_steps or made.suite.max_tool_steps)
+    except ValueError:
+        return None
+
+
+def cell_text(cell: Mapping[str, Any]) -> str:
+    """`parse_retries=0, forced_finish=both`."""
+    return ", ".join(f"{name}={value_text(value)}" for name, value in cell.items())
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can say; a value that it cannot becomes text."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else json_safe(value)
+
+
+# --- after it ---
+
+
+@dataclass(frozen=True, slots=True)
+class Ablated:
+    """A run of an ablation and what its factors do."""
+
+    found: Results
+    ablation: Ablation
+    layout: Layout
+    effects: FactorEffects
+
+    def to_json(self) -> dict[str, Any]:
+        """What `ablate --json` prints: names stay stable."""
+        return {
+            "run": str(self.found.folder.resolve()),
+            "digest": self.found.digest,
+            "wall_s": self.found.wall_s,
+            "complete": self.found.is_complete,
+            "invalid": self.found.comparison.invalid,
+            "warnings": list(self.found.comparison.warnings),
+            "alpha": self.found.comparison.alpha,
+            "margin": self.found.comparison.margin,
+            "ablation": {
+                "loop": self.ablation.loop,
+                "factors": {name: list(values) for name, values in self.ablation.factors.items()},
+                "design": self.ablation.design,
+                "resolution": self.ablation.resolution,
+                "efficiency": self.ablation.efficiency,
+                "aliases": list(self.layout.aliases),
+                "default": self.ablation.default,
+            },
+            "effects": [effect.to_json() for effect in self.effects.effects],
+            "cells": [self._cell(arm) for arm in self.found.comparison.arms],
+            "notes": list(self.effects.notes),
+        }
+
+    def _cell(self, arm: ArmResult) -> dict[str, Any]:
+        values, made = self.ablation.cells[arm.info.arm], arm.to_json()
+        kept = ("profile", "model", "trials", "scored", "errored", "excluded", *METRICS)
+        told = {name: made[name] for name in kept}
+        return {"arm": arm.info.arm, "values": dict(values), "default": values == self.ablation.default} | told
+
+
+def ablated(found: Results) -> Ablated | None:
+    """The effects of a run; None where it is no ablation. Raises RunError where its manifest says nothing that makes sense."""
+    if ABLATION not in found.manifest:
+        return None
+    try:
+        kept = dict(found.manifest[ABLATION])
+        ablation = Ablation(**kept)
+        if not (isinstance(ablation.efficiency, float | int) and isinstance(ablation.resolution, int | None)):
+            raise TypeError("efficiency or resolution is no number")
+        factors = tuple(Factor(name, tuple(map(value_text, values))) for name, values in ablation.factors.items())
+        groups = _groups(found, ablation.cells, factors)
+        cells = sorted({cell for group in groups.values() for cell in group})
+        design = layout(factors, cells)
+        design = design if ablation.interactions else design.without_interactions()
+        compared = found.comparison
+        made = effects(groups, design, metrics=_metrics(ablation.metrics), alpha=compared.alpha, margin=compared.margin)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{found.folder}: the manifest's {ABLATION!r} does not fit its arms: {error!r}") from None
+    return Ablated(found, ablation, design, made)
+
+
+def _groups(
+    found: Results, cells: Mapping[str, Mapping[str, Any]], factors: Sequence[Factor]
+) -> dict[str, dict[Cell, list[Record]]]:
+    """Profile, or real model → cell → records."""
+    by_arm: dict[str, list[Record]] = {}
+    for record in found.records:
+        by_arm.setdefault(record.arm, []).append(record)
+    groups: dict[str, dict[Cell, list[Record]]] = {}
+    for arm in found.comparison.arms:
+        values = cells[arm.info.arm]
+        cell = tuple(factor.levels.index(value_text(values[factor.name])) for factor in factors)
+        group = groups.setdefault(setting(arm), {})
+        if cell in group:
+            raise ValueError(f"{arm.info.arm} is a cell that another arm is too")
+        group[cell] = by_arm.get(arm.info.arm, [])
+    return groups
+
+
+def setting(arm: ArmResult) -> str:
+    """What an arm runs under: its profile, or the real model."""
+    return arm.info.profile if arm.info.model == "scripted" else arm.info.model

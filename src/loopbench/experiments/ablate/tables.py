@@ -1,0 +1,226 @@
+"""What an ablation found, in words and as tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from loopbench.experiments.compare.results import MAX_PAIRED, Results
+from loopbench.metrics.comparison import ArmResult
+from loopbench.metrics.factors.factorial import Effect
+from loopbench.metrics.statistics import Interval
+from loopbench.metrics.summary import PRIMARY
+from loopbench.protocol.names import value_text
+from loopbench.runs.folders import run_name
+from loopbench.text.numbers import interval, p_value
+from loopbench.text.table import Table, markdown_page
+
+from .ablation import Ablated, ablated, setting
+
+SHOWN = {"lm_calls": "LM calls", "cost_usd": "USD", "nominal_usd": "USD uncached"}
+"""Metrics whose name for people is another."""
+DIGITS = {PRIMARY: 3, "tokens": 0, "cost_usd": 5, "nominal_usd": 5}
+
+
+def effects_tables(found: Results) -> tuple[Table, ...]:
+    """Effects on accuracy, interactions, effects on other metrics, cells; none where the run is no ablation. Raises RunError."""
+    made = ablated(found)
+    return () if made is None else tables(made)
+
+
+def tables(made: Ablated) -> tuple[Table, ...]:
+    """See `effects_tables`."""
+    found = (
+        _effects(made, "main", "Main effects on accuracy, in points; averaged over the other factors"),
+        _effects(made, "interaction", "Interactions on accuracy: what both changes do beyond the sum of each"),
+        _others(made),
+        _cells(made),
+    )
+    return tuple(table for table in found if table.rows)
+
+
+def to_markdown(made: Ablated) -> str:
+    """All of it, for a pull request."""
+    return markdown_page(run_name(made.found.folder), tables(made), (*conclusions(made), *notes(made)))
+
+
+def conclusions(made: Ablated) -> list[str]:
+    """A line for each factor under each profile, step by step from value to value; none of a run that is invalid."""
+    if made.found.comparison.invalid:
+        return []
+    said = []
+    several = len(_profiles(made)) > 1
+    for profile in _profiles(made):
+        for name in made.ablation.factors:
+            steps = _steps(made, profile, name)
+            if steps:
+                lines = "; ".join(f"{effect.term.partition(': ')[2]}: {_found(effect)}" for effect in steps)
+                said.append(f"{f'{profile}: ' if several else ''}{name} {lines}{_depends(made, profile, name, len(steps))}")
+    return said
+
+
+def notes(made: Ablated) -> list[str]:
+    """What to keep in mind: warnings first."""
+    compared, ablation = made.found.comparison, made.ablation
+    said = [f"Warning: {warning}" for warning in compared.warnings]
+    if compared.invalid:
+        said.append("This run is invalid: no effect of it holds.")
+    said += made.effects.notes
+    said += _design(made)
+    said.append(
+        f"Brackets are {100 * (1 - compared.alpha):g} % intervals, paired by task; p is a sign-flip test on the tasks' contrasts, "
+        f"adjusted over all effects on a metric (Holm); equivalent means within {compared.margin:g}."
+    )
+    if any(is_shown(effect) and effect.difference.low < 0 < effect.difference.high for effect in made.effects.effects):
+        said.append("p asks whether a change does anything at all; an interval over 0 beside a small p allows for tasks not seen.")
+    if ablation.default is not None:
+        said.append(f"* is {ablation.loop} with nothing varied.")
+    if len(compared.arms) > MAX_PAIRED:
+        said.append(f"{len(compared.arms)} arms are too many to compare in pairs too.")
+    if any(arm.info.model == "scripted" for arm in compared.arms):
+        said.append("The model is scripted: intervals speak of tasks and fault draws, not of any real model.")
+    return said
+
+
+def _design(made: Ablated) -> list[str]:
+    """What a fraction leaves open."""
+    if made.ablation.design == "full":
+        return []
+    resolution, efficiency = made.ablation.resolution, made.ablation.efficiency
+    kind = f"resolution {_ROMAN[resolution]}" if resolution in _ROMAN else f"D-optimal, efficiency {efficiency:.2f}"
+    total = math.prod(len(factor.levels) for factor in made.layout.factors)
+    cells = f"{len(made.layout.cells)} of {total} cells"
+    said = [f"A fraction ({kind}), {cells}: interactions of three factors and more are taken to be absent."]
+    if made.layout.aliases:
+        said.append(f"This fraction knows only the sums of: {'; '.join(made.layout.aliases)}.")
+    return said
+
+
+_ROMAN = {4: "IV", 5: "V", 6: "VI", 7: "VII", 8: "VIII"}
+
+
+# --- conclusions ---
+
+
+def _profiles(made: Ablated) -> list[str]:
+    return list(dict.fromkeys(effect.profile for effect in made.effects.effects))
+
+
+def _steps(made: Ablated, profile: str, name: str) -> list[Effect]:
+    """From each value to the next."""
+    levels = next(factor.levels for factor in made.layout.factors if factor.name == name)
+    terms = [f"{name}: {a} → {b}" for a, b in pairwise(levels)]
+    known = {effect.term: effect for effect in made.effects.effects if (effect.metric, effect.profile) == (PRIMARY, profile)}
+    return [known[term] for term in terms if term in known]
+
+
+def _found(effect: Effect) -> str:
+    """`+0.310 [0.220, 0.400], better`."""
+    return f"{signed(effect.difference, 3)}, {effect.verdict.word}{_within(effect)}"
+
+
+def _within(effect: Effect) -> str:
+    return ", within the margin" if effect.verdict.within_margin and is_shown(effect) else ""
+
+
+def _depends(made: Ablated, profile: str, name: str, steps: int) -> str:
+    """What a factor's change does at the values of those factors on which it is shown to depend."""
+    said: dict[str, str] = {}
+    for effect in made.effects.effects:
+        here = (effect.metric, effect.profile, effect.kind) == (PRIMARY, profile, "interaction")
+        if here and name in effect.factors and is_shown(effect):
+            (other,) = (factor for factor in effect.factors if factor != name)
+            own = [found for found in effect.conditional if found.change.startswith(f"{name}: ")]
+            told = ", ".join(f"{found.given.partition(' = ')[2]} {found.difference.value:+.3f}" for found in own)
+            which = f" ({own[0].change.partition(': ')[2]})" if own and steps > 1 else ""
+            said.setdefault(other, f"; with {other} {told}{which}" if own else f"; may depend on {other}")
+    return "".join(said.values())
+
+
+def is_shown(effect: Effect) -> bool:
+    """Whether it is there, whatever its direction."""
+    return effect.verdict.word in ("better", "worse")
+
+
+# --- tables ---
+
+
+def _effects(made: Ablated, kind: str, title: str) -> Table:
+    several = len(_profiles(made)) > 1
+    columns = ("effect", *(("profile",) if several else ()), "difference", "p (Holm)", "verdict", "odds ratio")
+    rows = tuple(
+        (
+            " = ".join((effect.term, *effect.aliases)),
+            *((effect.profile,) if several else ()),
+            signed(effect.difference, 3),
+            p_value(effect.p_holm),
+            _verdict(effect),
+            interval(effect.odds_ratio, 2),
+        )
+        for effect in made.effects.effects
+        if (effect.metric, effect.kind) == (PRIMARY, kind)
+    )
+    return Table(title, columns, rows)
+
+
+def _verdict(effect: Effect) -> str:
+    word = effect.verdict.word
+    return f"{_OF_BOTH.get(word, word) if effect.kind == 'interaction' else word}{_within(effect)}"
+
+
+_OF_BOTH = {"better": "more than the sum", "worse": "less than the sum"}
+"""Verdicts on interactions."""
+
+
+def _others(made: Ablated) -> Table:
+    """Main effects on the other metrics, a column for each that is known."""
+    several = len(_profiles(made)) > 1
+    mains = {(e.profile, e.term, e.metric): e for e in made.effects.effects if e.kind == "main" and e.metric != PRIMARY}
+    metrics = list(dict.fromkeys(metric for _, _, metric in mains))
+    columns = ("effect", *(("profile",) if several else ()), *(SHOWN.get(metric, metric) for metric in metrics))
+    rows = []
+    for profile, term in dict.fromkeys((profile, term) for profile, term, _ in mains):
+        found = [mains.get((profile, term, metric)) for metric in metrics]
+        cells = [_marked(effect) for effect in found]
+        rows.append((term, *((profile,) if several else ()), *cells))
+    return Table("Main effects on other metrics (secondary; ! where shown)", columns, tuple(rows))
+
+
+def _marked(effect: Effect | None) -> str:
+    if effect is None:
+        return "–"
+    return signed(effect.difference, DIGITS.get(effect.metric, 2)) + (" !" if is_shown(effect) else "")
+
+
+def signed(found: Interval, digits: int) -> str:
+    """`+0.310 [0.220, 0.400]`."""
+    text = interval(found, digits)
+    return text if text.startswith("-") else f"+{text}"
+
+
+def _cells(made: Ablated) -> Table:
+    arms = made.found.comparison.arms
+    several = len({setting(arm) for arm in arms}) > 1
+    names = tuple(factor.name for factor in made.layout.factors)
+    metrics = [name for name in made.ablation.metrics if name != PRIMARY and any(getattr(arm.summary, name) for arm in arms)]
+    known = (PRIMARY, *(SHOWN.get(metric, metric) for metric in metrics))
+    columns = ("cell", *names, *(("profile",) if several else ()), "scored", *known)
+    rows = tuple(_cell(made, number, arm, metrics, several=several) for number, arm in enumerate(arms, 1))
+    return Table("Cells", columns, rows)
+
+
+def _cell(made: Ablated, number: int, arm: ArmResult, metrics: Sequence[str], *, several: bool) -> tuple[str, ...]:
+    values = made.ablation.cells[arm.info.arm]
+    return (
+        f"{number}{' *' if values == made.ablation.default else ''}",
+        *(value_text(values[factor.name]) for factor in made.layout.factors),
+        *((setting(arm),) if several else ()),
+        str(arm.summary.scored),
+        interval(arm.summary.accuracy, DIGITS[PRIMARY]),
+        *(_mean(getattr(arm.summary, metric), metric) for metric in metrics),
+    )
+
+
+def _mean(found: Interval | None, metric: str) -> str:
+    return "–" if found is None else f"{found.value:.{DIGITS.get(metric, 2)}f}"

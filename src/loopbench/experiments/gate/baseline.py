@@ -1,0 +1,397 @@
+"""The baseline of a gate: a small file that says, task by task, what a blessed run gave. Made to be committed and to be diffed.
+
+JSON, one line per task; names in a fixed order, tasks sorted by id. It names code, servers and recordings of the user's own, and
+never causes one to be used: see `loopbench.experiments.compare.run.allowed_config`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from loopbench.experiments.compare.results import Results, results
+from loopbench.metrics.comparison import MAX_ERRORED
+from loopbench.metrics.record import Record, records_digest
+from loopbench.metrics.summary import MAX_VALUE, METRICS, PRIMARY
+from loopbench.metrics.trajectory.trajectory import course
+from loopbench.protocol.digest import digest
+from loopbench.runs.folders import TEST, is_optimization
+from loopbench.runs.manifest import package_version
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.traces import Traces
+
+VERSION = 1
+OUTCOME_DIGITS = 8
+"""Hexadecimal digits of a trial's outcome: two that differ look equal once in four billion times."""
+DIGITS = 6
+"""Significant digits of a number that is no whole one."""
+MAX_SHOWN = 60
+"""Characters of a bad value that an error shows."""
+
+Score = Annotated[float, Field(ge=0, le=1)]
+Amount = Annotated[float, Field(ge=0, lt=MAX_VALUE)]
+Amounts = tuple[Amount | None, ...]
+Outcome = Annotated[str, Field(pattern=rf"^[0-9a-f]{{{OUTCOME_DIGITS}}}$")]
+Course = Annotated[str, Field(pattern=r"^([0-9a-f]{6}( [0-9a-f]{6})*)?$")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class TaskLine(_Part):
+    """What an arm gave on one task: of each field one value per repeat, None where the trial was not scored."""
+
+    accuracy: tuple[Score | None, ...]
+    steps: Amounts | None = None
+    """Left out where it is not known, as all that follows."""
+    lm_calls: Amounts | None = None
+    tokens: Amounts | None = None
+    cost_usd: Amounts | None = None
+    nominal_usd: Amounts | None = None
+    seconds: Amounts | None = None
+    stop: tuple[str | None, ...]
+    outcome: tuple[Outcome | None, ...]
+    """Digests of all that the trial gave, see `outcome_of`; None where it was errored."""
+    course: tuple[Course, ...] | None = None
+    """Signatures of the trial's steps, see `loopbench.metrics.trajectory.trajectory`; left out where the run has no traces."""
+
+    def values(self, metric: str) -> Amounts:
+        """Of one metric; None throughout where it is not known."""
+        found: Amounts | None = getattr(self, metric)
+        return found if found is not None else (None,) * len(self.stop)
+
+    @model_validator(mode="after")
+    def _of_equal_length(self) -> Self:
+        lists = {name: getattr(self, name) for name in type(self).model_fields}
+        for name, values in lists.items():
+            if values is not None and len(values) != len(self.stop):
+                raise ValueError(f"{name}: {len(values)} values beside {len(self.stop)} of stop")
+        return self
+
+
+class BaselineArm(_Part):
+    """One arm of the blessed run."""
+
+    loop: str
+    options: dict[str, Any]
+    model: str
+    profile: str
+    code: str = ""
+    """sha256 of the loop's code, to be read by people: the gate is there for code that changes."""
+    digest: str
+    """sha256 of the arm's records."""
+    tasks: dict[str, TaskLine]
+
+
+class BaselineSuite(_Part):
+    """What was asked."""
+
+    name: str
+    version: str
+    digest: str
+    tasks: Annotated[int, Field(ge=1)]
+    max_tool_steps: int | None = None
+    code: str = ""
+    """sha256 of code of the user's own that tasks are made of and scored by; empty where there is none."""
+
+
+class Baseline(_Part):
+    """A blessed run."""
+
+    loopbench_baseline: Literal[1] = 1
+    created: str
+    versions: dict[str, int | str | None]
+    suite: BaselineSuite
+    profiles: dict[str, str]
+    """Fault profile → its digest."""
+    config: dict[str, Any]
+    """Of the run, as its manifest has it: without RUN the gate runs it again."""
+    seed: int
+    repeats: Annotated[int, Field(ge=1)]
+    metrics: tuple[str, ...]
+    """Known in at least one arm."""
+    arms: Annotated[dict[str, BaselineArm], Field(min_length=1)]
+
+    @field_validator("metrics")
+    @classmethod
+    def _known_metrics(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in METRICS:
+                raise ValueError(f"unknown metric {name!r}")
+        if PRIMARY not in names:
+            raise ValueError(f"{PRIMARY} is missing")
+        return names
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        for name, arm in self.arms.items():
+            if len(arm.tasks) != self.suite.tasks:
+                raise ValueError(f"arms.{name}.tasks: {len(arm.tasks)} tasks, and suite.tasks says {self.suite.tasks}")
+            if arm.profile not in self.profiles:
+                raise ValueError(f"arms.{name}.profile: {arm.profile!r} is not among profiles")
+            for task, line in arm.tasks.items():
+                if len(line.stop) != self.repeats:
+                    raise ValueError(f"arms.{name}.tasks.{task}: {len(line.stop)} values, and repeats is {self.repeats}")
+        return self
+
+
+# --- from a run ---
+
+
+def read_run(folder: Path) -> Results:
+    """A run that may be blessed or judged. Raises RunError for an optimization, which is no comparison, and as `results` does."""
+    if is_optimization(folder):
+        raise RunError(f"{folder}: an optimization, not a comparison; its test is one: {folder / TEST}")
+    return results(folder)
+
+
+def bless(found: Results) -> Baseline:
+    """Raises RunError for a run that is no measure: incomplete, invalid, or more than 2 % of an arm errored."""
+    for why in troubles(found):
+        raise RunError(f"{found.folder}: {why}; nothing was blessed")
+    manifest, config = found.manifest, found.manifest["config"]
+    by_arm = {arm["arm"]: [record for record in found.records if record.arm == arm["arm"]] for arm in manifest["arms"]}
+    known = [name for name, metric in METRICS.items() if any(_known(metric(r)) for r in found.records if r.status == "scored")]
+    try:
+        return Baseline(
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            versions={"loopbench": package_version("loopbench"), **manifest["versions"]},
+            suite=BaselineSuite(
+                **{name: manifest["suite"][name] for name in BaselineSuite.model_fields if name in manifest["suite"]}
+            ),
+            profiles=dict(manifest["profiles"]),
+            config=_repeatable(config),
+            seed=manifest["seed"],
+            repeats=config["repeats"],
+            metrics=tuple(known),
+            arms={
+                arm["arm"]: BaselineArm(
+                    loop=arm["loop"],
+                    options=dict(arm["options"]),
+                    model=arm["model"],
+                    profile=arm["profile"],
+                    code=arm.get("code", ""),
+                    digest=records_digest(by_arm[arm["arm"]]),
+                    tasks=_task_lines(found.folder, by_arm[arm["arm"]], config["repeats"], known),
+                )
+                for arm in manifest["arms"]
+            },
+        )
+    except (KeyError, TypeError, ValidationError) as error:
+        raise RunError(f"{found.folder}: manifest and records do not fit together: {' '.join(str(error).split())}") from None
+
+
+_ELSEWHERE = ("runs", "mlflow", "tracking_uri", "experiment", "concurrency", "workers", "engine", "address", "traces")
+"""Settings of where a run is kept and how fast it goes: of no meaning to whoever runs it again."""
+
+
+def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What it takes to run it again, without what was left open."""
+    kept = {name: value for name, value in config.items() if name not in _ELSEWHERE}
+    parts = {name: {k: v for k, v in value.items() if v is not None} for name, value in kept.items() if isinstance(value, Mapping)}
+    return {name: value for name, value in (kept | parts).items() if value is not None and value != {}}
+
+
+def troubles(found: Results) -> list[str]:
+    """Why a run is no measure, each in a sentence; empty where it is one."""
+    said = []
+    if found.looked is not None and found.looked.stopped:
+        seen = f"{found.looked.tasks} of {found.manifest['suite']['tasks']} tasks"
+        said.append(f"--looks ended it after {seen}, and a gate needs all of them: run it without --looks")
+    elif not has_all(found):
+        said.append(f"{found.scheduled - len(found.records)} of {found.scheduled} trials are missing")
+    if found.comparison.invalid:
+        said += [warning.removesuffix(".") for warning in found.comparison.warnings if "invalid" in warning]
+    for arm in found.comparison.arms:
+        name, summary = arm.info.arm, arm.summary
+        if not summary.scored:
+            said.append(f"{name}: no trial was scored")
+        elif summary.errored_share > MAX_ERRORED:
+            said.append(f"{name}: {summary.errored_share:.1%} of its trials are errored, more than {MAX_ERRORED:.0%}")
+    return said
+
+
+def has_all(found: Results) -> bool:
+    """No trial of the schedule is missing, not even where a look on the way ended the run."""
+    return len(found.records) >= found.scheduled
+
+
+def outcome_of(record: Record) -> str | None:
+    """A short digest of all that a trial gave, times and costs aside; None of one that infrastructure made fail."""
+    if record.status == "errored":
+        return None
+    kept = [
+        record.status, record.answer, record.stop, dict(record.scores), record.steps, dict(record.calls), record.tool_calls,
+        record.input_tokens, record.output_tokens, dict(record.errors), record.false_success, record.trace_digest,
+        [[fault.kind, fault.point, fault.landed, fault.absorbed, fault.recovered] for fault in record.faults],
+    ]  # fmt: skip
+    return digest(kept)[:OUTCOME_DIGITS]
+
+
+def measured(record: Record, metric: str) -> float | None:
+    """A metric's value as a baseline keeps it; None where it is not known or the trial is not scored."""
+    value = METRICS[metric](record) if record.status == "scored" else None
+    if value is None or not _known(value):
+        return None
+    return value if float(value).is_integer() else float(f"{value:.{DIGITS}g}")
+
+
+def _signatures(traces: Traces, record: Record) -> str | None:
+    """The course of a trial; None where it has no trace that can be read."""
+    try:
+        return " ".join(step.signature for step in course(traces.read(record)))
+    except ValueError:
+        return None
+
+
+def _known(value: float | None) -> bool:
+    return value is not None and 0 <= value < MAX_VALUE
+
+
+def _task_lines(folder: Path, records: Sequence[Record], repeats: int, known: Sequence[str]) -> dict[str, TaskLine]:
+    by_task: dict[str, dict[int, Record]] = {}
+    for record in records:
+        by_task.setdefault(record.task, {})[record.repeat] = record
+    traces = Traces(folder)
+    return {task: _task_line(traces, [by_task[task][k] for k in range(repeats)], known) for task in sorted(by_task)}
+
+
+def _task_line(traces: Traces, records: Sequence[Record], known: Sequence[str]) -> TaskLine:
+    courses = [_signatures(traces, record) for record in records]
+    values = {name: tuple(measured(record, name) for record in records) for name in known}
+    return TaskLine(
+        **{name: found for name, found in values.items() if any(value is not None for value in found) or name == PRIMARY},
+        stop=tuple(record.stop if record.status == "scored" else None for record in records),
+        outcome=tuple(outcome_of(record) for record in records),
+        course=tuple(found or "" for found in courses) if any(found is not None for found in courses) else None,
+    )
+
+
+# --- the file ---
+
+
+def to_text(baseline: Baseline) -> str:
+    """The file's text, ASCII only."""
+    head = baseline.model_dump(mode="json", exclude={"arms"}, exclude_none=True)
+    lines = [f" {_json(name)}: {_json(value)}," for name, value in head.items()]
+    arms = ",\n".join(f"  {_json(name)}: {_arm_text(arm)}" for name, arm in baseline.arms.items())
+    return "\n".join(["{", *lines, ' "arms": {', arms, " }", "}", ""])
+
+
+def _arm_text(arm: BaselineArm) -> str:
+    head = arm.model_dump(mode="json", exclude={"tasks"})
+    lines = [f"   {_json(name)}: {_json(value)}," for name, value in head.items()]
+    tasks = ",\n".join(f"    {_json(task)}: {_task_text(arm.tasks[task])}" for task in sorted(arm.tasks))
+    return "\n".join(["{", *lines, '   "tasks": {', tasks, "   }", "  }"])
+
+
+def _task_text(line: TaskLine) -> str:
+    fields = {name: getattr(line, name) for name in TaskLine.model_fields}
+    return _json({name: list(map(_short_number, found)) for name, found in fields.items() if found is not None})
+
+
+def _short_number(value: float | str | None) -> float | int | str | None:
+    """5 for 5.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, allow_nan=False)
+
+
+def write_baseline(path: Path, baseline: Baseline) -> None:
+    """Whole or not at all; makes the folder. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with scratch.open("x", encoding="ascii") as file:
+            file.write(to_text(baseline))
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Raises ValueError in one line that names file and field, and OSError."""
+    text = path.read_bytes()
+    try:
+        data = json.loads(text.decode("utf-8"), parse_constant=_no_number, object_pairs_hook=_each_once)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: no baseline: {error}") from None
+    if not isinstance(data, dict) or "loopbench_baseline" not in data:
+        raise ValueError(f"{path}: no baseline: it does not begin with loopbench_baseline")
+    if data["loopbench_baseline"] != VERSION:
+        raise ValueError(f"{path}: a baseline of version {_short(data['loopbench_baseline'])}, this loopbench reads {VERSION}")
+    try:
+        return Baseline.model_validate_json(json.dumps(data))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    said = first["msg"].removeprefix("Value error, ")
+    got = f", got {_short(first['input'])}" if first["type"] not in ("missing", "value_error") else ""
+    raise ValueError(" ".join(f"{path}: {where}{': ' * bool(where)}{said}{got}".split()))
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a merge gone wrong one of two equal names would be lost without a word."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice")
+    return made
+
+
+def _short(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
+
+
+# --- what a new one changes ---
+
+
+def changes(old: Baseline, new: Baseline) -> list[str]:
+    """What a new baseline says that the old one did not, a line each."""
+    said = [
+        f"{name}: {_brief(getattr(old, name))} -> {_brief(getattr(new, name))}"
+        for name in ("suite", "profiles", "versions", "seed", "repeats", "metrics")
+        if getattr(old, name) != getattr(new, name)
+    ]
+    said += [f"arm {name}: gone" for name in old.arms if name not in new.arms]
+    for name, arm in new.arms.items():
+        said += [f"arm {name}: new"] if name not in old.arms else _arm_changes(name, old.arms[name], arm)
+    return said
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, BaselineSuite):
+        return f"{value.name} {value.version}, {value.tasks} tasks ({value.digest[:8]})"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {str(item)[:8]}" for name, item in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _arm_changes(name: str, old: BaselineArm, new: BaselineArm) -> list[str]:
+    changed = sum(new.tasks.get(task, line) != line for task, line in old.tasks.items())
+    counts = {"changed": changed, "new": len(new.tasks.keys() - old.tasks.keys()), "gone": len(old.tasks.keys() - new.tasks.keys())}
+    said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    accuracy = f"accuracy {_mean_accuracy(old):.3f} -> {_mean_accuracy(new):.3f}"
+    return [f"arm {name}: of {len(old.tasks)} tasks {said}; {accuracy}"] if said else []
+
+
+def _mean_accuracy(arm: BaselineArm) -> float:
+    means = [sum(known) / len(known) for line in arm.tasks.values() if (known := [v for v in line.accuracy if v is not None])]
+    return sum(means) / max(len(means), 1)

@@ -1,0 +1,184 @@
+"""A run held against a baseline: whether that can be done at all, and the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from loopbench.experiments.compare.results import Results
+from loopbench.metrics.comparison import MAX_ERRORED
+from loopbench.metrics.gate import MARGIN, Held, check_level, check_margin, judge_lines, overall
+from loopbench.metrics.statistics import ALPHA
+from loopbench.metrics.summary import PRIMARY, TaskValues
+
+from .baseline import Baseline, has_all, troubles
+from .changed_tasks import changes
+from .outcome import GateResult, JudgedArm
+from .sides import Sides
+
+DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
+_AGAIN = "where that is meant, bless a new run"
+_DIGEST_CHARS, _SHORT = 64, 12
+
+
+class Incomparable(ValueError):
+    """A run and a baseline that are no measure of each other; one line that says why."""
+
+
+def judge(
+    found: Results,
+    baseline: Baseline,
+    *,
+    metrics: Mapping[str, float] = DEFAULT_METRICS,
+    alpha: float = ALPHA,
+    path: Path | None = None,
+) -> GateResult:
+    """Hold a run against a baseline. `metrics`: metric → margin; accuracy is always among them. `path`: the baseline's file.
+
+    Raises Refused (a ValueError) where they are no measure of each other: another suite, profile, policy, step limit or list of
+    tasks, or a metric that either side does not know; ValueError for a bad margin or level.
+    """
+    margins = {**DEFAULT_METRICS, **metrics}
+    check_asked(baseline, margins, alpha)
+    refuse_other(found.folder, found.manifest, baseline)
+    _refuse_other_tasks(found, baseline)
+    matched = match_arms(found.manifest, baseline)
+    sides = [Sides.of(found, arm, baseline, old) for old, arm in matched.items() if arm is not None]
+    reasons = (*troubles(found), *missing_arms(matched), *(why for side in sides for why in side.troubles()))
+    paired = (found.manifest["seed"], found.manifest["config"]["repeats"]) == (baseline.seed, baseline.repeats)
+    if not reasons:
+        _refuse_unknown(sides, margins)
+    arms = () if reasons else _judged_arms(sides, margins, alpha, paired=paired)
+    return GateResult(
+        outcome="invalid" if reasons else overall([line for arm in arms for line in arm.lines]),
+        reasons=reasons,
+        arms=arms,
+        tasks=changes(found.folder, sides, paired=paired),
+        same_result=sum(pair.same_result and not pair.same for side in sides for pair in side.pairs) if paired else 0,
+        notes=tuple(_notes(found, baseline, matched)),
+        run=found.folder,
+        baseline=path,
+        alpha=alpha,
+        paired=paired,
+    )
+
+
+def match_arms(manifest: Mapping[str, Any], baseline: Baseline) -> dict[str, str | None]:
+    """Arm of the baseline → arm of the run, None where there is none.
+
+    By name; else where both sides have a single loop under the same model and profile, these two.
+    """
+    there = {arm["arm"]: (arm["model"], arm["profile"]) for arm in manifest["arms"]}
+    wanted = {name: (arm.model, arm.profile) for name, arm in baseline.arms.items()}
+
+    def alone(conditions: tuple[str, str]) -> str | None:
+        old, new = ([name for name, its in side.items() if its == conditions] for side in (wanted, there))
+        return new[0] if len(old) == len(new) == 1 else None
+
+    return {name: name if name in there else alone(conditions) for name, conditions in wanted.items()}
+
+
+# --- are they a measure of each other? ---
+
+
+def check_asked(baseline: Baseline, metrics: Mapping[str, float], alpha: float) -> None:
+    """What is known before a run. Raises Refused for a metric that the baseline lacks, ValueError for a bad margin or level."""
+    check_level(alpha)
+    for metric, margin in metrics.items():
+        check_margin(metric, margin)
+        if metric not in baseline.metrics:
+            raise Incomparable(f"metric {metric}: not in the baseline, which knows {', '.join(baseline.metrics)}")
+
+
+def refuse_other(folder: Path, manifest: Mapping[str, Any], baseline: Baseline) -> None:
+    """Raises Refused that names the first difference in what was asked; a manifest says it before the run."""
+    suite, old = manifest["suite"], baseline.suite
+    asked: list[tuple[str, Any, Any]] = [
+        ("suite", old.name, suite["name"]),
+        (f"version of suite {old.name}", old.version, suite["version"]),
+        (f"digest of suite {old.name}", old.digest, suite["digest"]),
+        ("step limit", old.max_tool_steps, suite.get("max_tool_steps")),
+        *((f"version of {name}", baseline.versions.get(name), now) for name, now in manifest["versions"].items()),
+    ]
+    for name, now in manifest["profiles"].items():
+        if name in baseline.profiles:
+            asked.append((f"digest of profile {name}", baseline.profiles[name], now))
+    for what, was, now in asked:
+        if was != now:
+            raise Incomparable(f"{folder}: another {what} than in the baseline: {_brief(now)}, not {_brief(was)}; {_AGAIN}")
+
+
+def _refuse_other_tasks(found: Results, baseline: Baseline) -> None:
+    wanted = {task for arm in baseline.arms.values() for task in arm.tasks}
+    ran = {record.task for record in found.records}
+    for more, what in ((ran - wanted, "are not in the baseline"), (wanted - ran, "of the baseline were not run")):
+        if more and (has_all(found) or what.startswith("are")):
+            raise Incomparable(f"{found.folder}: other tasks: {len(more)} {what}, such as {min(more)}; {_AGAIN}")
+
+
+def _refuse_unknown(sides: Sequence[Sides], metrics: Iterable[str]) -> None:
+    """Raises Refused for a metric that more than 2 % of an arm's scored trials do not know, on either side."""
+    for metric in metrics:
+        for side in sides:
+            for where, values in (("the baseline", side.old_values), ("the run", side.new_values)):
+                known, scored = _count(values(metric)), _count(values(PRIMARY))
+                if known < (1 - MAX_ERRORED) * scored:
+                    raise Incomparable(f"metric {metric}: known for {known} of {scored} trials of {side.arm} in {where}")
+
+
+def _count(found: TaskValues) -> int:
+    return sum(map(len, found.values.values()))
+
+
+def _brief(value: Any) -> str:
+    """A digest by its beginning."""
+    text = str(value)
+    return f"{text[:_SHORT]}…" if len(text) == _DIGEST_CHARS else text
+
+
+def missing_arms(matched: Mapping[str, str | None]) -> Iterator[str]:
+    """Of the baseline, each in a sentence."""
+    yield from (f"the run has no arm for {old}, which the baseline has" for old, arm in matched.items() if arm is None)
+
+
+# --- the outcome ---
+
+
+def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: float, *, paired: bool) -> tuple[JudgedArm, ...]:
+    same = {side.arm: paired and side.identical(margins) for side in sides}
+    lines = judge_lines(
+        [
+            Held(side.arm, metric, side.old_values(metric), side.new_values(metric), margin, same[side.arm], side.cost_usd)
+            for side in sides
+            for metric, margin in margins.items()
+        ],
+        alpha,
+    )
+    return tuple(
+        JudgedArm(
+            side.arm,
+            side.baseline_arm,
+            same[side.arm],
+            len(side.records),
+            side.scored,
+            tuple(line for line in lines if line.arm == side.arm),
+        )
+        for side in sides
+    )
+
+
+def _notes(found: Results, baseline: Baseline, matched: Mapping[str, str | None]) -> Iterator[str]:
+    """What to keep in mind."""
+    manifest = found.manifest
+    seed, repeats = manifest["seed"], manifest["config"]["repeats"]
+    for what, was, now in (("seed", baseline.seed, seed), ("number of repeats", baseline.repeats, repeats)):
+        if was != now:
+            yield f"Another {what} than in the baseline, {now}, not {was}: tasks pair up, their trials do not."
+    for old, arm in matched.items():
+        if arm is not None and arm != old:
+            yield f"{arm} is held against {old} of the baseline."
+    if more := [arm.info.arm for arm in found.comparison.arms if arm.info.arm not in matched.values()]:
+        yield f"Not in the baseline, and not judged: {', '.join(more)}."
+    if manifest["suite"].get("code", "") != baseline.suite.code:
+        yield "The code of your own that the suite is made of changed since: tools and scorers may have, too."

@@ -1,0 +1,113 @@
+"""One arm in the baseline and in the run, trial beside trial."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from loopbench.experiments.compare.results import Results
+from loopbench.metrics.comparison import MAX_ERRORED
+from loopbench.metrics.record import Record
+from loopbench.metrics.summary import PRIMARY, TaskValues, dollars
+
+from .baseline import Baseline, TaskLine, measured, outcome_of
+
+
+@dataclass(frozen=True)
+class TrialPair:
+    """A trial and its counterpart in the baseline."""
+
+    line: TaskLine
+    record: Record
+
+    @cached_property
+    def same(self) -> bool:
+        """It gave what it gave then; of two that infrastructure made fail nothing is known."""
+        outcome = outcome_of(self.record)
+        return outcome is not None and self.line.outcome[self.record.repeat] == outcome
+
+    @property
+    def same_result(self) -> bool:
+        """Score and stop are those of then."""
+        return self.same_value(PRIMARY) and self.line.stop[self.record.repeat] == stop_of(self.record)
+
+    def same_value(self, metric: str) -> bool:
+        return self.line.values(metric)[self.record.repeat] == measured(self.record, metric)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """An arm in the baseline and in the run."""
+
+    arm: str
+    """In the run."""
+    baseline_arm: str
+    old: Mapping[str, TaskLine]
+    new: Mapping[str, Mapping[int, Record]]
+    """Task → repeat → record."""
+
+    @classmethod
+    def of(cls, found: Results, arm: str, baseline: Baseline, baseline_arm: str) -> Sides:
+        new: dict[str, dict[int, Record]] = {}
+        for record in sorted(found.records, key=lambda record: record.key):  # the order in which trials ended decides nothing
+            if record.arm == arm:
+                new.setdefault(record.task, {})[record.repeat] = record
+        return cls(arm, baseline_arm, baseline.arms[baseline_arm].tasks, new)
+
+    @cached_property
+    def records(self) -> tuple[Record, ...]:
+        return tuple(record for found in self.new.values() for record in found.values())
+
+    @property
+    def scored(self) -> int:
+        return sum(record.status == "scored" for record in self.records)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Of one trial of the run without luck with a cache, a mean; None where no price is known."""
+        costs = [value for record in self.records if (value := dollars(record)) is not None]
+        return sum(costs) / len(costs) if costs else None
+
+    def troubles(self) -> Iterator[str]:
+        """Why the baseline is none. A run within the same bound is then at most that far from it."""
+        outcomes = [outcome for line in self.old.values() for outcome in line.outcome]
+        errored = outcomes.count(None)
+        if errored > MAX_ERRORED * len(outcomes):
+            yield f"{self.baseline_arm}: {errored / len(outcomes):.1%} of its trials are errored in the baseline"
+
+    def old_values(self, metric: str) -> TaskValues:
+        """As the baseline has them; it knows of no clusters."""
+        known = {task: [value for value in line.values(metric) if value is not None] for task, line in self.old.items()}
+        return TaskValues({task: values for task, values in known.items() if values}, {})
+
+    def new_values(self, metric: str) -> TaskValues:
+        values: dict[str, list[float]] = {}
+        clusters: dict[str, str] = {}
+        for record in self.records:
+            value = measured(record, metric)
+            if value is not None:
+                values.setdefault(record.task, []).append(value)
+                clusters[record.task] = record.cluster
+        return TaskValues(values, clusters)
+
+    @cached_property
+    def pairs(self) -> tuple[TrialPair, ...]:
+        """Trials with their counterparts; whether that means anything, seeds and repeats say."""
+        return tuple(
+            TrialPair(self.old[record.task], record)
+            for record in self.records
+            if record.task in self.old and record.repeat < len(self.old[record.task].stop)
+        )
+
+    def identical(self, metrics: Iterable[str]) -> bool:
+        """Whether every trial of the baseline gave the same again, these metrics included."""
+        names = tuple(metrics)
+        trials = sum(len(line.outcome) for line in self.old.values())
+        same = sum(pair.same and all(map(pair.same_value, names)) for pair in self.pairs)
+        return same == trials == len(self.records)
+
+
+def stop_of(record: Record) -> str | None:
+    """As a baseline keeps it."""
+    return record.stop if record.status == "scored" else None

@@ -1,0 +1,245 @@
+"""What several files tell, as one comparison: equal arms pooled, equal tasks checked to be equal, every cell accounted for."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from loopbench.metrics.comparison import MARGIN
+from loopbench.metrics.record import RECORD_VERSION, Record
+from loopbench.metrics.statistics import ALPHA
+from loopbench.protocol import StopReason
+from loopbench.protocol.digest import digest
+from loopbench.runs.manifest import package_version
+
+from .foreign_trials import ForeignLog, ForeignTrial, Format, ReadingOptions, ToldArm
+from .values import located, name_of, names_in_a_line, shown
+
+VERSION, PROFILE = "imported", "imported"
+"""Of the suite; of every arm: no faults of ours were blown at it."""
+MAX_ARMS = 64
+"""More than anybody compares: a wrong column was taken."""
+MAX_CELLS = 2_000_000
+"""Arms × tasks × repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRequest:
+    """What is made of the files."""
+
+    format: Format | None = None
+    """None: told by each file."""
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
+    arms: Sequence[str] = ()
+    """Names of the files' arms, one per file, in place of what the files say; equal ones are repeats of one arm."""
+    suite: str | None = None
+    """Name of the list of tasks, in place of what the files say."""
+    alpha: float = ALPHA
+    margin: float = MARGIN
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a level or a margin that is no share."""
+        for name, value in (("alpha", self.alpha), ("margin", self.margin)):
+            if not 0 < value < 1:
+                raise ValueError(f"--{name} is not between 0 and 1: {value:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """All files in one run."""
+
+    manifest: Mapping[str, Any]
+    records: tuple[Record, ...]
+
+
+def named(logs: Sequence[ForeignLog], names: Sequence[str]) -> list[ForeignLog]:
+    """The files' arms under the names that were typed; where equal names meet, the repeats of each task are counted on."""
+    if not names:
+        return list(logs)
+    if len(names) != len(logs):
+        raise ValueError(f"--arm names the arm of each file in turn: {len(logs)} files, {len(names)} names")
+    free: dict[tuple[str, str], int] = {}
+    made = []
+    for log, typed in zip(logs, names, strict=True):
+        if len(log.arms) != 1:
+            several = names_in_a_line([arm.name for arm in log.arms])
+            raise ValueError(f"{log.path}: --arm names one arm per file, and this one holds {len(log.arms)}: {several}")
+        with located("--arm"):
+            name = name_of(typed, "a name")
+        first = {task: free.get((name, task), 0) for task in log.asked}
+        free |= {(name, task): repeat + log.repeats for task, repeat in first.items()}
+        trials = tuple(replace(trial, arm=name, repeat=trial.repeat + first[trial.task]) for trial in log.trials)
+        repeats = log.repeats + max(first.values(), default=0)
+        made.append(replace(log, arms=(replace(log.arms[0], name=name),), trials=trials, repeats=repeats))
+    return made
+
+
+def join(logs: Sequence[ForeignLog], wanted: ImportRequest) -> Joined:
+    """Several files as one comparison. Raises ValueError where they do not ask the same, or hold the same trial twice."""
+    arms, asked, scorer = _arms(logs), _asked(logs), _scorer(logs)
+    suite = _suite(logs) if wanted.suite is None else name_of(wanted.suite, "--suite")
+    repeats = max(log.repeats for log in logs)
+    if len(arms) * len(asked) * repeats > MAX_CELLS:
+        raise ValueError(f"{len(arms)} arms × {len(asked)} tasks × {repeats} repeats are more than {MAX_CELLS} trials")
+    where = ", ".join(str(log.path) for log in logs)
+    trials = _complete(logs, arms, asked, repeats)
+    with located(where):
+        trials = _clustered(trials)
+    reading = wanted.reading
+    if reading.cluster is not None and not any(trial.cluster for trial in trials):
+        raise ValueError(f"{where}: --cluster: no trial has {shown(reading.cluster)}")
+    if reading.errors_as_failures:
+        trials = [_failure(trial) for trial in trials]
+    scale = None if reading.scale is None else str(reading.scale)
+    suite_digest = digest([sorted(asked.items()), scorer, scale])
+    manifest = {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "imported": _origin(logs, reading) | {"scorer": scorer, "scale": scale},
+        "config": {
+            "suite": suite,
+            "profiles": [PROFILE],
+            "models": list(dict.fromkeys(arm.model for arm in arms)),
+            "repeats": repeats,
+            "seed": 0,
+            "alpha": wanted.alpha,
+            "margin": wanted.margin,
+        },
+        "seed": 0,
+        "versions": {"record": RECORD_VERSION, "policy_and_profiles": None},
+        "suite": {"name": suite, "version": VERSION, "digest": suite_digest, "tasks": len(asked)},
+        "profiles": {PROFILE: digest(PROFILE)},
+        "arms": [_arm_entry(arm) for arm in arms],
+        "packages": {"loopbench": package_version("loopbench")},
+        "python": platform.python_version(),
+        "platform": platform.platform(terse=True),
+    }
+    return Joined(manifest, tuple(trial.record(suite, suite_digest) for trial in trials))
+
+
+def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, Any]:
+    return {
+        "format": "+".join(sorted({log.format for log in logs})),
+        "from": [
+            {
+                "file": log.path.name,
+                "sha256": log.sha256,
+                "format": log.format,
+                "by": log.by,
+                "arms": [arm.name for arm in log.arms],
+            }
+            for log in logs
+        ],
+        "cluster": reading.cluster,
+        "errors_as_failures": reading.errors_as_failures,
+    }
+
+
+def _arm_entry(arm: ToldArm) -> dict[str, Any]:
+    """As a manifest of ours lists an arm; its code is not known."""
+    return {
+        "arm": arm.name,
+        "loop": arm.loop or arm.name,
+        "options": dict(arm.options),
+        "model": arm.model,
+        "profile": PROFILE,
+        "code": "",
+    }
+
+
+# --- what has to agree ---
+
+
+def _arms(logs: Sequence[ForeignLog]) -> tuple[ToldArm, ...]:
+    """Each once, in the order of the files."""
+    found: dict[str, ToldArm] = {}
+    for log in logs:
+        if not log.trials:
+            raise ValueError(f"{log.path}: holds no trial")
+        for arm in log.arms:
+            known = found.setdefault(arm.name, arm)
+            if known.model != arm.model:
+                found[arm.name] = replace(known, model="several")
+    if len(found) > MAX_ARMS:
+        raise ValueError(f"{logs[0].path}: {len(found)} arms, more than {MAX_ARMS}: {names_in_a_line(list(found))}")
+    return tuple(found.values())
+
+
+def _asked(logs: Sequence[ForeignLog]) -> dict[str, str]:
+    """Task → digest of what it asks, the same in every file that says it."""
+    found: dict[str, tuple[str, ForeignLog]] = {}
+    for log in logs:
+        for task, asked in log.asked.items():
+            known, first = found.setdefault(task, (asked, log))
+            if known and asked and known != asked:
+                raise ValueError(f"{log.path}: task {shown(task)} asks, or expects, something else than in {first.path}")
+            if asked and not known:
+                found[task] = (asked, log)
+    return {task: asked for task, (asked, _) in found.items()}
+
+
+def _scorer(logs: Sequence[ForeignLog]) -> str:
+    """Whose score is the accuracy, the same in every file that says it."""
+    names = list(dict.fromkeys(log.scorer for log in logs if log.scorer))
+    if len(names) > 1:
+        raise ValueError(
+            f"the files are scored by {names_in_a_line(names)}: one accuracy is not the other; choose: --scorer {names[0]}"
+        )
+    return names[0] if names else ""
+
+
+def _suite(logs: Sequence[ForeignLog]) -> str:
+    """What the files call it; files that call it differently must share tasks."""
+    names = sorted({log.suite for log in logs})
+    if len(names) > 1 and not set.intersection(*(set(log.asked) for log in logs)):
+        raise ValueError(f"{names_in_a_line(names)} have no task in common; import what ran on the same tasks")
+    return " + ".join(names)
+
+
+# --- cells ---
+
+
+def _complete(logs: Sequence[ForeignLog], arms: Sequence[ToldArm], tasks: Iterable[str], repeats: int) -> list[ForeignTrial]:
+    """A trial for every cell: those that no file holds are errored where the file breaks off, else excluded, with the reason."""
+    told: dict[tuple[str, str, int], tuple[ForeignTrial, ForeignLog]] = {}
+    for log in logs:
+        for trial in log.trials:
+            if trial.key in told:
+                raise ValueError(_twice(trial, log, told[trial.key][1]))
+            told[trial.key] = (trial, log)
+    lacking = {arm.name: _lacking(arm.name, [log for log in logs if arm.name in {one.name for one in log.arms}]) for arm in arms}
+    cells = [(arm.name, task, repeat) for arm in arms for task in tasks for repeat in range(repeats)]
+    return [told[cell][0] if cell in told else replace(lacking[cell[0]], task=cell[1], repeat=cell[2]) for cell in cells]
+
+
+def _lacking(arm: str, logs: Sequence[ForeignLog]) -> ForeignTrial:
+    broken = next((log for log in logs if log.unfinished), None)
+    if broken is not None:
+        return ForeignTrial(arm, "", 0, status="errored", reason=f"not run: {broken.unfinished}")
+    return ForeignTrial(arm, "", 0, status="excluded", reason=f"not in {names_in_a_line([log.path.name for log in logs])}")
+
+
+def _twice(trial: ForeignTrial, log: ForeignLog, first: ForeignLog) -> str:
+    arm, task, repeat = trial.key
+    said = f"{log.path}: arm {arm}, task {task}, repeat {repeat} stands there"
+    if log is first:
+        return f"{said} twice"
+    return f"{said} and in {first.path}; say whether they are two arms, --arm A --arm B, or repeats of one, --arm A --arm A"
+
+
+def _clustered(trials: Sequence[ForeignTrial]) -> list[ForeignTrial]:
+    """A task's cluster is that of all its trials; some, such as those that never ran, do not say it."""
+    found: dict[str, str] = {}
+    for trial in trials:
+        if trial.cluster and found.setdefault(trial.task, trial.cluster) != trial.cluster:
+            raise ValueError(f"task {shown(trial.task)} is of two clusters, {shown(found[trial.task])} and {shown(trial.cluster)}")
+    return [replace(trial, cluster=found.get(trial.task, "")) for trial in trials]
+
+
+def _failure(trial: ForeignTrial) -> ForeignTrial:
+    """One that an error ended counts as wrong; one that could not be scored, or never ran, does not."""
+    if trial.status != "errored" or trial.stop != StopReason.CRASHED:
+        return trial
+    return replace(trial, status="scored", score=0.0)

@@ -1,0 +1,1 @@
+"""Plans for tasks that have none, learned from trials that solved them."""

@@ -1,0 +1,406 @@
+"""Plans learned from a run: the calls of trials that solved their tasks, so that the scripted model can follow them.
+
+A run on a real or recorded model in, the run's suite with plans out. Of a task's successful trials the one with the fewest calls
+is taken, and the next one where that says nothing. What the trace cannot prove is proved, where tools may be run, by a replay: a
+tool's refusal too, where no call gave a result and there is nothing else to learn.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.validity import Replayed, carry_out
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.record import Record
+from loopbench.metrics.scorers import scores_of
+from loopbench.protocol import Plan, PlannedCall, StopReason, Tool, Toolbox, plan_to_json, refs, render_value, resolve, run_sync
+from loopbench.protocol.redact import MARK
+from loopbench.protocol.values import error_text
+from loopbench.runs.config import CompareConfig, config_from
+from loopbench.runs.lookup import suite_of
+from loopbench.runs.permissions import own_code
+from loopbench.runs.store.files import RunError, read_manifest
+from loopbench.runs.store.records import read_records
+from loopbench.runs.store.traces import read_trace
+
+from .plan_from_trace import (
+    FixedValue,
+    Kind,
+    Made,
+    PlanDraft,
+    PlanStep,
+    Unlearnable,
+    draft_of,
+    leaves,
+    made_calls,
+    plan_of,
+    refused_calls,
+)
+
+DRIFTED = "it stands for another value on replay"
+FAILED = "the call fails with it on replay"
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A plan that was learned."""
+
+    task: str
+    trial: str
+    """ARM/TASK/REPEAT."""
+    plan: Plan
+    kept: tuple[FixedValue, ...]
+    """Values that could have been references."""
+
+    @property
+    def references(self) -> int:
+        """In arguments and answer."""
+        return sum(1 for part in (*(call.arguments for call in self.plan.calls), self.plan.answer) for _ in refs(part))
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A run's suite with the plans that its trials teach."""
+
+    run: str
+    """Name of its directory."""
+    config: CompareConfig
+    checked: bool
+    """Each plan was replayed, and scored 1.0."""
+    tasks: tuple[Task, ...]
+    """All of the suite's, in its order; where nothing was learned, as it was, with the reason where it has no plan."""
+    lessons: tuple[Lesson, ...]
+    left: Mapping[str, str]
+    """Task → why nothing was learned for it."""
+    tools: str = ""
+    """What `--tools` has to name for the tasks, once they stand in a file; empty where that has no name."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "run": self.run,
+            "checked": self.checked,
+            "tasks": len(self.tasks),
+            "learned": len(self.lessons),
+            "references": sum(lesson.references for lesson in self.lessons),
+            "plans": [
+                {"task": one.task, "trial": one.trial, "calls": len(one.plan.calls), "references": one.references}
+                for one in self.lessons
+            ],
+            "literal": [
+                {"task": one.task, "call": k.call, "argument": k.argument, "value": k.value, "why": k.why, "seen": list(k.seen)}
+                for one in self.lessons
+                for k in one.kept
+            ],
+            "not_learned": [{"task": task, "reason": reason} for task, reason in self.left.items()],
+        }
+
+
+def learn_run(folder: Path, allow: Collection[str] = (), *, check: bool = False, any_order: bool = False) -> Learned:
+    """Learn plans from a run, whose suite is opened again as the run had it.
+
+    `allow`: names of code of the user's own that may be imported for it. `check`: replay each plan, which runs the tools; those of
+    loopbench's own suites always are. `any_order`: the tools only read, so that no call has to come after another but for its
+    result. Raises RunError for a run or suite that is not what it was, ValueError or OSError for a suite that cannot be had.
+    """
+    config, suite, is_own = open_suite(folder, allow)
+    return learn_suite(folder, config, suite, check=check or not is_own, any_order=any_order)
+
+
+def open_suite(folder: Path, allow: Collection[str] = ()) -> tuple[CompareConfig, Suite, bool]:
+    """A run's configuration and suite, and whether code of the user's own is in the suite. Raises as `learn_run` does."""
+    manifest = read_manifest(folder)
+    if "imported" in manifest:
+        raise RunError(f"{folder}: imported from another tool's files, so there is no trace to learn from")
+    config = config_from(manifest["config"], f"{folder}/manifest.json")
+    names = own_code(config.model_copy(update={"loops": ()}))
+    for name in names:
+        if name not in allow:
+            raise RunError(f"{folder}: the suite uses {name}, code of your own; type it to let it be imported: --allow {name}")
+    suite = suite_of(config)
+    known = manifest.get("suite")
+    if not isinstance(known, dict) or known.get("digest") != suite.digest:
+        raise RunError(f"{folder}: the suite {config.suite} has changed since this run: its tasks, its tools or its version")
+    return config, suite, bool(names)
+
+
+def learn_suite(folder: Path, config: CompareConfig, suite: Suite, *, check: bool = False, any_order: bool = False) -> Learned:
+    """Learn plans for a suite from a run on it."""
+    name = folder.resolve().name
+    records: dict[str, list[Record]] = defaultdict(list)
+    for record in read_records(folder):
+        records[record.task].append(record)
+    tasks: list[Task] = []
+    lessons: list[Lesson] = []
+    left: dict[str, str] = {}
+    for task in suite.tasks:
+        if task.quarantined:
+            left[task.id] = f"quarantined: {task.quarantined}"
+            tasks.append(task)
+            continue
+        try:
+            lesson = _lesson(_Pupil(folder, suite, task, check, any_order), _solved(records.get(task.id, ()), name))
+            lessons.append(lesson)
+            tasks.append(replace(task, plan=lesson.plan, no_plan=""))
+        except Unlearnable as error:
+            left[task.id] = str(error) if task.plan is None else f"{error}; it keeps the plan that it had"
+            tasks.append(replace(task, no_plan=str(error)) if task.plan is None else task)
+    return Learned(name, config, check, tuple(tasks), tuple(lessons), left, config.tools or _opener(suite))
+
+
+def _opener(suite: Suite) -> str:
+    """The function that opens a suite's tasks, as `--tools` names it; empty where it has no name of its own."""
+    name = getattr(suite.open, "__qualname__", "")
+    return f"{suite.open.__module__}:{name}" if name.isidentifier() else ""
+
+
+def _solved(records: Iterable[Record], run: str) -> list[Record]:
+    """The successful trials of a task, the one with the fewest calls first. Raises Unlearnable where there is none."""
+    scored = [record for record in records if record.status == "scored"]
+    solved = [record for record in scored if record.accuracy >= 1]
+    if not solved:
+        raise Unlearnable(f"not solved in {run}" if scored else f"not run in {run}")
+    found = [record for record in solved if record.trace_at is not None]
+    if not found:
+        raise Unlearnable(f"solved in {run}, but no trace of that was kept")
+    return sorted(found, key=lambda record: (record.tool_calls, record.steps, record.arm, record.repeat))
+
+
+# --- one task ---
+
+
+class _NoResult(Unlearnable):
+    """No call of the trial gave a result."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pupil:
+    """A task for which a plan is to be learned."""
+
+    folder: Path
+    suite: Suite
+    task: Task
+    check: bool
+    any_order: bool
+
+    def lesson(self, record: Record, calls: Callable[[Mapping[str, Any]], tuple[Made, ...]] = made_calls) -> Lesson:
+        """What a successful trial teaches by those of its calls. Raises Unlearnable where it teaches no plan."""
+        trial = f"{record.arm}/{record.task}/{record.repeat}"
+        try:
+            trace = read_trace(self.folder, record)
+            made = calls(trace)
+            if not made and self.task.expected is not None:
+                is_called = any(event.get("event") == "tool" for event in trace["events"])
+                raise _NoResult(f"{'none of its calls gave a result' if is_called else 'no calls'}: cannot be learned")
+            draft = draft_of(made, self.task.query, self._kinds(), any_order=self.any_order)
+            plan, kept = self._proved(draft, record) if self.check else self._plan(draft, record, draft.sources.values)
+            _check_sayable(plan)
+            return Lesson(self.task.id, trial, plan, kept)
+        except Unlearnable:
+            raise
+        except Exception as error:  # a trace that is none, or the suite's own code: no task may cost the others their plans
+            raise Unlearnable(f"{trial}: {type(error).__name__}: {error_text(error)}") from error
+
+    def _kinds(self) -> dict[str, Kind]:
+        """What the task's tools say that they give. No tool is run."""
+        environment = self.suite.open(self.task)
+        try:
+            return {tool.name: kind_of(tool) for tool in environment.tools}
+        finally:
+            environment.close()
+
+    def _plan(
+        self, draft: PlanDraft, record: Record, values: Mapping[str, Any], state: Any = None
+    ) -> tuple[Plan, tuple[FixedValue, ...]]:
+        """The plan with an answer that is right, given the calls' results. The end state counts where tools were run."""
+        task = self.task if self.check else replace(self.task, end_state=None)
+        refuted: tuple[FixedValue, ...] = ()
+        for answer, kept in _answers(task, record, draft):
+            if _is_right(task, answer, values, state):
+                return plan_of(draft.steps, answer, task.query), (*draft.kept, *kept, *refuted)
+            refuted = refuted or (draft.sources.refuted(answer, DRIFTED) if self.check else ())
+        state_too = "" if task.end_state is None else ", or not the end state"
+        raise Unlearnable(f"its calls give no answer that the scorer {task.scorer} takes for right{state_too}")
+
+    def _proved(self, draft: PlanDraft, record: Record) -> tuple[Plan, tuple[FixedValue, ...]]:
+        """The plan whose calls come out on a replay; a call that does not loses its references, call by call."""
+        while True:
+            replayed = run_sync(self._replayed(draft))
+            if isinstance(replayed, PlanDraft):
+                draft = replayed
+                continue
+            made, state = replayed
+            if (drifted := _drifted(draft.steps, made)) is None:
+                return self._plan(draft, record, {call.call_id: call.value for call in made}, state)
+            draft = draft.with_literals(drifted, DRIFTED)
+
+    async def _replayed(self, draft: PlanDraft) -> tuple[tuple[Replayed, ...], Any] | PlanDraft:
+        """Results and end state; the draft with one reference fewer where a call fails. Raises Unlearnable if it has none."""
+        plan = plan_of(draft.steps, None, self.task.query)
+        task = replace(self.task, plan=plan, no_plan="")
+        reached: list[str] = []
+        environment = self.suite.open(task)
+        try:
+            made = await carry_out(task, _noted(plan.calls, reached), Toolbox(environment.tools))
+        except ValueError as error:
+            return _without_refs(draft, reached[-1], str(error))
+        else:
+            return made, environment.state()
+        finally:
+            environment.close()
+
+
+def _lesson(pupil: _Pupil, trials: Sequence[Record]) -> Lesson:
+    """From the first trial that teaches a plan. Raises Unlearnable with what is wrong with the first of all."""
+    failures = []
+    for record in trials:
+        try:
+            return pupil.lesson(record)
+        except Unlearnable as error:
+            failures.append(error)
+    if pupil.check and all(isinstance(error, _NoResult) for error in failures):
+        for record in trials:
+            with suppress(Unlearnable):
+                return pupil.lesson(record, refused_calls)
+    raise failures[0]
+
+
+def _without_refs(draft: PlanDraft, call: str, why: str) -> PlanDraft:
+    """The draft without the references of a call that failed. Raises Unlearnable where it has none."""
+    step = next(step for step in draft.steps if step.id == call)
+    if not any(refs(step.arguments)):
+        raise Unlearnable(f"its calls do not replay: {why}")
+    return draft.with_literals(call, FAILED)
+
+
+def _noted(calls: Iterable[PlannedCall], reached: list[str]) -> Iterator[PlannedCall]:
+    for call in calls:
+        reached.append(call.id)
+        yield call
+
+
+def _drifted(steps: Sequence[PlanStep], made: Sequence[Replayed]) -> str | None:
+    """The first call whose references stand for other values than the run had, though the results that they lead to are the same.
+
+    They walk into what only reads like JSON. Where the results differ, an id drawn anew say, so may what refers to them.
+    """
+    texts = {step.id: step.made.text for step in steps}
+    now = {call.call_id: call.text for call in made}
+    for step, call in zip(steps, made, strict=True):
+        used = {ref.call for ref in refs(step.arguments)}
+        if used and all(texts[name] == now[name] for name in used) and call.arguments != step.made.arguments:
+            return step.id
+    return None
+
+
+def _answers(task: Task, record: Record, draft: PlanDraft) -> Iterator[tuple[Any, tuple[FixedValue, ...]]]:
+    """What a plan may answer: what has references first, and the expected answer before the trial's own."""
+    if task.expected is None and record.abstained:
+        yield None, ()
+        return
+    values = [value for value in (task.expected, record.answer) if value is not None and MARK not in render_value(value)]
+    filled = [draft.sources.answer(value) for value in values]
+    yield from ((answer, kept) for answer, kept in filled if any(refs(answer)))
+    yield from ((value, kept) for value, (_, kept) in zip(values, filled, strict=True))
+
+
+def _is_right(task: Task, answer: Any, values: Mapping[str, Any], state: Any) -> bool:
+    """Whether the answer, as a loop states it, scores 1.0."""
+    try:
+        stated = "not determined" if answer is None else resolve(answer, values)
+    except (KeyError, IndexError, TypeError):  # it walks into a result that only reads like JSON
+        return False
+    if task.query.schema is None:
+        stated = render_value(stated)
+    return scores_of(Judgement(task, stated, StopReason.FINISHED.value, state))["accuracy"] >= 1
+
+
+MAX_DEPTH = 60
+"""Levels of a plan; readers of files bound theirs too."""
+
+
+def _check_sayable(plan: Plan) -> None:
+    """Raises Unlearnable for a plan that a file cannot hold: nested too deep, or with half of a surrogate pair."""
+    made = plan_to_json(plan)
+    if any(len(path) > MAX_DEPTH for path, _ in leaves(made)):
+        raise Unlearnable(f"its calls are nested deeper than {MAX_DEPTH} levels")
+    try:
+        json.dumps(made, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:
+        raise Unlearnable("its calls hold half of a surrogate pair, which is no text") from None
+
+
+def kind_of(tool: Tool) -> Kind:
+    """What a tool gives, by its function's return type; taken for what its results read as where that says nothing."""
+    try:
+        return _kind(inspect.signature(tool.function, eval_str=True).return_annotation)
+    except Exception:  # no signature, or names that only a type checker sees
+        return "json"
+
+
+_WALKED = (dict, list, tuple, Mapping, Sequence, bool, int, float, type(None))
+"""What results are that references walk as their JSON reads, where what they hold is such too."""
+
+
+def _kind(stated: Any) -> Kind:
+    """Of a type, with all that it is made of. Only JSON's own types read back as they are written: a date is no text."""
+    origin, parts = get_origin(stated), get_args(stated)
+    if origin is Annotated:
+        return _kind(parts[0])
+    if origin is Literal:
+        return _least({_kind(type(value)) for value in parts})
+    if origin in (Union, UnionType):
+        return _least({_kind(part) for part in parts})
+    kind = origin or stated
+    if kind is str:
+        return "text"
+    if not isinstance(kind, type) or kind in (inspect.Signature.empty, object, Any):
+        return "json"
+    if not issubclass(kind, _WALKED) or issubclass(kind, Enum | str | bytes):
+        return "other"
+    keys = parts[:1] if issubclass(kind, Mapping) else ()
+    return "other" if set(keys) - {str, Any} or "other" in map(_kind, parts) else "json"
+
+
+def _least(kinds: Collection[Kind]) -> Kind:
+    """What may be one of several is no more than any of them."""
+    return "other" if "other" in kinds else "text" if set(kinds) == {"text"} else "json"
+
+
+# --- the file ---
+
+
+def check_out(out: Path, *, force: bool) -> None:
+    """Before the work is done. Raises ValueError for a file that is there already, or a folder that is not."""
+    if out.is_dir() or (out.exists() and not force):
+        raise ValueError(f"{out}: is a folder" if out.is_dir() else f"{out}: exists; overwrite it with --force")
+    if not out.parent.is_dir():
+        raise ValueError(f"{out}: there is no folder {out.parent}")
+
+
+def write_suite(learned: Learned, out: Path, *, only_learned: bool = False) -> None:
+    """One line of JSON per task, all of them or none. Raises ValueError where no plan was learned."""
+    if not learned.lessons:
+        most = Counter(learned.left.values()).most_common(3)
+        raise ValueError(f"{learned.run}: no plan was learned ({'; '.join(f'{n} tasks: {why}' for why, n in most)})")
+    tasks = [task for task in learned.tasks if not only_learned or (task.plan is not None and not task.quarantined)]
+    scratch = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        with scratch.open("w", encoding="ascii", newline="\n") as file:
+            file.writelines(f"{json.dumps(task.as_dict(), allow_nan=False)}\n" for task in tasks)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(out)
+    finally:
+        scratch.unlink(missing_ok=True)

@@ -1,0 +1,235 @@
+"""One compile of a teleprompter: what it may use, what it is told, and what comes of it.
+
+It changes nothing outside of what it is given: no setting of DSPy's, no stream, no logger. It is repeatable: equal seeds and equal
+answers give equal programs. What DSPy swallows is told: an exception in a rollout or a metric ends the compile as OptimizerFailed,
+others, of a proposal say, reach `Workshop.warn`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import random
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import dspy
+
+from loopbench.dspy_seam.program import LoopProgram
+
+from .quiet_dspy import Told, one_line, quiet
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What a compile may use."""
+
+    student: LoopProgram
+    """The program to begin with; it is left as it is."""
+    train: Sequence[dspy.Example]
+    """What the optimizer learns from: `query`, `task` and `answer`, the first two inputs."""
+    dev: Sequence[dspy.Example]
+    """What it chooses among programs by; where there is none, train."""
+    lm: Any
+    """dspy.LM, without a cache, for the optimizer's own requests; None will do where it makes none."""
+    threads: int = 1
+    """Rollouts under way at once."""
+    seed: int = 0
+    warn: Told = logger.warning
+    """Told of each kind of trouble that DSPy only logs, in one line."""
+
+    @property
+    def drawn(self) -> list[Any]:
+        """The train tasks in an order drawn by the seed, for optimizers that take no seed themselves."""
+        made = list(self.train)
+        random.Random(self.seed).shuffle(made)
+        return made
+
+    @property
+    def choosing(self) -> list[Any]:
+        """The tasks to choose among programs by."""
+        return list(self.dev or self.train)
+
+
+class OptimizerFailed(Exception):
+    """A compile ended without a program, by a bug in the optimizer, in a metric or a rollout: one line, with the cause."""
+
+
+# --- metrics ---
+
+
+def score(example: Any, prediction: Any, trace: Any = None) -> float | bool:
+    """The rollout's score in [0, 1]; with a trace, in bootstrapping, whether it is a full success."""
+    value = float(prediction.score)
+    return value if trace is None else value >= 1.0
+
+
+def judge(gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
+    """A dspy.Prediction of score and feedback: what GEPA reflects on, and SIMBA's advice is drawn from."""
+    return dspy.Prediction(score=float(pred.score), feedback=str(pred.feedback))
+
+
+def share(example: Any, prediction: Any, trace: Any = None) -> float:
+    """The score in bootstrapping too, where a threshold says what is a success."""
+    return float(prediction.score)
+
+
+def any_metric(example: Any, prediction: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
+    """For optimizers of which it is not known how they call it."""
+    return score(example, prediction, trace) if pred_name is None else judge(example, prediction)
+
+
+class _Uncaught(BaseException):
+    """Carries an exception (its cause) past optimizers, which would log it and score 0; its text says where it was raised."""
+
+
+def loud(metric: Callable[..., Any]) -> Callable[..., Any]:
+    """The metric; an exception in it ends the compile."""
+
+    @functools.wraps(metric)
+    def measured(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return metric(*args, **kwargs)
+        except Exception as error:
+            raise _Uncaught("in the metric") from error
+
+    return measured
+
+
+# --- a compile ---
+
+
+class LoopUnderTest(LoopProgram):
+    """An agent: a loop asks a model, calls tools and reads their results until it has an answer.
+
+    Each predictor is one kind of request that the loop makes. Its instructions and demonstrations are all that can be changed.
+    """
+
+    # MIPROv2 and SIMBA show the source of this class to the model that proposes.
+
+    _fuse: _Fuse
+
+    @classmethod
+    def of(cls, student: LoopProgram) -> Self:
+        """A copy of the student."""
+        made = student.deepcopy()
+        made.__class__ = cls
+        made._compiled = False  # DSPy takes a compiled program for frozen
+        made._fuse = _Fuse()
+        made.set_lm(None)
+        return made  # type: ignore[no-any-return]
+
+    def end(self) -> None:
+        """No rollout begins any more: after Ctrl-C, a thread of GEPA's goes on with its batch."""
+        self._fuse.blown = self._fuse.blown or _Uncaught("after the end")
+
+    def forward(self, **inputs: Any) -> Any:
+        trace = dspy.settings.trace
+        before = 0 if trace is None else len(trace)
+        with self._fuse:
+            prediction = super().forward(**inputs)
+        if trace is not None:
+            trace[before:] = [(who, _fresh(given), dspy.Prediction(**_fresh(dict(said)))) for who, given, said in trace[before:]]
+        return prediction
+
+
+class _Fuse:
+    """Of a program and all copies of it: once it is blown, by a rollout that raised, no further one begins."""
+
+    def __init__(self) -> None:
+        self.blown: BaseException | None = None
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __enter__(self) -> None:
+        if self.blown is not None:
+            raise self.blown
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        if isinstance(error, Exception):
+            self.blown = _Uncaught("in a rollout")
+            raise self.blown from error
+        self.blown = error or self.blown
+
+
+def _fresh(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Equal values become equal objects, each text one of its own.
+
+    BootstrapFewShot draws by a hash of pickles, which tell a text that stands twice from two that are equal: a rollout that is
+    read from a log would lead to other demonstrations than the same one did when it was run.
+    """
+    made: dict[str, Any] = json.loads(json.dumps(values))
+    return made
+
+
+_ONE_AT_A_TIME = threading.RLock()
+"""DSPy's modules are kept quiet for the whole process."""
+
+
+def compiled(name: str, search: Callable[[Workshop, LoopProgram], Any], workshop: Workshop) -> LoopProgram:
+    """What `search` makes of a copy of the student, as this module promises. Raises OptimizerFailed; see `Optimizer.compile`."""
+    if not workshop.train:
+        raise OptimizerFailed(f"{name}: there is no train task")
+    student = LoopUnderTest.of(workshop.student)
+    with _ONE_AT_A_TIME, quiet(workshop.warn), dspy.context(**_settings(workshop)):
+        try:
+            return _program(search(workshop, student), workshop.student)
+        except _Uncaught as uncaught:
+            cause = uncaught.__cause__ or uncaught
+            raise OptimizerFailed(f"{name}: {uncaught}: {one_line(cause)}") from cause
+        except Exception as error:  # the boundary to DSPy's and the user's own optimizers
+            raise OptimizerFailed(f"{name}: {one_line(error)}") from error
+        finally:
+            student.end()
+
+
+def _settings(workshop: Workshop) -> dict[str, Any]:
+    return {
+        "lm": workshop.lm,
+        "adapter": dspy.ChatAdapter(),
+        "trace": None,  # else every rollout is kept; what needs a trace begins one of its own
+        "callbacks": [],
+        "disable_history": True,
+        "track_usage": False,
+        "num_threads": workshop.threads,
+        "max_errors": sys.maxsize,  # at the tenth, DSPy would throw away all scores
+    }
+
+
+def _program(made: Any, student: LoopProgram) -> LoopProgram:
+    """A copy of the student with the state of what an optimizer gave, free of all else that DSPy hangs on it.
+
+    Raises TypeError for anything but a program of the student's predictors.
+    """
+    if not isinstance(made, LoopProgram):
+        raise TypeError(f"it gave a {type(made).__name__}, not the program that it was handed, or a copy of it")
+    names, wanted = sorted(_predictors(made)), sorted(_predictors(student))
+    if names != wanted:
+        raise TypeError(f"it gave a program of the predictors {', '.join(names) or 'none'}, not {', '.join(wanted)}")
+    clean = student.deepcopy()
+    clean._compiled = False
+    clean.set_lm(None)
+    for name, prompt in made.program.items():
+        predictor = getattr(clean, name)
+        predictor.signature = instructed(predictor.signature, prompt.instructions)
+        predictor.demos = [dspy.Example(_fresh(demo)) for demo in prompt.demos]
+    return clean  # type: ignore[no-any-return]
+
+
+def instructed(signature: Any, instructions: str) -> Any:
+    """A signature of its own with these instructions: where there are none, DSPy would make some up."""
+    made = signature.with_instructions(instructions)
+    made.instructions = instructions
+    return made
+
+
+def _predictors(program: LoopProgram) -> dict[str, Any]:
+    return {name: value for name, value in vars(program).items() if isinstance(value, dspy.Predict)}

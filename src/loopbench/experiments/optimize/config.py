@@ -1,0 +1,138 @@
+"""The configuration of an optimization: what a comparison of these loops would be, and how their prompts are searched."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from loopbench.protocol.names import nearest
+from loopbench.runs.config import COMMAND_LINE, FLAGS, BudgetConfig, CompareConfig, Positive, config_from, flag_of
+
+DEFAULT_BUDGET = BudgetConfig(calls=2000)
+REPEATS = 3
+"""Trials per task of the test split, before and after."""
+TRAIN, DEV = 40, 40
+"""Tasks that an optimizer learns from, and that it is told its scores on: small samples, as optimizers' budgets are."""
+
+
+class SearchConfig(BaseModel):
+    """How prompts are searched."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    optimizer: str = "BootstrapFewShot"
+    """Teleprompter, `name` or `name(option=value)`."""
+    budget: BudgetConfig = DEFAULT_BUDGET
+    """What each design's rollouts may ask of the model."""
+    proposer_budget: BudgetConfig | None = None
+    """What the optimizer's own requests may take for each design; left out: as much again as the budget."""
+    proposer: str | None = None
+    """Model that proposes prompts; left out: the loops' own, or the scripted proposer."""
+    train: Positive = TRAIN
+    """Most tasks of the train split."""
+    dev: Positive = DEV
+    """Most tasks of the dev split."""
+    threads: Positive | None = None
+    """Rollouts under way at once; left out: 1 with the scripted model, which makes a run repeatable, and 8 with a real one."""
+    amortize: Annotated[int, Field(ge=1)] = 10_000
+    """Number of tasks in production that the cost of optimizing is spread over."""
+
+
+class OptimizeConfig(BaseModel):
+    """An optimization: loops × one model × one profile over a suite whose tasks are split."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    compare: CompareConfig
+    """The comparison on the test split; `tasks`: the most tasks of it."""
+    search: SearchConfig = SearchConfig()
+
+    @model_validator(mode="after")
+    def _one_air(self) -> Self:
+        compare = self.compare
+        for what, names in (("models", compare.models), ("profiles", compare.profiles)):
+            if len(names) != 1:
+                raise ValueError(f"{what}: one is wanted, not {len(names)}: designs are optimized and compared in the same air")
+        for what, given in (("split", compare.split), ("cassette", compare.cassette), ("looks", compare.looks)):
+            if given is not None:
+                raise ValueError(
+                    f"{what} is no part of an optimization: it uses the splits train, dev and test, and keeps its own log"
+                )
+        if compare.budget != BudgetConfig():
+            raise ValueError("budget: it stands in the table `search`: what is bounded is the search, not the test")
+        if self.search.budget.seconds is not None:
+            raise ValueError("budget: seconds are no equal budget for designs; give calls, tokens or dollars")
+        return self
+
+    @property
+    def model(self) -> str:
+        return self.compare.models[0]
+
+    @property
+    def proposer(self) -> str:
+        """The name of the model that proposes."""
+        return self.search.proposer or self.model
+
+    @property
+    def proposer_budget(self) -> BudgetConfig:
+        return self.search.proposer_budget or self.search.budget
+
+    @property
+    def threads(self) -> int:
+        return self.search.threads or (1 if self.model == "scripted" and not self.compare.over_http else 8)
+
+    def public(self) -> dict[str, Any]:
+        """As JSON, without what may be secret."""
+        return {"compare": self.compare.public(), "search": self.search.model_dump(mode="json")}
+
+
+_COMPARE_DEFAULTS: Mapping[str, Any] = {"repeats": REPEATS}
+
+
+def load_optimize_config(file: Path | None, flags: Mapping[str, Any]) -> OptimizeConfig:
+    """A TOML file, flags over it; its table `search` says how prompts are searched, all else is as in a comparison's.
+
+    `flags`: by field, of either kind. Raises ValueError in one line that names file and field, or OSError.
+    """
+    data: dict[str, Any] = {}
+    if file is not None:
+        try:
+            data = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{file}: no valid TOML: {error}") from None
+    source = COMMAND_LINE if file is None else str(file)
+    searched = data.pop("search", {})
+    if not isinstance(searched, dict):
+        raise ValueError(f"{source}: search: a table is wanted")
+    given = {name: value for name, value in flags.items() if value not in (None, ())}
+    search = {name: given.pop(name) for name in [*given] if name in SearchConfig.model_fields}
+    typed = dict(given)
+    if "provider" in given and isinstance(data.get("provider"), dict):
+        given["provider"] = data["provider"] | given["provider"]
+    compare = config_from({**_COMPARE_DEFAULTS, **data, **given}, source, typed=typed, flags=_FLAGS)
+    return optimize_config_from({"compare": compare, "search": {**searched, **search}}, source, typed=search.keys())
+
+
+_FLAGS: Mapping[str, str] = {**FLAGS, "tasks": "test"}
+
+
+def optimize_config_from(data: Mapping[str, Any], source: str, typed: Set[str] = frozenset()) -> OptimizeConfig:
+    """Raises ValueError in one line that names source and field; `typed`: what of the search comes from the command line."""
+    try:
+        return OptimizeConfig.model_validate(dict(data))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = [str(part) for part in first["loc"]]
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            raise ValueError(
+                f"{source}: unknown field {'.'.join(path)!r}; {nearest(path[-1], SearchConfig.model_fields)}"
+            ) from None
+        if path[:1] == ["search"] and not typed.isdisjoint(path[1:2]):
+            raise ValueError(f"{flag_of(path[1:2])}: {message}") from None
+        where = f"{'.'.join(path[1:] or path)}: " if path else ""
+        raise ValueError(f"{source}: {where}{message}") from None

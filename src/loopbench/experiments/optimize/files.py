@@ -1,0 +1,24 @@
+"""The names in an optimization's run directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loopbench.protocol import Prompt, program_digest, read_program
+from loopbench.runs.store.files import RunError
+
+PROGRAM, ENDED, CANDIDATES = "optimized.json", "ended.json", "candidates.json"
+FAILURE = "failure.txt"
+"""Traceback of an optimizer that failed."""
+ROLLOUTS, PROPOSALS = "rollouts.jsonl", "proposals.jsonl"
+
+
+def saved_digest(path: Path) -> str:
+    """Of a file's program. Raises RunError for a file that is none."""
+    try:
+        state = read_program(path).state
+        return program_digest({name: Prompt(instructions, {}, {}, demos) for name, (instructions, demos) in state.items()})
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
+    except ValueError as error:  # which names the file
+        raise RunError(str(error)) from None

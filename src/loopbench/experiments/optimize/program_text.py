@@ -1,0 +1,268 @@
+"""Programs to read: what stands in a program's file, or is a loop's own, turn by turn, and how two programs differ."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from loopbench.protocol import Message, Optimizable, Prompt, program_digest, read_program
+from loopbench.protocol.names import parse_spec
+from loopbench.protocol.program import CONVERSATION, Demo, in_own_format
+from loopbench.runs.registry import make_loop
+from loopbench.text.table import markdown_block, markdown_cell, markdown_item
+
+BOOTSTRAPPED = "augmented"
+"""DSPy marks a demonstration so that comes from a run of the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedProgram:
+    """A program and where it comes from."""
+
+    name: str
+    """As typed."""
+    predictors: Mapping[str, Prompt]
+    """Of a file their fields are not known."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What the optimization noted in the file."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "program": self.name,
+            "digest": program_digest(self.predictors),
+            "about": dict(self.about),
+            "predictors": {
+                name: {"instructions": prompt.instructions, "demos": [dict(demo) for demo in prompt.demos]}
+                for name, prompt in self.predictors.items()
+            },
+        }
+
+
+def program_named(text: str) -> NamedProgram:
+    """A program's file, or the own program of a loop, `name`, `name(option=value)` or `name@FILE`.
+
+    Raises ValueError for what is neither, and OSError.
+    """
+    if (text.endswith(".json") and "@" not in text) or Path(text).is_file():
+        saved = read_program(text)
+        found = {name: Prompt(instructions, {}, {}, demos) for name, (instructions, demos) in saved.state.items()}
+        return _checked(NamedProgram(text, found, saved.about))
+    loop = make_loop(parse_spec(text))
+    if not isinstance(loop, Optimizable):
+        raise ValueError(f"loop {text}: it has no program: no predictors and with_predictors")
+    return _checked(NamedProgram(text, loop.predictors))
+
+
+def _checked(program: NamedProgram) -> NamedProgram:
+    """Raises ValueError for numbers that JSON does not have."""
+    try:
+        program_digest(program.predictors)
+    except ValueError as error:
+        raise ValueError(f"{program.name}: {error}") from None
+    return program
+
+
+# --- one program ---
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledText:
+    """A labelled text: a field of a demonstration, or a turn of its conversation."""
+
+    label: str
+    text: str
+
+
+def parts(demo: Demo) -> tuple[LabelledText, ...]:
+    """A demonstration to read: a conversation turn by turn, all else field by field."""
+    fields = {name: value for name, value in demo.items() if name != BOOTSTRAPPED}
+    outputs = [name for name in fields if name != CONVERSATION]
+    if CONVERSATION in fields and len(outputs) == 1:
+        prompt = Prompt("", {CONVERSATION: str}, {outputs[0]: str}, (fields,))
+        return tuple(LabelledText(turn.role, _said(turn)) for turn in in_own_format(prompt).turns)
+    return tuple(LabelledText(one_line(name), value if isinstance(value, str) else _json(value)) for name, value in fields.items())
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _said(turn: Message) -> str:
+    calls = [f"{call.name} {call.arguments}" for call in turn.calls]
+    return "\n".join([*([turn.content] if turn.content or not calls else []), *calls])
+
+
+def demo_title(place: int, demo: Demo) -> str:
+    """`place`: from 1."""
+    return f"demonstration {place}{', from a run' if demo.get(BOOTSTRAPPED) is True else ''}"
+
+
+def origin(program: NamedProgram) -> list[str]:
+    """Where a program comes from, a line for each thing noted."""
+    return [one_line(f"{name}: {value if isinstance(value, str) else _json(value)}") for name, value in program.about.items()]
+
+
+def to_markdown(program: NamedProgram) -> str:
+    """A page to read; what the program says stands in blocks, taken literally."""
+    made = [f"## {markdown_cell(program.name)}"]
+    if program.about:
+        made.append("\n".join(f"- {markdown_item(line)}" for line in origin(program)))
+    for name, prompt in program.predictors.items():
+        made.extend([f"### {markdown_cell(name)}", markdown_block(prompt.instructions)])
+        for place, demo in enumerate(prompt.demos, 1):
+            made.append(f"#### {demo_title(place, demo)}")
+            for part in parts(demo):
+                made.extend([f"{markdown_cell(part.label)}:", markdown_block(part.text)])
+    return "\n\n".join(made) + "\n"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+# --- two programs ---
+
+Status = Literal["equal", "changed", "added", "removed"]
+
+
+@dataclass(frozen=True, slots=True)
+class PredictorDiff:
+    """How a predictor differs from a to b."""
+
+    name: str
+    status: Status
+    """added: only b has it; removed: only a has it."""
+    instructions: tuple[str, ...]
+    """Unified diff, without the lines that name files; empty where they are equal."""
+    kept: tuple[Demo, ...]
+    """Demonstrations of both, equal in all fields."""
+    added: tuple[Demo, ...]
+    removed: tuple[Demo, ...]
+    reordered: bool
+    """Those of both stand in another order."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "status": self.status,
+            "instructions": list(self.instructions),
+            "demos": {
+                "kept": len(self.kept),
+                "added": [dict(demo) for demo in self.added],
+                "removed": [dict(demo) for demo in self.removed],
+                "reordered": self.reordered,
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramDiff:
+    """How program b differs from program a."""
+
+    a: NamedProgram
+    b: NamedProgram
+    predictors: tuple[PredictorDiff, ...]
+
+    @property
+    def equal(self) -> bool:
+        return all(found.status == "equal" for found in self.predictors)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "a": self.a.name,
+            "b": self.b.name,
+            "equal": self.equal,
+            "predictors": {found.name: found.to_json() for found in self.predictors},
+        }
+
+
+def program_diff(a: NamedProgram, b: NamedProgram) -> ProgramDiff:
+    """Predictor by predictor, a's first."""
+    names = dict.fromkeys([*a.predictors, *b.predictors])
+    return ProgramDiff(a, b, tuple(_predictor_diff(name, a.predictors.get(name), b.predictors.get(name)) for name in names))
+
+
+_NO_PROMPT = Prompt("", {}, {})
+
+
+def _predictor_diff(name: str, a: Prompt | None, b: Prompt | None) -> PredictorDiff:
+    old, new = a or _NO_PROMPT, b or _NO_PROMPT
+    mine, theirs = _shared(old.demos, new.demos), _shared(new.demos, old.demos)
+    kept, kept_there = tuple(demo for demo, both in mine if both), tuple(demo for demo, both in theirs if both)
+    reordered = [*map(_key, kept)] != [*map(_key, kept_there)]
+    added, removed = (tuple(demo for demo, both in demos if not both) for demos in (theirs, mine))
+    instructions = _unified(old.instructions, new.instructions)
+    status: Status = "changed" if instructions or added or removed or reordered else "equal"
+    if a is None or b is None:
+        status = "added" if a is None else "removed"
+    return PredictorDiff(name, status, instructions, kept, added, removed, reordered)
+
+
+def _shared(demos: Sequence[Demo], others: Sequence[Demo]) -> list[tuple[Demo, bool]]:
+    """Each demonstration, and whether the others have it too; one that stands there once counts once."""
+    left = Counter(map(_key, others))
+    found = []
+    for demo in demos:
+        key = _key(demo)
+        found.append((demo, left[key] > 0))
+        left[key] -= 1
+    return found
+
+
+def _key(demo: Demo) -> str:
+    return json.dumps(demo, sort_keys=True)
+
+
+def _unified(a: str, b: str) -> tuple[str, ...]:
+    if a == b:
+        return ()
+    return tuple(difflib.unified_diff(a.split("\n"), b.split("\n"), lineterm=""))[2:]
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """One line of a diff."""
+
+    kind: Literal["head", "place", "same", "added", "removed"]
+    text: str
+
+
+def diff_lines(diff: ProgramDiff) -> Iterator[DiffLine]:
+    """As `diff -u` prints it; demonstrations that both have are counted."""
+    if diff.equal:
+        return
+    yield DiffLine("removed", f"--- {diff.a.name}")
+    yield DiffLine("added", f"+++ {diff.b.name}")
+    for found in diff.predictors:
+        if found.status == "equal":
+            continue
+        only = {"added": f" (only in {diff.b.name})", "removed": f" (only in {diff.a.name})"}.get(found.status, "")
+        yield DiffLine("head", f"{one_line(found.name)}{only}")
+        for text in found.instructions:
+            yield DiffLine(_KINDS.get(text[:1], "same"), text)
+        if found.kept or found.added or found.removed:
+            order = ", in another order" if found.reordered else ""
+            counts = f"{len(found.removed)} removed, {len(found.added)} added, {len(found.kept)} kept{order}"
+            yield DiffLine("place", f"@@ demonstrations: {counts} @@")
+        yield from _demo_lines("removed", "-", found.removed)
+        yield from _demo_lines("added", "+", found.added)
+
+
+_KINDS: Mapping[str, Literal["place", "added", "removed"]] = {"@": "place", "+": "added", "-": "removed"}
+
+
+def _demo_lines(kind: Literal["added", "removed"], mark: str, demos: Sequence[Demo]) -> Iterator[DiffLine]:
+    for place, demo in enumerate(demos):
+        if place:
+            yield DiffLine(kind, mark)
+        for part in parts(demo):
+            first, *rest = part.text.split("\n")
+            yield DiffLine(kind, f"{mark}{part.label}: {first}")
+            yield from (DiffLine(kind, f"{mark}  {line}") for line in rest)

@@ -1,0 +1,289 @@
+"""What an optimization says: read from its run directory; no model, loop, suite or optimizer is loaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loopbench.experiments.compare.results import Results, results
+from loopbench.metrics.gains import Amortised, Arms, Cost, DevGain, Gain, Gains, Use, amortised, dev_gain, gains, use_of
+from loopbench.protocol.digest import digest
+from loopbench.runs.config import BudgetConfig
+from loopbench.runs.folders import KIND, TEST
+from loopbench.runs.store.files import MANIFEST, RunError, read_manifest
+
+from .candidates import SearchCost, SearchEnd
+from .files import ENDED, PROGRAM, ROLLOUTS, saved_digest
+from .log import log_digest, read_log
+
+
+@dataclass(frozen=True, slots=True)
+class DesignCost:
+    """What a design's use costs, before and after, and what share of it the optimization has."""
+
+    before: Use | None
+    """None where no trial was scored."""
+    after: Use | None
+    amortised: Amortised | None
+    """None where one of them is."""
+
+
+@dataclass(frozen=True, slots=True)
+class DesignResult:
+    """One design and what became of it."""
+
+    design: str
+    """The loop as typed, canonical."""
+    folder: Path
+    own: str
+    """Digest of the program that it began with."""
+    ended: SearchEnd | None
+    """None where it has not been optimized yet."""
+    dev: DevGain | None
+    gain: Gain | None
+    """On the test split; None where that was not opened."""
+    cost: DesignCost | None
+    warnings: tuple[str, ...]
+
+    @property
+    def status(self) -> str:
+        """finished, budget, failed, or not ended."""
+        return "not ended" if self.ended is None else self.ended.status
+
+    @property
+    def program(self) -> Path | None:
+        """The file of the optimized program."""
+        return None if self.ended is None else self.folder / PROGRAM
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the optimizer gave the program that it began with."""
+        return self.ended is not None and self.ended.digest == self.own
+
+    @property
+    def optimism(self) -> float | None:
+        """How much more the gain was on dev than on test."""
+        return None if self.dev is None or self.gain is None else self.dev.optimism(self.gain)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; None for what is not known."""
+        ended, cost = self.ended, self.cost
+        before, after = (None, None) if cost is None else (cost.before, cost.after)
+        spent = {name: None if ended is None else getattr(ended, name).to_json() for name in ("search", "proposals", "evaluation")}
+        return {
+            "design": self.design,
+            "status": self.status,
+            "reason": "" if ended is None else ended.reason,
+            "program": None if self.program is None else str(self.program),
+            "digest": None if ended is None else ended.digest,
+            "unchanged": self.is_unchanged,
+            "candidates": None if ended is None else ended.candidates,
+            "chosen": None if ended is None else ended.chosen,
+            "dev": None if self.dev is None else self.dev.to_json(),
+            "test": None if self.gain is None else self.gain.to_json(),
+            "optimism": self.optimism,
+            "cost": {
+                **spent,
+                "per_task_before": None if before is None else before.per_task.to_json(),
+                "per_task_after": None if after is None else after.per_task.to_json(),
+                "per_solved_before": None if before is None else before.per_solved.to_json(),
+                "per_solved_after": None if after is None else after.per_solved.to_json(),
+                "amortised": None if cost is None or cost.amortised is None else cost.amortised.to_json(),
+            },
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizationResult:
+    """A whole optimization, as far as it has come."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    designs: tuple[DesignResult, ...]
+    gains: Gains | None
+    """None where the test split was not opened."""
+    test: Results | None
+
+    @property
+    def is_complete(self) -> bool:
+        return self.test is not None and self.test.is_complete
+
+    @property
+    def invalid(self) -> bool:
+        """No verdict of the test holds."""
+        return self.test is not None and self.test.comparison.invalid
+
+    @property
+    def state(self) -> str:
+        """What is missing, in words; empty where nothing is."""
+        open_ones = sum(design.ended is None for design in self.designs)
+        if open_ones:
+            return f"incomplete: {open_ones} of {len(self.designs)} designs are not optimized yet, the test split is locked"
+        if self.test is None:
+            return "incomplete: no trial of the test split was run yet"
+        if not self.test.is_complete:
+            return f"incomplete: {len(self.test.records)} of {self.test.scheduled} trials of the test split"
+        return ""
+
+    @property
+    def budget(self) -> BudgetConfig:
+        """Of each design's rollouts."""
+        return BudgetConfig.model_validate(self.manifest["config"]["search"]["budget"])
+
+    @property
+    def amortize(self) -> int:
+        """Tasks that the cost of the optimization is spread over."""
+        return int(self.manifest["config"]["search"]["amortize"])
+
+    @property
+    def title(self) -> str:
+        """Suite, splits, optimizer, seed, and how much of it is there, in one line."""
+        suite, splits = self.manifest["suite"], self.manifest["splits"]
+        sizes = ", ".join(f"{splits[name]['tasks']} {name}" for name in ("train", "dev", "test"))
+        repeats = self.manifest["config"]["compare"]["repeats"]
+        state = f"; {self.state}" if self.state else ""
+        how = f"{self.manifest['optimizer']['spec']}, seed {self.manifest['seed']}"
+        return f"{suite['name']} {suite['version']}: {sizes} tasks × {repeats}; {how}{state}"
+
+    @property
+    def digest(self) -> str:
+        """sha256 over the programs and the records of the test: equal for equal input."""
+        programs = {design.design: None if design.ended is None else design.ended.digest for design in self.designs}
+        return digest({"programs": programs, "test": None if self.test is None else self.test.digest})
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `--json`: names stay stable."""
+        return {
+            "run": str(self.folder.resolve()),
+            "digest": self.digest,
+            "complete": self.is_complete,
+            "state": self.state,
+            "invalid": self.invalid,
+            "optimizer": dict(self.manifest["optimizer"]),
+            "budget": self.budget.model_dump(mode="json"),
+            "splits": dict(self.manifest["splits"]),
+            "designs": [design.to_json() for design in self.designs],
+            "ranking": None if self.gains is None else self.gains.to_json(),
+            "test": None if self.test is None else self.test.to_json(),
+        }
+
+
+def optimization_result(folder: Path) -> OptimizationResult:
+    """Read an optimization, whole or not.
+
+    Raises RunError for what is none, or where the test split was not locked until the programs were done.
+    """
+    manifest = read_manifest(folder)
+    if manifest.get("kind") != KIND:
+        raise RunError(f"{folder}: no optimization")
+    try:
+        designs = [_Read(item["design"], folder / item["folder"], str(item["program"])) for item in manifest["designs"]]
+        opened = manifest["splits"]["test"]["opened"]
+        test = results(folder / TEST) if (folder / TEST / MANIFEST).is_file() else None
+        _check_lock(folder, opened, designs, set() if test is None else {record.task for record in test.records})
+        arms = None if test is None else _arms(test, designs)
+        if test is not None and arms is not None:
+            _check_arms(test, arms, opened["programs"], designs)
+        gained = None if test is None or arms is None else gains(test.comparison, test.records, arms)
+        tasks = int(manifest["config"]["search"]["amortize"])
+        found = tuple(_design(design, place, arms, gained, test, tasks) for place, design in enumerate(designs))
+        made = OptimizationResult(folder, manifest, found, gained, test)
+        made.title, made.budget  # noqa: B018  a manifest without what they say is none
+    except RunError:
+        raise
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise RunError(f"{folder}: manifest and results do not fit together: {error!r}") from None
+    return made
+
+
+class _Read:
+    """A design's own files."""
+
+    def __init__(self, design: str, folder: Path, own: str) -> None:
+        """Raises RunError for files that cannot be read."""
+        self.design = design
+        self.folder = folder
+        self.own = own
+        self.ended = _ended(folder / ENDED)
+        self.rollouts = folder / ROLLOUTS
+
+
+def _ended(path: Path) -> SearchEnd | None:
+    try:
+        return SearchEnd.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RunError(f"{path}: {type(error).__name__}: {error}") from None
+
+
+def _arms(test: Results, designs: Sequence[_Read]) -> list[Arms]:
+    """The arms of the test: first all designs as they were, then in the same order with their programs."""
+    names = [arm["arm"] for arm in test.manifest["arms"]]
+    if len(names) != 2 * len(designs):
+        raise RunError(f"{test.folder}: {len(names)} arms for {len(designs)} designs, which have two each")
+    return [
+        Arms(design.design, before, after)
+        for design, before, after in zip(designs, names[: len(designs)], names[len(designs) :], strict=True)
+    ]
+
+
+def _design(
+    read: _Read, place: int, arms: Sequence[Arms] | None, gained: Gains | None, test: Results | None, tasks: int
+) -> DesignResult:
+    ended = read.ended
+    dev = None if ended is None else dev_gain(ended.before, ended.after)
+    gain = None if gained is None else gained.gains[place]
+    cost = None if test is None or arms is None or ended is None else _cost(ended, arms[place], test, tasks)
+    return DesignResult(read.design, read.folder, read.own, ended, dev, gain, cost, () if ended is None else ended.warnings)
+
+
+def _cost(ended: SearchEnd, arms: Arms, test: Results, tasks: int) -> DesignCost:
+    summaries = {arm.info.arm: arm.summary for arm in test.comparison.arms}
+    before, after = use_of(summaries[arms.before]), use_of(summaries[arms.after])
+    once = spent_once([ended.search, ended.proposals, ended.evaluation])
+    spread = None if before is None or after is None else amortised(once, before, after, tasks)
+    return DesignCost(before, after, spread)
+
+
+def spent_once(parts: Sequence[SearchCost]) -> Cost:
+    """What was asked in all; the dollars are known where each part's are that asked for anything."""
+    asked = [part for part in parts if part.calls]
+    dollars = None if not asked or any(part.dollars is None for part in asked) else sum(part.dollars or 0.0 for part in asked)
+    return Cost(sum(part.calls for part in parts), sum(part.tokens for part in parts), dollars)
+
+
+# --- the lock of the test split ---
+
+
+def _check_lock(folder: Path, opened: Mapping[str, Any] | None, designs: Sequence[_Read], tested: Collection[str]) -> None:
+    """Raises RunError where trials of the test ran unlocked, or something was asked or changed since it was opened."""
+    if opened is None:
+        if tested:
+            raise RunError(f"{folder}: trials of the test split were run, and {MANIFEST} does not say that it was opened")
+        return
+    programs = {design.design: None if design.ended is None else design.ended.digest for design in designs}
+    if opened["programs"] != programs:
+        raise RunError(f"{folder}: the test split was opened for other programs than those that the designs ended with")
+    for design in designs:
+        if opened["rollouts"].get(design.design) != log_digest(design.rollouts):
+            raise RunError(f"{design.rollouts}: changed since the test split was opened")
+        leaked = next((task for line in read_log(design.rollouts) if (task := str(line["key"][1])) in tested), None)
+        if leaked is not None:
+            raise RunError(f"{design.rollouts}: the optimizer was shown task {leaked!r} of the test split")
+        if saved_digest(design.folder / PROGRAM) != programs[design.design]:
+            raise RunError(f"{design.folder / PROGRAM}: not the program that was tested")
+
+
+def _check_arms(test: Results, arms: Sequence[Arms], programs: Mapping[str, str], designs: Sequence[_Read]) -> None:
+    """Raises RunError for an arm that is not the design, or not the program, that the test split was opened for."""
+    known = {arm["arm"]: arm.get("program") for arm in test.manifest["arms"]}
+    for arm, design in zip(arms, designs, strict=True):
+        if known[arm.before] not in (None, design.own):
+            raise RunError(f"{test.folder}: arm {arm.before} ran another program than the design's own")
+        if known[arm.after] != programs[arm.design]:
+            raise RunError(f"{test.folder}: arm {arm.after} ran another program than the test split was opened for")

@@ -1,0 +1,42 @@
+"""Several watchers as one, and none."""
+
+from __future__ import annotations
+
+from loopbench.metrics.record import Record
+from loopbench.runs.engine.runner import Unwatched
+
+from .candidates import Candidate, SearchCost, SearchEnd, Watcher
+
+
+class Watchers(Unwatched):
+    """Tells each of them, one after the other."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self.watchers = watchers
+
+    def began(self, design: str, own: Candidate) -> None:
+        for watcher in self.watchers:
+            watcher.began(design, own)
+
+    def tried(self, design: str, candidate: Candidate) -> None:
+        for watcher in self.watchers:
+            watcher.tried(design, candidate)
+
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
+        for watcher in self.watchers:
+            watcher.rolled_out(design, candidate, record, search)
+
+    def proposed(self, design: str, proposals: SearchCost) -> None:
+        for watcher in self.watchers:
+            watcher.proposed(design, proposals)
+
+    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
+        for watcher in self.watchers:
+            watcher.ended(design, ended, kept)
+
+    def finished(self, record: Record) -> None:
+        """Of a trial of the test: of no interest here."""
+
+
+SILENT = Watchers()
+"""Tells nobody."""

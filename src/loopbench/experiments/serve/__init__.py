@@ -1,0 +1,1 @@
+"""The scripted model served to any program over HTTP, trial by trial."""

@@ -1,0 +1,283 @@
+"""A pilot: a run as a source of variances and prices, and what is wanted of the run to come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Literal
+
+from loopbench.datasets.generating import MAX_SIZE
+from loopbench.experiments.compare.results import Results
+from loopbench.metrics.power import POWER, Spread, same_loop, spread
+from loopbench.metrics.record import Record
+from loopbench.metrics.statistics import sign_flip
+from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, dollars, task_values
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.config import IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, config_from
+from loopbench.runs.lookup import suite_of, tasks_of_split
+from loopbench.runs.registry import Spec, builtin_names, generated_suites
+from loopbench.runs.store.files import RunError
+
+Purpose = Literal["compare", "gate"]
+PURPOSES: tuple[Purpose, ...] = ("compare", "gate")
+MAX_RATIO = 100.0
+"""Larger ones of two amounts are not looked for."""
+ANOTHER = "another design"
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRequest:
+    """What the run to come is to be able to say."""
+
+    metric: str = PRIMARY
+    margin: float | None = None
+    """Of accuracy in points from 0 to 1, of any other metric a share; None: what `compare` and `gate` themselves take."""
+    alpha: float | None = None
+    """None: the pilot's."""
+    power: float = POWER
+    purposes: Sequence[Purpose] = PURPOSES
+
+    def check(self) -> None:
+        """Raises ValueError that names the flag."""
+        if self.metric not in METRICS:
+            raise ValueError(f"--metric: unknown metric {self.metric!r}; there are {', '.join(METRICS)}")
+        most = 1 if self.metric == PRIMARY else MAX_RATIO
+        if self.margin is not None and not 0 < self.margin < most:
+            raise ValueError(f"--margin: more than 0 and less than {most:g} is wanted, got {self.margin!r}")
+        if self.alpha is not None and not 0 < self.alpha < 0.5:
+            raise ValueError(f"--alpha: more than 0 and less than 0.5 is wanted, got {self.alpha!r}")
+        if not 0.5 <= self.power < 1:
+            raise ValueError(f"--power: 0.5 or more and less than 1 is wanted, got {self.power!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """The tasks that there are to ask."""
+
+    tasks: int | None
+    """That would be scored; None: not known."""
+    suite: Spec | None = None
+    """Of a suite that can be made larger."""
+    size_per_task: float = 1.0
+    """How much larger for one more task that is scored."""
+
+    def suite_for(self, tasks: int) -> tuple[str | None, bool]:
+        """The suite's name where it has to be made larger for so many tasks, and whether there are enough."""
+        if self.tasks is None or tasks <= self.tasks:
+            return None, True
+        size = math.ceil(tasks * self.size_per_task)
+        if self.suite is None or size > MAX_SIZE:
+            return None, False
+        return str(replace(self.suite, options={**self.suite.options, "size": size})), True
+
+
+@dataclass(frozen=True, slots=True)
+class TrialCost:
+    """Of one trial of each arm."""
+
+    lm_calls: float | None
+    tokens: float | None
+    cost_usd: float | None
+    wall_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pilot:
+    """A run as a source of variances and prices."""
+
+    wanted: SizeRequest
+    alpha: float
+    compare_margin: float
+    repeats: int
+    values: Mapping[str, TaskValues]
+    """By arm; a second run's are further repeats."""
+    loops: Mapping[str, Spread]
+    """Arm → by what its own runs differ."""
+    pairs: Mapping[tuple[str, str], Spread]
+    """Of arms that are compared with one another; where there are none, of each arm and another design."""
+    second: Mapping[str, tuple[float, float]]
+    """Arm → by what the second run differs, and its p."""
+    price: TrialCost
+    in_flight: int
+    there: There
+
+    @property
+    def scores(self) -> bool:
+        return self.wanted.metric == PRIMARY
+
+    @property
+    def alone(self) -> bool:
+        """No two arms are compared with one another."""
+        return all(b == ANOTHER for _, b in self.pairs)
+
+
+def read_pilot(found: Results, wanted: SizeRequest, again: Results | None) -> Pilot:
+    """Raises ValueError for a bad argument, runs that do not belong together, or a pilot that says nothing of the metric."""
+    wanted.check()
+    if again is not None:
+        check_again(found, again)
+    runs = [found] if again is None else [found, again]
+    scored = {
+        arm.info.arm: [[r for r in run.records if r.arm == arm.info.arm and r.status == "scored"] for run in runs]
+        for arm in found.comparison.arms
+    }
+    metric, scores = METRICS[wanted.metric], wanted.metric == PRIMARY
+    values = {arm: task_values([r for run in by_run for r in run], metric) for arm, by_run in scored.items()}
+    values = {arm: known for arm, known in values.items() if known.values}
+    if not values:
+        raise RunError(f"{found.folder}: {wanted.metric} is not known of any trial")
+    if not scores and not any(any(known.means.values()) for known in values.values()):
+        raise RunError(f"{found.folder}: {wanted.metric} is 0 in every trial, and ratios of 0 say nothing")
+    loops = {arm: same_loop(known if scores else logged(known), scores=scores) for arm, known in values.items()}
+    known_loops = {arm: varies for arm, varies in loops.items() if varies is not None}
+    if not known_loops:
+        raise RunError(f"{found.folder}: one task is no pilot; at least two have to be scored")
+    config = found.manifest["config"]
+    return Pilot(
+        wanted=wanted,
+        alpha=config["alpha"] if wanted.alpha is None else wanted.alpha,
+        compare_margin=config["margin"],
+        repeats=int(config["repeats"]),
+        values=values,
+        loops=known_loops,
+        pairs=_pairs(found, values, scores) or {(arm, ANOTHER): _with_another(values[arm], scores) for arm in known_loops},
+        second={} if again is None else {arm: _difference(wanted.metric, *scored[arm]) for arm in known_loops},
+        price=_price([[r for run in by_run for r in run] for arm, by_run in scored.items() if arm in values]),
+        in_flight=_in_flight(config),
+        there=_there(found),
+    )
+
+
+def logged(values: TaskValues) -> TaskValues:
+    """Amounts as the gate takes them: around the logarithm of their task's mean, by their share of it (delta method).
+
+    A mean of 0 counts as half the smallest positive one.
+    """
+    means = values.means
+    least = min((mean for mean in means.values() if mean > 0), default=2.0) / 2
+    made = {}
+    for task, found in values.values.items():
+        mean = max(means[task], least)
+        made[task] = [math.log(mean) + (value - means[task]) / mean for value in found]
+    return TaskValues(made, values.clusters)
+
+
+def _pairs(found: Results, values: Mapping[str, TaskValues], scores: bool) -> dict[tuple[str, str], Spread]:
+    made = {}
+    for a, b in combinations([arm.info for arm in found.comparison.arms if arm.info.arm in values], 2):
+        if (a.suite, a.profile) == (b.suite, b.profile):
+            first, second = values[a.arm], values[b.arm]
+            varies = spread(first, second) if scores else _spread_of_shares(first, second)
+            if varies is not None:
+                made[a.arm, b.arm] = varies
+    return made
+
+
+def _spread_of_shares(a: TaskValues, b: TaskValues) -> Spread | None:
+    """Of differences as shares of the mean of both arms, which a margin of amounts is in a comparison."""
+    both = [task for task in a.values if task in b.values]
+    mean = sum(a.means[task] + b.means[task] for task in both) / (2 * len(both)) if both else 0.0
+    if mean <= 0:
+        return None
+    first, second = (TaskValues({t: [v / mean for v in found] for t, found in x.values.items()}, x.clusters) for x in (a, b))
+    return spread(first, second, scores=False)
+
+
+def _with_another(values: TaskValues, scores: bool) -> Spread:
+    """An arm beside a design that varies as much and finds difficult what it likes: two designs hardly differ by more."""
+    mean = 1.0 if scores else _mean([*values.means.values()]) or 1.0
+    own = TaskValues({t: [v / mean for v in found] for t, found in values.values.items()}, values.clusters)
+    still = TaskValues({task: [0.0] * len(found) for task, found in values.values.items()}, values.clusters)
+    varies = spread(own, still, scores=scores)
+    assert varies is not None  # as many tasks as the arm itself has
+    return replace(varies, difference=0.0, between=2 * varies.between, within_b=varies.within_a)
+
+
+def _difference(metric: str, first: Sequence[Record], second: Sequence[Record]) -> tuple[float, float]:
+    """By what a second run differs, over the tasks that both scored, and the p that it is chance."""
+    one, other = (task_values(records, METRICS[metric]) for records in (first, second))
+    if metric != PRIMARY:
+        one, other = logged(one), logged(other)
+    before, after = one.means, other.means
+    both = [task for task in before if task in after]
+    if not both:
+        return 0.0, 1.0
+    d = [after[task] - before[task] for task in both]
+    return math.fsum(d) / len(d), sign_flip(d, [one.clusters[task] for task in both])
+
+
+def _price(arms: Sequence[Sequence[Record]]) -> TrialCost:
+    costs = [[known for record in arm if (known := dollars(record)) is not None] for arm in arms]
+    wall_s = math.fsum(_mean([record.wall_s for record in arm]) for arm in arms)
+    return TrialCost(
+        _per_round("lm_calls", arms),
+        _per_round("tokens", arms),
+        math.fsum(map(_mean, costs)) if all(costs) else None,
+        wall_s or None,
+    )
+
+
+def _per_round(metric: str, arms: Sequence[Sequence[Record]]) -> float | None:
+    """None where an imported arm does not tell it."""
+    known = [[value for record in arm if (value := METRICS[metric](record)) is not None] for arm in arms]
+    return math.fsum(map(_mean, known)) if all(known) else None
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _in_flight(config: Mapping[str, Any]) -> int:
+    if config.get("concurrency"):
+        return int(config["concurrency"])
+    waits = config.get("real_time") or config.get("over_http") or any(model != "scripted" for model in config.get("models", ()))
+    return IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS
+
+
+def _there(found: Results) -> There:
+    """From the manifest; a built-in suite is looked up, code of the user's own is not imported."""
+    manifest = found.manifest
+    config, ran = manifest["config"], int(manifest["suite"]["tasks"])
+    scored = 1 - len({record.task for record in found.records if record.status == "excluded"}) / ran
+    looked_up = None if "imported" in manifest else _looked_up(config)
+    if looked_up is None:
+        return There(None if config.get("tasks") is not None else math.floor(ran * scored))
+    spec, whole, of_split = looked_up
+    there = math.floor(of_split * scored)
+    return There(there, spec if spec.name in generated_suites() and there else None, whole / max(there, 1))
+
+
+def _looked_up(config: Mapping[str, Any]) -> tuple[Spec, int, int] | None:
+    """A built-in suite's name, its tasks, and those of the run's split; None where it cannot be had."""
+    try:
+        made = config_from(dict(config), "manifest")
+        spec = parse_spec(made.suite)
+        if spec.name not in builtin_names("suite") or made.tools is not None:
+            return None
+        suite = suite_of(made)
+        return spec, len(suite.tasks), len(tasks_of_split(suite, made.split))
+    except (ValueError, OSError):
+        return None
+
+
+def check_again(found: Results, again: Results) -> None:
+    """Raises ValueError unless two runs have suite, profiles, arms and repeats in common, and draws of their own."""
+    one, other = found.manifest, again.manifest
+    if found.folder.resolve() == again.folder.resolve():
+        raise ValueError(f"--again: {again.folder} is the same run")
+    for what, here, there in (
+        ("suite", one["suite"].get("digest"), other["suite"].get("digest")),
+        ("set of fault profiles", one.get("profiles"), other.get("profiles")),
+        ("set of arms", _built(one), _built(other)),
+        ("number of repeats", one["config"]["repeats"], other["config"]["repeats"]),
+    ):
+        if here != there:
+            raise ValueError(f"--again: {again.folder} is no second run of {found.folder}: it has another {what}")
+    if one["seed"] == other["seed"] and any(arm["model"] == "scripted" for arm in one["arms"]):
+        raise ValueError(f"--again: both runs have seed {one['seed']}, with which the scripted model does the same in both")
+
+
+def _built(manifest: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    return [tuple(arm.get(name) for name in ("arm", "loop", "options", "model", "profile", "code")) for arm in manifest["arms"]]

@@ -1,0 +1,156 @@
+"""What a pilot says, in sentences and tables."""
+
+from __future__ import annotations
+
+import math
+import shlex
+
+from loopbench.text.table import Table
+
+from .pilot import Purpose
+from .size import Sizing
+from .sizes import Reach, Size, SizeOption
+
+_REACHES: dict[Purpose, tuple[str, str, str]] = {
+    "compare": ("pair", "smallest difference shown", "equal designs are equivalent within"),
+    "gate": ("arm", "smallest harm called a regression", "an unchanged arm passes with a margin of"),
+}
+
+
+def answers(sizing: Sizing) -> list[str]:
+    """The answer for each purpose, a sentence each."""
+    return [_answer(sizing, plan) for plan in sizing.plans]
+
+
+def tables(sizing: Sizing) -> list[Table]:
+    """Sizes and reach for each purpose, and the noise of each arm; a table without rows is left out."""
+    made = [_sizes(sizing, plan) for plan in sizing.plans]
+    made += [_reach(sizing, plan) for plan in sizing.plans]
+    return [table for table in (*made, _noise(sizing)) if table.rows]
+
+
+def amount(sizing: Sizing, value: float) -> str:
+    """`0.020` of accuracy, `10.0 %` of any other metric."""
+    return f"{100 * value:.1f} %" if sizing.is_ratio else f"{value:.3f}"
+
+
+def _answer(sizing: Sizing, plan: SizeOption) -> str:
+    arms, margin = len(sizing.noise), amount(sizing, plan.margin)
+    over = "a gate" if arms == 1 else f"a gate over {arms} arms"
+    what = f"each pair within {margin}" if plan.purpose == "compare" else f"{over} with a margin of {margin}"
+    asked = f"{'To decide' if plan.purpose == 'compare' else 'For'} {what} ({sizing.metric}, {percent(sizing.power)} sure)"
+    best = plan.best
+    if best is not None:
+        return f"{asked}: {count(best.tasks)} tasks × {best.repeats} ({_flags(sizing, best)}), which is {_spent(best)}"
+    if not plan.sizes:
+        return f"{asked}: no number of tasks that anyone could run is enough"
+    least = min(plan.sizes, key=lambda size: size.tasks)
+    has = f"the suite's {count(sizing.suite_tasks or 0)} tasks are too few"
+    return f"{asked}: {has}; {count(least.tasks)} × {least.repeats} would do, which is {_spent(least)}"
+
+
+def _flags(sizing: Sizing, size: Size) -> str:
+    """Of the run to come."""
+    flags = f"--repeats {size.repeats}"
+    if size.suite is not None:
+        return f"{flags} --suite {shlex.quote(size.suite)}"
+    return f"{flags} --tasks {size.tasks}" if sizing.suite_tasks is not None and size.tasks < sizing.suite_tasks else flags
+
+
+def _spent(size: Size) -> str:
+    parts = [f"{count(size.trials)} trials"]
+    parts += [] if size.lm_calls is None else [f"{count(size.lm_calls)} model calls"]
+    parts += [] if size.tokens is None else [f"{large(size.tokens)} tokens"]
+    parts += [] if size.cost_usd is None else [dollars(size.cost_usd)]
+    parts += [] if size.seconds is None else [duration(size.seconds)]
+    return ", ".join(parts)
+
+
+def _sizes(sizing: Sizing, plan: SizeOption) -> Table:
+    columns = ("repeats", "tasks", "trials", "model calls", "tokens", "USD", "time", "note")
+    rows = [_size_row(size) for size in plan.sizes]
+    known = [place for place in range(len(columns)) if any(row[place] for row in rows)]
+    title = f"Sizes that suffice for {'a comparison' if plan.purpose == 'compare' else 'a gate, baseline and run alike'}"
+    return Table(title, tuple(columns[place] for place in known), tuple(tuple(row[place] for place in known) for row in rows))
+
+
+def _size_row(size: Size) -> tuple[str, ...]:
+    larger = f"--suite {shlex.quote(size.suite)}" if size.suite else ""
+    return (
+        str(size.repeats),
+        count(size.tasks),
+        count(size.trials),
+        "" if size.lm_calls is None else count(size.lm_calls),
+        "" if size.tokens is None else large(size.tokens),
+        "" if size.cost_usd is None else dollars(size.cost_usd),
+        "" if size.seconds is None else duration(size.seconds),
+        larger if size.enough_tasks else "the suite has fewer tasks",
+    )
+
+
+def _reach(sizing: Sizing, plan: SizeOption) -> Table:
+    tested = f", each pair at level {plan.level:.2g}" if plan.purpose == "compare" else ""
+    title = f"What {_pilot(sizing)} can do in {plan.purpose}{tested}, {percent(sizing.power)} sure"
+    return Table(title, _REACHES[plan.purpose], tuple(_reach_row(sizing, reach) for reach in plan.reaches))
+
+
+def _reach_row(sizing: Sizing, reach: Reach) -> tuple[str, ...]:
+    found = (reach.difference, reach.margin)
+    return (" – ".join(reach.names), *("none" if value is None else amount(sizing, value) for value in found))
+
+
+def _pilot(sizing: Sizing) -> str:
+    return f"{count(sizing.tasks)} tasks × {sizing.repeats}, as in the pilot,"
+
+
+def _noise(sizing: Sizing) -> Table:
+    columns = ["arm", "standard deviation", f"{percent(1 - sizing.alpha)} of differences within", "the second run differed by"]
+    rows = []
+    for noise in sizing.noise:
+        most = "at most " if noise.at_most else ""
+        again = "" if noise.again is None or noise.p is None else f"{_change(sizing, noise.again)} (p = {noise.p:.2f})"
+        rows.append(
+            (noise.arm, most + _change(sizing, noise.sd, sign=False), f"{most}± {_change(sizing, noise.band, sign=False)}", again)
+        )
+    known = 4 if any(row[3] for row in rows) else 3
+    title = f"By what two runs of one loop with fresh seeds differ, {count(sizing.tasks)} tasks × {sizing.repeats}"
+    return Table(title, tuple(columns[:known]), tuple(row[:known] for row in rows))
+
+
+def _change(sizing: Sizing, value: float, *, sign: bool = True) -> str:
+    """A difference, of amounts in logarithms."""
+    return (f"{100 * math.expm1(value):{'+' * sign}.1f} %") if sizing.is_ratio else f"{value:{'+' * sign}.4f}"
+
+
+def count(value: float) -> str:
+    """`1,240`."""
+    return f"{value:,.0f}"
+
+
+def large(value: float) -> str:
+    """`950`, `12.3 k`, `4.56 M`."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.0f}"
+
+
+def percent(share: float) -> str:
+    """`80 %`."""
+    return f"{100 * share:.4g} %"
+
+
+def dollars(value: float) -> str:
+    """`$0.0042`, `$12.30`, `$1,230`."""
+    if value >= 1_000:
+        return f"${value:,.0f}"
+    return f"${value:.2f}" if value >= 0.1 or value == 0 else f"${value:.2g}"
+
+
+def duration(seconds: float) -> str:
+    """`under a second`, `42 s`, `12 min`, `3.4 h`."""
+    if seconds < 1:
+        return "under a second"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3_600:.1f} h"

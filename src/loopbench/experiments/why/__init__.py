@@ -1,0 +1,1 @@
+"""Where two designs part on a task, and why one of them loses."""

@@ -1,0 +1,294 @@
+"""Why one arm loses to another: the trials on which they part, the first divergence of each, and its cause.
+
+Traces are read one after the other, each once; of what they say only counts and sentences are kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Generic, TypeVar
+
+from loopbench.experiments.compare.results import Results
+from loopbench.metrics.record import Record
+from loopbench.metrics.tasks import TaskFindings, task_findings
+from loopbench.metrics.trajectory.divergence import Cause, Divergence, Loss, divergence, explain, read_trial
+from loopbench.metrics.trajectory.failures import TracedTrial
+from loopbench.metrics.trajectory.trajectory import TracedStep, course
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.traces import Traces, traces_file
+
+Read = TypeVar("Read")
+Example = TypeVar("Example")
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """Two arms on the trials that both have a score for: same task, same repeat."""
+
+    a: str
+    b: str
+    both: int
+    """Trials that both solved."""
+    only_a: int
+    only_b: int
+    neither: int
+    tasks: int
+    """On which they part in any repeat."""
+    causes: Mapping[str, Mapping[Cause, int]]
+    """Loser → cause → trials, the commonest first; less than they lost where traces are missing."""
+    divergences: tuple[Divergence, ...]
+    """Of the commonest causes first."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "a": self.a,
+            "b": self.b,
+            "both": self.both,
+            "only_a": self.only_a,
+            "only_b": self.only_b,
+            "neither": self.neither,
+            "tasks": self.tasks,
+            "causes": {arm: dict(causes) for arm, causes in self.causes.items()},
+            "divergences": [found.to_json() for found in self.divergences],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A trial that was not solved, by itself."""
+
+    task: str
+    repeat: int
+    stop: str | None
+    loss: Loss
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        loss = self.loss
+        head = {"task": self.task, "repeat": self.repeat, "stop": self.stop}
+        return head | {"step": loss.step, "cause": loss.cause, "detail": loss.detail}
+
+
+@dataclass(frozen=True, slots=True)
+class ArmLosses:
+    """All that one arm did not solve, whoever else did."""
+
+    arm: str
+    trials: int
+    """Scored."""
+    lost: int
+    causes: Mapping[Cause, int]
+    """Cause → trials, the commonest first; less than it lost where traces are missing."""
+    examples: tuple[Lost, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        examples = [example.to_json() for example in self.examples]
+        return {"arm": self.arm, "trials": self.trials, "lost": self.lost, "causes": dict(self.causes), "examples": examples}
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """What a run says about its losses."""
+
+    pairs: tuple[Parted, ...]
+    arms: tuple[ArmLosses, ...]
+    untraced: int
+    """Trials that were not solved, and have no trace to say why."""
+    findings: TaskFindings
+    """Of all arms of the suites and profiles that are looked at."""
+
+    @property
+    def is_unparted(self) -> bool:
+        """Pairs part, but no trial that was solved has a trace, to hold that of the lost one against."""
+        return any(pair.only_a or pair.only_b for pair in self.pairs) and not any(pair.divergences for pair in self.pairs)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `--json`: names stay stable."""
+        return {
+            "pairs": [pair.to_json() for pair in self.pairs],
+            "arms": [arm.to_json() for arm in self.arms],
+            "untraced": self.untraced,
+            "findings": self.findings.to_json(),
+        }
+
+
+def why(
+    found: Results,
+    *,
+    pairs: Sequence[tuple[str, str]] | None = None,
+    arms: Sequence[str] | None = None,
+    task: str | None = None,
+    most: int | None = None,
+) -> Why:
+    """Why trials of a run were lost.
+
+    `pairs`: of arms' names; None: all comparable ones. `arms`: whose losses are explained by themselves; None: those of the pairs,
+    or all where there is no pair. `task`: only its trials. `most`: examples of each cause, pair and loser; None: all.
+
+    Raises RunError for an unknown task, and for a trace that is none.
+    """
+    records = [record for record in found.records if task is None or record.task == task]
+    if task is not None and not records:
+        raise RunError(f"{found.folder}: no trial of a task {task!r}")
+    matched = comparable(found) if pairs is None else list(pairs)
+    paired = {arm for pair in matched for arm in pair}
+    infos = [arm.info for arm in found.comparison.arms]
+    alone = list(arms) if arms is not None else [info.arm for info in infos if not paired or info.arm in paired]
+    chosen = paired | set(alone)
+    collected = _Collected(Traces(found.folder), matched, alone, most)
+    for cell in _cells(records, chosen):
+        collected.add(cell)
+    groups = {(info.suite, info.profile) for info in infos if info.arm in chosen}
+    met = {info.arm: info for info in infos if (info.suite, info.profile) in groups}
+    findings = task_findings([record for record in records if record.arm in met], list(met.values()), alpha=found.comparison.alpha)
+    return Why(collected.parted(), collected.arm_losses(records), collected.untraced, findings)
+
+
+def comparable(found: Results) -> list[tuple[str, str]]:
+    """Pairs of arms of one suite and profile, by name."""
+    infos = [arm.info for arm in found.comparison.arms]
+    return [(a.arm, b.arm) for a, b in combinations(infos, 2) if (a.suite, a.profile) == (b.suite, b.profile)]
+
+
+def loss_of(found: Results, record: Record) -> Loss:
+    """Why a trial was lost, by itself. Raises RunError where it has no trace, or one that is none."""
+    return explain(_read(Traces(found.folder), record, lambda trace: read_trial(trace, record)))
+
+
+def _read(traces: Traces, record: Record, read: Callable[[Mapping[str, Any]], Read]) -> Read:
+    trace = traces.read(record)
+    try:
+        return read(trace)
+    except ValueError as error:
+        raise RunError(f"{traces_file(traces.folder, record)}: trial {record.name}: {error}") from None
+
+
+def _cells(records: Sequence[Record], arms: set[str]) -> Iterator[list[Record]]:
+    """The scored trials of each task and repeat."""
+    cells: dict[tuple[str, int], list[Record]] = {}
+    for record in records:
+        if record.status == "scored" and record.arm in arms:
+            cells.setdefault((record.task, record.repeat), []).append(record)
+    for key in sorted(cells):
+        yield cells[key]
+
+
+def _is_solved(record: Record) -> bool:
+    return record.accuracy >= 1
+
+
+def _same_course(winner: str, trial: TracedTrial) -> Divergence:
+    """Of a scorer that does not judge by what the course tells."""
+    record, step = trial.record, len(trial.course)
+    detail = "both took the same course, and were scored differently"
+    return Divergence(winner, record.arm, record.task, record.repeat, step, "other", detail, record.stop)
+
+
+@dataclass(slots=True)
+class _Tally(Generic[Example]):
+    """Causes, and examples of each."""
+
+    causes: Counter[Cause] = field(default_factory=Counter)
+    kept: dict[Cause, list[Example]] = field(default_factory=dict)
+
+    def add(self, cause: Cause, example: Example, most: int | None) -> None:
+        self.causes[cause] += 1
+        examples = self.kept.setdefault(cause, [])
+        if most is None or len(examples) < most:
+            examples.append(example)
+
+    @property
+    def counted(self) -> dict[Cause, int]:
+        """The commonest first; of equals by name."""
+        return dict(sorted(self.causes.items(), key=lambda item: (-item[1], item[0])))
+
+    @property
+    def examples(self) -> list[Example]:
+        return [example for cause in self.counted for example in self.kept[cause]]
+
+
+class _Collected:
+    """What has been found so far."""
+
+    def __init__(self, traces: Traces, pairs: Sequence[tuple[str, str]], alone: Sequence[str], most: int | None) -> None:
+        self.traces = traces
+        self.pairs = pairs
+        self.alone = alone
+        self.most = most
+        self.untraced = 0
+        self._counts: dict[tuple[str, str], Counter[tuple[bool, bool]]] = {pair: Counter() for pair in pairs}
+        self._tasks: dict[tuple[str, str], set[str]] = {pair: set() for pair in pairs}
+        self._parted: dict[tuple[str, str, str], _Tally[Divergence]] = {}
+        """By pair and loser."""
+        self._alone: dict[str, _Tally[Lost]] = {arm: _Tally() for arm in alone}
+
+    def add(self, cell: Sequence[Record]) -> None:
+        """The trials of one task and repeat."""
+        records = {record.arm: record for record in cell}
+        against: dict[str, list[tuple[tuple[str, str], str]]] = {}
+        """Loser → the pairs that it lost, and to whom."""
+        for pair in self.pairs:
+            a, b = records.get(pair[0]), records.get(pair[1])
+            if a is None or b is None:
+                continue
+            solved = (_is_solved(a), _is_solved(b))
+            self._counts[pair][solved] += 1
+            if solved[0] is not solved[1]:
+                winner, loser = pair if solved[0] else (pair[1], pair[0])
+                against.setdefault(loser, []).append((pair, winner))
+                self._tasks[pair].add(a.task)
+        courses = {arm: self._course(records[arm]) for arm in sorted({winner for lost in against.values() for _, winner in lost})}
+        for record in cell:
+            if not _is_solved(record):
+                self._explain(record, [(pair, winner, courses[winner]) for pair, winner in against.get(record.arm, ())])
+
+    def _course(self, record: Record) -> Sequence[TracedStep]:
+        """Empty where it has no trace."""
+        return () if record.trace_at is None else _read(self.traces, record, course)
+
+    def _explain(self, record: Record, lost: Sequence[tuple[tuple[str, str], str, Sequence[TracedStep]]]) -> None:
+        if not lost and record.arm not in self._alone:
+            return
+        if record.trace_at is None:
+            self.untraced += 1
+            return
+        trial = _read(self.traces, record, lambda trace: read_trial(trace, record))
+        if record.arm in self._alone:
+            loss = explain(trial)
+            self._alone[record.arm].add(loss.cause, Lost(record.task, record.repeat, record.stop, loss), self.most)
+        for pair, winner, winner_course in lost:
+            if winner_course:
+                parted = divergence(winner, winner_course, trial) or _same_course(winner, trial)
+                self._parted.setdefault((*pair, record.arm), _Tally()).add(parted.cause, parted, self.most)
+
+    def parted(self) -> tuple[Parted, ...]:
+        """The pairs, in order."""
+        return tuple(self._pair(pair) for pair in self.pairs)
+
+    def _pair(self, pair: tuple[str, str]) -> Parted:
+        counts = self._counts[pair]
+        tallies = {arm: self._parted.get((*pair, arm), _Tally[Divergence]()) for arm in pair}
+        return Parted(
+            a=pair[0],
+            b=pair[1],
+            both=counts[True, True],
+            only_a=counts[True, False],
+            only_b=counts[False, True],
+            neither=counts[False, False],
+            tasks=len(self._tasks[pair]),
+            causes={arm: tally.counted for arm, tally in tallies.items()},
+            divergences=tuple(example for tally in tallies.values() for example in tally.examples),
+        )
+
+    def arm_losses(self, records: Sequence[Record]) -> tuple[ArmLosses, ...]:
+        """The arms, in order."""
+        scored = Counter(record.arm for record in records if record.status == "scored")
+        lost = Counter(record.arm for record in records if record.status == "scored" and not _is_solved(record))
+        return tuple(
+            ArmLosses(arm, scored[arm], lost[arm], tally.counted, tuple(tally.examples)) for arm, tally in self._alone.items()
+        )

@@ -1,0 +1,1 @@
+"""Finished things shown: pages, MLflow, data frames. Nothing below imports it."""

@@ -1,0 +1,326 @@
+"""A run's results for notebooks: `loopbench.load(run)` gives them as pandas DataFrames.
+
+Every table is tidy: what a row is about stands in its first columns, the index counts from 0. Columns have the names of `--json`,
+the parts of a name joined by a dot (`faults.landed`, `stops.finished`, `options.max_steps`); an interval is four columns:
+`accuracy`, `accuracy_low`, `accuracy_high`, `accuracy_n`. Text is `string`, a count `int64`, a measure `float64`, yes or no `bool`:
+NumPy's own types but for text, so that statsmodels and scikit-learn take them as they are. What is not known is NaN or <NA>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from loopbench.experiments.ablate.ablation import ablated
+from loopbench.experiments.compare.results import Results, find_record, results
+from loopbench.experiments.compare.tables import plain, tables, verdicts
+from loopbench.experiments.why.why import Why, why
+from loopbench.metrics.comparison import Comparison
+from loopbench.metrics.record import Record
+from loopbench.metrics.summary import METRICS, PRIMARY, count_faults, task_values
+from loopbench.metrics.views import Views
+from loopbench.protocol import render_value
+from loopbench.runs.folders import run_folder, trials_folder
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.traces import read_trace
+
+MAX_WARNINGS = 5
+"""Shown of a run in a notebook; `comparison` has all."""
+
+
+def load(run: str | Path, runs: Path | None = None) -> Loaded:
+    """A comparison, an ablation, an imported run, or the test of an optimization, as pandas DataFrames.
+
+    `run`: its directory, its name under `runs` (default: the folder `runs`), or `latest`. No model, loop or suite is loaded. Raises
+    RunError, in one line, where there is no such run or its files cannot be read.
+    """
+    return Loaded(results(trials_folder(run_folder(run, runs))))
+
+
+@dataclass(frozen=True, repr=False)
+class Loaded:
+    """A run and what it says. A table is made when it is first asked for, and kept."""
+
+    results: Results
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """A row per trial, sorted by arm, task and repeat; scores, calls, errors and retries by kind in columns of their own.
+
+        `trial` is the name that `trace` takes. Accuracy is NaN where the trial was not scored.
+        """
+        places = {arm.info.arm: number for number, arm in enumerate(self.comparison.arms)}
+        ordered = sorted(self.results.records, key=lambda record: (places[record.arm], record.task, record.repeat))
+        infos = {arm.info.arm: arm.info for arm in self.comparison.arms}
+        rows = [
+            _trial(record) | {name: getattr(infos[record.arm], name) for name in ("loop", "model", "profile")} for record in ordered
+        ]
+        return self._table(rows, _TRIALS | _with_gaps(self.results.records))
+
+    @cached_property
+    def arms(self) -> pd.DataFrame:
+        """A row per arm, in the order of the run: counts, each metric with its interval, stops, errors and faults by kind."""
+        rows = [_flat({k: v for k, v in arm.to_json().items() if k not in _REASONS}) for arm in self.comparison.arms]
+        return self._table(rows, _ARMS)
+
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        """A row per pair of arms and metric: a minus b with its interval, p values, the verdict and what would decide it."""
+        return self._table([_flat(_without_none(pair.to_json(), "needed")) for pair in self.comparison.pairs], _PAIRS)
+
+    @cached_property
+    def tasks(self) -> pd.DataFrame:
+        """A row per task and arm: how often it was scored and solved (accuracy 1), and each metric's mean over scored repeats."""
+        rows = [row for arm in self.comparison.arms for row in _tasks(arm.info.arm, self._of(arm.info.arm))]
+        return self._table(sorted(rows, key=lambda row: row["task"]), _TASKS)
+
+    @cached_property
+    def effects(self) -> pd.DataFrame:
+        """Of an ablation, a row per effect, metric and profile: main effects and interactions; of all else, no row."""
+        made = ablated(self.results)
+        found = () if made is None else made.effects.effects
+        rows = [_flat({k: v for k, v in effect.to_json().items() if k not in _LISTS}) for effect in found]
+        return self._table(rows, _EFFECTS)
+
+    @property
+    def verdicts(self) -> list[str]:
+        """The most accurate arm of each group that is compared, and how sure that is: a sentence each."""
+        return verdicts(self.comparison)
+
+    @property
+    def comparison(self) -> Comparison:
+        """Arms, pairs, warnings: what the tables are made of."""
+        return self.results.comparison
+
+    @property
+    def views(self) -> Views:
+        """Accuracy against cost, at equal budgets, cost per solved task, confidence, reliability."""
+        return self.results.views
+
+    def why(self, task: str | None = None) -> Why:
+        """Why trials were lost, from their traces: pair by pair and arm by arm. `task`: only its trials.
+
+        Raises RunError for an unknown task, and for traces that cannot be read.
+        """
+        return why(self.results, task=task)
+
+    def trace(self, trial: str) -> dict[str, Any]:
+        """All events of one trial. `trial`: ARM/TASK/REPEAT, as in the column of that name, or a unique part of it.
+
+        Raises RunError where none or several match, or the trial has no trace.
+        """
+        return read_trace(self.results.folder, find_record(self.results, trial))
+
+    def __repr__(self) -> str:
+        """One line."""
+        found = self.results
+        return f"<{found.folder.name}: {found.title}; {len(self.comparison.arms)} arms, {len(found.records)} trials>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the verdict, then the arms with their intervals; no colors of its own, text escaped."""
+        comparison = self.comparison
+        invalid = ["This run is invalid: no verdict of it holds."] if comparison.invalid else []
+        warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
+        if hidden := len(comparison.warnings) - len(warnings):
+            warnings.append(f"{hidden} more warnings: comparison.warnings")
+        level = f"Brackets: {100 * (1 - comparison.alpha):g} % intervals. Tables: .arms .pairs .tasks .trials"
+        return "".join(
+            [
+                f'<div style="{_BLOCK}"><p style="{_LINE}"><b>{_text(self.results.title)}</b></p>',
+                *(f'<p style="{_LINE}">{_text(said)}</p>' for said in (*invalid, *self.verdicts, *warnings)),
+                *(_html_table(table.columns, table.rows) for table in tables(comparison, secondary=False)[:1]),
+                f'<p style="{_LINE} opacity: 0.7;">{_text(level)}</p></div>',
+            ]
+        )
+
+    def _of(self, arm: str) -> list[Record]:
+        return [record for record in self.results.records if record.arm == arm]
+
+    def _table(self, rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str]) -> pd.DataFrame:
+        """`dtypes`: the columns that are always there, in their order. Raises RunError for a value of another type."""
+        more = sorted({name for row in rows for name in row} - dtypes.keys())
+        try:
+            values = {name: [row.get(name) for row in rows] for name in (*dtypes, *more)}
+            columns = {name: _column(found, dtypes.get(name) or _dtype(name, found)) for name, found in values.items()}
+        except (TypeError, ValueError, OverflowError) as error:
+            raise RunError(f"{self.results.folder}: a record holds a value of another type: {error}") from None
+        return pd.DataFrame(columns)
+
+
+# --- rows ---
+
+_REASONS = ("exclusions", "errored_reasons", "crashes")
+"""Of an arm's JSON: free text as keys makes no columns."""
+_LISTS = ("factors", "aliases", "conditional")
+"""Of an effect's JSON."""
+
+
+def _without_none(row: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A part that is not there has no columns, where one that is there has several."""
+    return {key: value for key, value in row.items() if key != name or value is not None}
+
+
+def _trial(record: Record) -> dict[str, Any]:
+    row = record.to_json()
+    scores = row.pop("scores")
+    scored = record.status == "scored"
+    row |= {f"scores.{name}": value for name, value in scores.items() if name != PRIMARY}
+    row |= {PRIMARY: record.accuracy if scored else None, "lm_calls": record.lm_calls, "tokens": record.tokens}
+    row["trial"] = f"{record.arm}/{record.task}/{record.repeat}"
+    row["answer"] = None if record.answer is None else render_value(record.answer)
+    row["faults"] = asdict(count_faults([record]))
+    row["started_at"] = record.started_at or None
+    row |= dict.fromkeys(set(record.unknown) & row.keys())
+    return _flat({name: value for name, value in row.items() if name not in _UNTOLD})
+
+
+_UNTOLD = ("suite_digest", "trace_digest", "trace_at", "unknown", "version")
+
+
+def _with_gaps(records: Sequence[Record]) -> dict[str, str]:
+    """Columns that imported records leave open: of a kind that can."""
+    names = {name for record in records for name in record.unknown} & _TRIALS.keys()
+    return {name: {"int64": "Int64", "bool": "boolean"}.get(_TRIALS[name], _TRIALS[name]) for name in names}
+
+
+def _tasks(arm: str, records: Sequence[Record]) -> Iterable[dict[str, Any]]:
+    means = {metric: task_values(records, value).means for metric, value in METRICS.items()}
+    by_task: dict[str, list[Record]] = {}
+    for record in records:
+        by_task.setdefault(record.task, []).append(record)
+    for task, found in by_task.items():
+        yield {
+            "task": task,
+            "arm": arm,
+            "cluster": found[0].cluster,
+            **{status: sum(record.status == status for record in found) for status in ("scored", "errored", "excluded")},
+            "solved": sum(record.status == "scored" and record.accuracy >= 1 for record in found),
+            **{metric: values.get(task) for metric, values in means.items()},
+        }
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Mappings within it as columns of their own."""
+    made: dict[str, Any] = {}
+    for name, item in value.items():
+        if not isinstance(item, Mapping):
+            made[f"{prefix}{name}"] = item
+        elif item.keys() >= {"value", "low", "high"}:
+            made |= {f"{prefix}{name}" if part == "value" else f"{prefix}{name}_{part}": item[part] for part in item}
+        else:
+            made |= _flat(item, f"{prefix}{name}.")
+    return made
+
+
+# --- columns ---
+
+_TIME = "datetime64[us, UTC]"
+_COUNTED = ("stops.", "errors.", "retries.", "calls.")
+"""Counts by kind: a kind that a row lacks was counted 0 times."""
+
+
+def _measured(*names: str) -> dict[str, str]:
+    """Columns of intervals."""
+    ends = {"": "float64", "_low": "float64", "_high": "float64", "_n": "int64"}
+    return {f"{name}{end}": dtype for name in names for end, dtype in ends.items()}
+
+
+_FAULTS = {f"faults.{name}": "int64" for name in ("scheduled", "landed", "absorbed", "recovered")}
+_TRIALS = {
+    **dict.fromkeys(("trial", "arm", "task"), "string"),
+    "repeat": "int64",
+    **dict.fromkeys(("loop", "model", "profile", "suite", "cluster", "status", "reason", "stop", "answer"), "string"),
+    PRIMARY: "float64",
+    **dict.fromkeys(("steps", "lm_calls", "tool_calls", "repeated_calls"), "int64"),
+    **dict.fromkeys(("tokens", "input_tokens", "output_tokens", "cached_tokens"), "int64"),
+    "tokens_estimated": "bool",
+    **dict.fromkeys(("cost_usd", "nominal_usd", "seconds", "wall_s", "simulated_s"), "float64"),
+    "started_at": _TIME,
+    **dict.fromkeys(("attempt", "seed"), "int64"),
+    **dict.fromkeys(("false_success", "abstained"), "bool"),
+    "confidence": "float64",
+    **_FAULTS,
+}
+_ARMS = {
+    **dict.fromkeys(("arm", "loop", "model", "profile", "suite"), "string"),
+    **dict.fromkeys(("trials", "scored", "errored", "excluded", "tasks"), "int64"),
+    **_measured(*METRICS, "recovery"),
+    "false_success.count": "int64",
+    **_measured("false_success.rate"),
+    **_FAULTS,
+}
+_PAIRS = {
+    **dict.fromkeys(("a", "b", "metric", "family"), "string"),
+    **_measured("difference"),
+    "units": "int64",
+    **dict.fromkeys(("p", "p_holm", "margin"), "float64"),
+    "verdict": "string",
+    "within_margin": "bool",
+    **dict.fromkeys(("needed.tasks", "needed.repeats", "needed.trials"), "Int64"),
+    "needed.cost_usd": "float64",
+    "needed.to_show": "string",
+}
+_EFFECTS = {
+    **dict.fromkeys(("term", "kind", "metric", "profile"), "string"),
+    **_measured("difference"),
+    **dict.fromkeys(("p", "p_holm", "margin"), "float64"),
+    "verdict": "string",
+    "within_margin": "bool",
+    **_measured("odds_ratio"),
+}
+_TASKS = {
+    **dict.fromkeys(("task", "arm", "cluster"), "string"),
+    **dict.fromkeys(("scored", "errored", "excluded", "solved"), "int64"),
+    **dict.fromkeys(METRICS, "float64"),
+}
+
+
+def _column(values: Sequence[Any], dtype: str) -> pd.Series[Any]:
+    if dtype == _TIME:
+        seconds = pd.Series(values, dtype="float64")
+        return pd.to_datetime(seconds, unit="s", utc=True, errors="coerce").dt.as_unit("us")
+    if dtype == "string":
+        values = [None if value is None else render_value(value) for value in values]
+    elif dtype in ("int64", "bool"):
+        values = [0 if value is None else value for value in values]  # what is not there was not counted
+    return pd.Series(list(values), dtype=pd.api.types.pandas_dtype(dtype))
+
+
+def _dtype(name: str, values: Sequence[Any]) -> str:
+    """Of a column that not every run has: numbers where all are numbers, else text."""
+    known = {type(value) for value in values if value is not None}
+    whole = None not in values
+    if name.startswith(_COUNTED):
+        return "int64"
+    if known == {int}:
+        return "int64" if whole else "Int64"
+    if known == {bool}:
+        return "bool" if whole else "boolean"
+    return "float64" if known <= {int, float} else "string"
+
+
+# --- for notebooks ---
+
+_BLOCK = "font-family: system-ui, sans-serif; font-size: 13px; line-height: 1.4; overflow-x: auto;"
+_LINE = "margin: 0 0 0.4em;"
+_TABLE = "border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 0.4em 0; color: inherit; font-size: inherit;"
+_CELL = "padding: 0.15em 0.7em 0.15em 0; text-align: left; white-space: nowrap; border-bottom: 1px solid rgba(128, 128, 128, 0.4);"
+
+
+def _text(text: str) -> str:
+    return escape(plain(text))
+
+
+def _html_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    def line(tag: str, cells: Sequence[str]) -> str:
+        inner = "".join(f'<{tag} style="{_CELL}">{_text(cell)}</{tag}>' for cell in cells)
+        return f"<tr>{inner}</tr>"
+
+    head, body = line("th", columns), "".join(line("td", row) for row in rows)
+    return f'<table style="{_TABLE}"><thead>{head}</thead><tbody>{body}</tbody></table>'

@@ -1,0 +1,311 @@
+"""The parts that charts are drawn with: SVG elements, scales, and rows of intervals on a common axis.
+
+A chart is as wide as its place: positions along x are shares of the width, so that text and marks keep their size on a phone and on
+a desk. Colours are classes, which `chart.css` gives a colour in light and in dark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Literal
+
+from markupsafe import Markup, escape
+
+from loopbench.experiments.compare.tables import plain
+from loopbench.metrics.statistics import Interval
+
+Mark = Literal["better", "worse", "equivalent", "undecided", "dot"]
+NARROW_CHARS = 49
+"""Characters of a label that stand side by side on the narrowest screen, 360 px."""
+LABEL_CHARS = 46
+_LEFT, _RIGHT = 2.0, 98.0
+"""Where an axis begins and ends, in percent of the width: a mark at its end is not cut."""
+
+
+def element(name: str, *children: str, **attributes: str | float) -> Markup:
+    """One element; `class_` and `stroke_width` are written class and stroke-width. Text is escaped unless it is Markup."""
+    said = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"' for key, value in attributes.items())
+    inner = "".join(child if isinstance(child, Markup) else escape(_plain(child)) for child in children)
+    made = f"<{name}{said}>{inner}</{name}>" if inner else f"<{name}{said}/>"
+    return Markup(made)  # noqa: S704  all parts are escaped
+
+
+def _plain(text: str) -> str:
+    """Without what XML cannot say, which a chart in a file of its own is."""
+    return plain(text).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD})
+
+
+def _value(value: str | float) -> str:
+    return _plain(value) if isinstance(value, str) else f"{round(value, 2):g}"
+
+
+def percent(value: float) -> str:
+    """A share of the width, in percent."""
+    return f"{round(value, 2):g}%"
+
+
+def chart(title: str, description: str, height: float, *drawn: str) -> Markup:
+    """A whole chart, `height` in pixels; title and description are what a screen reader says of it."""
+    return element(
+        "svg",
+        element("title", title),
+        element("desc", description),
+        *drawn,
+        xmlns="http://www.w3.org/2000/svg",
+        class_="chart",
+        role="img",
+        width="100%",
+        height=height,
+    )
+
+
+def standalone(drawn: str, width: int = 720) -> str:
+    """A chart as a file of its own: with its style, and a width in pixels."""
+    style = files("loopbench.reports.html").joinpath("templates", "chart.css").read_text(encoding="utf-8")
+    opened = str(drawn).replace(' width="100%"', f' width="{width}"', 1)
+    return opened.replace("<title>", f"<style>{style}</style><title>", 1)
+
+
+def middle_cut(text: str, most: int) -> str:
+    """At most so many characters; what distinguishes long names stands at either end."""
+    if len(text) <= most:
+        return text
+    head = (most - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (most - 1 - head) :]}"
+
+
+# --- scales ---
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From values to shares of the width, in percent."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    digits: int
+    """Of a tick's label."""
+    left: float = _LEFT
+    right: float = _RIGHT
+
+    def at(self, value: float) -> float:
+        """Values beyond the ends lie at them."""
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return self.left + share * (self.right - self.left)
+
+    def label(self, tick: float) -> str:
+        return f"{tick:,.{self.digits}f}".replace("-", "−")
+
+
+MAX_TICKS = 7
+_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+_BEYOND = 1e15
+"""Beyond such values, or where they are as good as equal, there is no scale to speak of."""
+
+
+def scale(values: Iterable[float], *, left: float = _LEFT, right: float = _RIGHT) -> Scale:
+    """From the least to the greatest value, rounded outwards to ticks of 1, 2, 2.5 or 5 × 10ⁿ."""
+    known = [min(max(value, -_BEYOND), _BEYOND) for value in values if not math.isnan(value)] or [0.0, 1.0]
+    low, high = min(known), max(known)
+    if high - low <= 1e-9 * max(abs(low), abs(high), 1e-6):
+        room = abs(low) / 10 or 0.5
+        low, high = low - room, high + room
+    rough = (high - low) / (MAX_TICKS - 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in _STEPS if factor * power >= rough * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    if round(step, digits) != round(step, digits + 1):  # 0.25
+        digits += 1
+    ticks = tuple(number * step for number in range(first, last + 1))
+    return Scale(ticks[0], ticks[-1], ticks, digits, left, right)
+
+
+NARROW, CHAR = 328.0, 6.2
+"""Width of a chart on the narrowest screen, and of a character, in pixels."""
+_MARGIN = 12.0
+"""So far a label may leave its chart."""
+
+
+def anchor(text: str, x: float) -> str:
+    """Of a label at x, in percent: its middle, unless it would leave the chart too far on the narrowest screen."""
+    half, left = CHAR * len(text) / 2, x / 100 * NARROW
+    return "start" if half > left + _MARGIN else "end" if half > NARROW - left + _MARGIN else "middle"
+
+
+def gridlines(found: Scale, top: float, bottom: float) -> Markup:
+    """A vertical line for each tick, its label under it; only every other label where they are too long to stand side by side."""
+    made = []
+    widest = max(len(found.label(tick)) for tick in found.ticks)
+    every = math.ceil((widest + 1) * CHAR * len(found.ticks) / NARROW)
+    for number, tick in enumerate(found.ticks):
+        x, text = found.at(tick), found.label(tick)
+        made.append(element("line", x1=percent(x), x2=percent(x), y1=top, y2=bottom, class_="grid"))
+        if number % every == 0:
+            made.append(element("text", text, x=percent(x), y=bottom + 15, text_anchor=anchor(text, x), class_="tick"))
+    return Markup("").join(made)
+
+
+# --- marks ---
+
+_SHAPES: dict[Mark, str] = {
+    "better": "M0-6L6 5H-6Z",
+    "worse": "M0 6L6-5H-6Z",
+    "equivalent": "M-4.5-4.5h9v9h-9Z",
+    "undecided": "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0Z",
+    "dot": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0Z",
+}
+
+
+def mark(kind: Mark, x: float | str, y: float) -> Markup:
+    """A shape of its own for each kind, its middle at x (percent, or pixels as text) and y (pixels)."""
+    where = x if isinstance(x, str) else percent(x)
+    shape = element("path", d=_SHAPES[kind], class_=f"mark {kind}")
+    return element("svg", shape, x=where, y=y, overflow="visible", width=1, height=1)
+
+
+def legend(kinds: Sequence[tuple[Mark, str]], y: float) -> Markup:
+    """Marks and what they mean, in a line from the left."""
+    made, x = [], 8.0
+    for kind, meaning in kinds:
+        made += [mark(kind, f"{x:g}", y - 4), element("text", meaning, x=x + 10, y=y, class_="tick")]
+        x += 26 + CHAR * len(meaning)
+    return Markup("").join(made)
+
+
+# --- rows of intervals ---
+
+
+@dataclass(frozen=True, slots=True)
+class ChartRow:
+    """A name, and an estimate with its interval; None: nothing is known."""
+
+    label: str
+    """In full."""
+    interval: Interval | None
+    text: str
+    """The numbers."""
+    mark: Mark = "dot"
+    short: str = ""
+    """What stands on the chart; empty: the label, its middle left out where it is long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows under a heading, which may be empty."""
+
+    heading: str
+    rows: tuple[ChartRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What the values are."""
+
+    name: str
+    band: float | None = None
+    """Half the width of the band around zero in which a difference does not matter; None: there is no such zero."""
+    legend: tuple[tuple[Mark, str], ...] = ()
+
+
+_HEADING, _LINE, _PLOT, _GAP = 26.0, 16.0, 14.0, 8.0
+
+
+def interval_rows(title: str, description: str, groups: Sequence[Group], axis: Axis) -> Markup:
+    """One row per interval on an axis common to all: names and numbers above, the interval below."""
+    rows = [row for group in groups for row in group.rows]
+    found = scale(_ends(rows, axis))
+    drawn: list[Markup] = []
+    y = 4.0
+    for group in groups:
+        if group.heading:
+            y += _HEADING
+            drawn.append(element("text", middle_cut(group.heading, LABEL_CHARS), x=0, y=y - 9, class_="heading halo"))
+        for row in group.rows:
+            made, y = _row(row, y, found)
+            drawn.append(made)
+    bottom = y
+    behind = [gridlines(found, 2, bottom), *_band(axis, found, bottom)]
+    below = [element("text", axis.name, x="50%", y=bottom + 34, text_anchor="middle", class_="axis")]
+    used = {row.mark for row in rows}
+    shown = [(kind, meaning) for kind, meaning in axis.legend if kind in used]
+    if shown:
+        below.append(legend(shown, bottom + 56))
+    return chart(title, description, bottom + (64 if shown else 42), *behind, *drawn, *below)
+
+
+def _ends(rows: Sequence[ChartRow], axis: Axis) -> Iterable[float]:
+    for row in rows:
+        if row.interval is not None:
+            yield from (row.interval.low, row.interval.high)
+    if axis.band is not None:
+        yield from (-axis.band, axis.band)
+
+
+def _band(axis: Axis, found: Scale, bottom: float) -> list[Markup]:
+    if axis.band is None:
+        return []
+    low, high, zero = found.at(-axis.band), found.at(axis.band), percent(found.at(0))
+    return [
+        element("rect", x=percent(low), width=percent(high - low), y=2, height=bottom - 2, class_="band"),
+        element("line", x1=zero, x2=zero, y1=2, y2=bottom, class_="zero"),
+    ]
+
+
+def _row(row: ChartRow, y: float, found: Scale) -> tuple[Markup, float]:
+    """The row drawn from y on, and where it ends."""
+    label = middle_cut(row.short or row.label, LABEL_CHARS)
+    apart = len(label) + len(row.text) > NARROW_CHARS
+    made = [element("title", f"{row.label}: {row.text}"), element("text", label, x=0, y=y + 12, class_="label halo")]
+    if apart:
+        y += _LINE
+    made.append(element("text", row.text, x="100%", y=y + 12, text_anchor="end", class_="numbers halo"))
+    y += _LINE
+    if row.interval is not None:
+        made += _interval(row.interval, row.mark, y + _PLOT / 2, found)
+    return element("g", *made), y + _PLOT + _GAP
+
+
+def _interval(value: Interval, kind: Mark, y: float, found: Scale) -> list[Markup]:
+    low, high = found.at(value.low), found.at(value.high)
+    return [
+        element("line", x1=percent(low), x2=percent(high), y1=y, y2=y, class_=f"span {kind}"),
+        mark(kind, found.at(value.value), y),
+    ]
+
+
+# --- places for labels ---
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle, in pixels."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def overlap(self, other: Box) -> float:
+        """The area that both have."""
+        wide = min(self.right, other.right) - max(self.left, other.left)
+        high = min(self.bottom, other.bottom) - max(self.top, other.top)
+        return max(wide, 0.0) * max(high, 0.0)
+
+
+def place(candidates: Sequence[Box], taken: Sequence[Box], inside: Box) -> int:
+    """Which candidate overlaps least with what is there, and stays inside; the first of those that are equal."""
+
+    def cost(box: Box) -> float:
+        area = (box.right - box.left) * (box.bottom - box.top)
+        return area - box.overlap(inside) + sum(map(box.overlap, taken))
+
+    return _least(candidates, cost)
+
+
+def _least(boxes: Sequence[Box], cost: Callable[[Box], float]) -> int:
+    return min(range(len(boxes)), key=lambda index: round(cost(boxes[index]), 6))

@@ -1,0 +1,76 @@
+"""What MLflow shows of an optimization: programs as files, the verdict as a note, the ranking as a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from loopbench.experiments.optimize.candidates import Candidate
+from loopbench.metrics.statistics import Interval
+from loopbench.protocol import render_value
+from loopbench.protocol.program import ABOUT
+from loopbench.protocol.redact import redact
+
+from .board import DesignRow
+from .store import interval_metrics
+
+
+def as_json(value: Any) -> str:
+    """Without secrets, and without what UTF-8 does not have: models write the one and the other."""
+    return redact(render_value(json.dumps(value, indent=2, ensure_ascii=False))) + "\n"
+
+
+def program_file(design: DesignRow, candidate: Candidate) -> str:
+    """A candidate's program as a file that `--loop NAME@FILE` takes; without secrets."""
+    state: dict[str, Any] = {
+        name: {"signature": {"instructions": prompt.instructions}, "demos": [dict(demo) for demo in prompt.demos]}
+        for name, prompt in candidate.program.items()
+    }
+    about = {"loop": design.about["loop"], "options": design.about["options"], "candidate": candidate.number}
+    return as_json({**state, ABOUT: about})
+
+
+def interval(found: Mapping[str, Any] | None) -> Interval | None:
+    """As `Interval.as_dict` gives it."""
+    return None if found is None else Interval(**found)
+
+
+def note(result: Mapping[str, Any]) -> str:
+    """The verdict, in a few lines of Markdown."""
+    lines = [f"Optimized with `{result['optimizer']['spec']}`." + (f" {result['state']}." if result["state"] else ""), ""]
+    if result["invalid"]:
+        lines.append("**Invalid: no verdict of this run holds.**")
+    lines += [_gain(item) for item in result["designs"]]
+    ranking = result["ranking"]
+    if ranking is not None and ranking["highest_before"] is not None:
+        before, after = ranking["highest_before"], ranking["highest_after"]
+        another = f"`{before}` is the highest before, `{after}` after ({ranking['change']})."
+        lines += ["", f"`{before}` is the highest before and after." if before == after else another]
+    return "\n".join(lines)
+
+
+def _gain(item: Mapping[str, Any]) -> str:
+    test = item["test"]
+    if test is None or test["difference"] is None:
+        return f"- `{item['design']}`: {item['status']}, not tested"
+    before, after, gain = test["before"]["value"], test["after"]["value"], test["difference"]
+    interval = f"{gain['value']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
+    return f"- `{item['design']}`: {before:.3f} → {after:.3f}, {interval}, **{test['verdict']}**, p {test['p_holm']:.3g} (Holm)"
+
+
+_RANKED = ("design", "place_before", "before", "before_low", "before_high", "place_after", "after", "after_low", "after_high")
+
+
+def ranking_table(result: Mapping[str, Any]) -> dict[str, Any]:
+    """One row per design, the highest after its optimization first, as MLflow's tables are."""
+    ranking = result["ranking"] or {"before": [], "after": []}
+    before = {item["design"]: item for item in ranking["before"]}
+    after = {item["design"]: item for item in ranking["after"]}
+    ordered = [*after, *(design for design in before if design not in after)]
+    rows = [{"design": design} | _place("before", before.get(design)) | _place("after", after.get(design)) for design in ordered]
+    return {"columns": list(_RANKED), "data": [[row.get(name) for name in _RANKED] for row in rows]}
+
+
+def _place(when: str, item: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if item is None else {f"place_{when}": item["place"], **interval_metrics(when, interval(item["accuracy"]))}

@@ -1,0 +1,172 @@
+"""What is to stand in MLflow of an optimization, as far as it has come: kept in memory, so that it can be written at any time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from loopbench.experiments.optimize.files import CANDIDATES
+from loopbench.metrics.record import Record
+from loopbench.protocol import Program
+
+MAX_CHILDREN = 200
+"""Candidates of a design that get a run of their own as they are tried; later ones get it only when they become best."""
+
+
+@dataclass(slots=True)
+class CandidateRow:
+    """A candidate."""
+
+    candidate: Candidate
+    shown: bool
+    """It gets a run of its own."""
+    rollouts: int = 0
+    calls: int = 0
+    tokens: int = 0
+    changed: bool = True
+    """Since it was last written."""
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        scores = self.candidate.train.values()
+        return {
+            "dev": self.candidate.dev_mean,
+            "train": sum(scores) / len(scores) if scores else None,
+            # one that is known from its file alone was rolled out in an earlier sitting
+            "rollouts": self.rollouts or None,
+            "calls": self.calls or None,
+            "tokens": self.tokens or None,
+        }
+
+
+@dataclass(slots=True)
+class DesignRow:
+    """A design and all of its candidates."""
+
+    design: str
+    about: Mapping[str, Any]
+    """Its part of the manifest."""
+    rows: dict[int, CandidateRow] = field(default_factory=dict)
+    """By the candidate's number."""
+    best: int | None = None
+    """Of the candidates that were scored on all dev tasks; at the end, the one that was kept."""
+    bests: dict[int, float] = field(default_factory=dict)
+    """Calls spent → the best dev mean from then on."""
+    search: SearchCost = field(default_factory=SearchCost)
+    proposals: SearchCost = field(default_factory=SearchCost)
+    ended: SearchEnd | None = None
+    changed: bool = True
+    settled: bool = False
+    """Its end is written."""
+    _whole: dict[int, float] = field(default_factory=dict)
+    """Dev means over all dev tasks."""
+
+    def put(self, candidate: Candidate) -> CandidateRow:
+        """The candidate's row, as it is now."""
+        row = self.rows.get(candidate.number)
+        if row is None:
+            row = self.rows[candidate.number] = CandidateRow(candidate, len(self.rows) < MAX_CHILDREN)
+        row.candidate = candidate
+        row.changed = self.changed = True
+        return row
+
+    def judge(self, candidate: Candidate, dev_tasks: int) -> None:
+        """Whether it is the best now; of equals, the first is."""
+        if self.ended is not None or candidate.dev_mean is None or len(candidate.dev) < dev_tasks:
+            return
+        self._whole[candidate.number] = candidate.dev_mean
+        best = max(self._whole, key=lambda number: (self._whole[number], -number))
+        if best != self.best or self.bests[max(self.bests)] != self._whole[best]:
+            self.bests[self.search.calls] = self._whole[best]
+        self.mark(best)
+
+    def mark(self, best: int) -> None:
+        """This one is the best."""
+        for row in (self.rows[best], self.rows[best if self.best is None else self.best]):
+            row.changed = True
+        self.rows[best].shown = True
+        self.best = best
+
+    @property
+    def who_is_shown(self) -> str:
+        """How many candidates have a run of their own, and which."""
+        shown = sum(row.shown for row in self.rows.values())
+        which = "" if shown == len(self.rows) else f": the first {MAX_CHILDREN}, and those that became best"
+        return f"{shown} of {len(self.rows)} have a run of their own{which}"
+
+    @property
+    def points(self) -> list[tuple[int, dict[str, float | None]]]:
+        """Metrics by calls spent."""
+        search, proposals = self.search, self.proposals
+        spent: dict[str, float | None] = {
+            "rollouts": search.trials,
+            "calls": search.calls,
+            "tokens": search.tokens,
+            "cost_usd": search.dollars,
+            "proposals.calls": proposals.calls,
+            "proposals.tokens": proposals.tokens,
+            "proposals.cost_usd": proposals.dollars,
+            "candidates": len(self.rows),
+        }
+        made: list[tuple[int, dict[str, float | None]]] = [
+            (calls, {"best_dev": best}) for calls, best in sorted(self.bests.items())
+        ]
+        return [*made, (search.calls, spent)]
+
+
+class SearchBoard:
+    """All designs; a Watcher, called by one thread only."""
+
+    def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.designs = {about["design"]: DesignRow(about["design"], about) for about in manifest["designs"]}
+        self.result: Mapping[str, Any] | None = None
+        self.closed = False
+
+    def began(self, design: str, own: Candidate) -> None:
+        self.designs[design].put(own)
+
+    def tried(self, design: str, candidate: Candidate) -> None:
+        self.designs[design].put(candidate)
+
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
+        found = self.designs[design]
+        row = found.put(candidate)
+        row.rollouts += 1
+        row.calls += record.lm_calls
+        row.tokens += record.tokens
+        found.search = search
+        found.judge(candidate, int(self.manifest["splits"]["dev"]["tasks"]))
+
+    def proposed(self, design: str, proposals: SearchCost) -> None:
+        self.designs[design].proposals = proposals
+        self.designs[design].changed = True
+
+    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
+        found = self.designs[design]
+        if not found.rows:
+            for candidate in _tried(self.folder / found.about["folder"] / CANDIDATES, kept.program):
+                found.put(candidate)
+        found.put(kept)
+        found.search, found.proposals, found.ended = ended.search, ended.proposals, ended
+        found.mark(kept.number)
+        found.changed = True
+
+
+def _tried(path: Path, like: Program) -> list[Candidate]:
+    """All candidates of a design that had ended in an earlier sitting. Raises OSError, ValueError and KeyError."""
+    return [
+        Candidate(item["number"], item["digest"], _program(item["program"], like), item["train"], item["dev"])
+        for item in json.loads(path.read_text(encoding="utf-8"))
+    ]
+
+
+def _program(states: Mapping[str, Any], like: Program) -> Program:
+    return {
+        name: replace(like[name], instructions=state["instructions"], demos=tuple(state["demos"])) for name, state in states.items()
+    }

@@ -1,0 +1,229 @@
+"""A finished comparison in MLflow: one parent run, a nested run per arm, their numbers and trials, and a sample of traces.
+
+A reader only: the run directory is the result, what stands in MLflow is a view of it that can be made again. Numbers go in one
+batch per run, trials in one Parquet file per arm, traces as a sample: all of them would take longer than the trials did.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from mlflow.entities import Dataset, DatasetInput, InputTag
+
+from loopbench.experiments.compare.results import Results
+from loopbench.metrics.comparison import ArmResult
+from loopbench.metrics.record import Record
+from loopbench.metrics.summary import METRICS, ArmSummary
+from loopbench.protocol.digest import digest
+from loopbench.runs.store.files import MANIFEST
+
+from .addresses import reason
+from .notes import arm_note, files, note
+from .store import (
+    MAX_DATASET_DIGEST,
+    MAX_NAME,
+    About,
+    RunEntry,
+    Store,
+    Tracked,
+    clean,
+    interval_metrics,
+    metric_key,
+    numbers,
+    open_store,
+    params,
+    run_name,
+)
+from .traces import TracesOf, log_traces
+from .trials import write_trials
+from .versions import Version, configuration, find_versions, log_version
+
+MODEL_METRICS = (*METRICS, "accuracy_low", "accuracy_high", "recovery", "false_success_rate")
+"""Of an arm's numbers those that a loop's version is compared by."""
+
+
+def track(found: Results, uri: str, experiment: str, page: str = "") -> Tracked | str:
+    """Log a run; gives the reason, one line without secrets, where that fails. The run directory is only read.
+
+    `page`: its report, where that is made already: what it says of traces takes longer than all else.
+    """
+    try:
+        return log_run(found, uri, experiment, page)
+    except Exception as error:  # the boundary to MLflow, its database and the network: none of them may cost a result
+        return reason(error, uri)
+
+
+def log_run(found: Results, uri: str, experiment: str, page: str = "") -> Tracked:
+    """Log a run, or bring an earlier logging of it up to date: it is found again by the run directory's name.
+
+    Raises what `open_store` does.
+    """
+    store = open_store(uri, experiment, found.folder.resolve().parent)
+    return store.tracked(log_comparison(store, found, page=page))
+
+
+def log_comparison(store: Store, found: Results, above: str = "", page: str = "") -> str:
+    """The id of the run that was made or brought up to date. `above`: the id of the run that it stands below."""
+    tags = _tags(found)
+    entry = _parent_entry(found, tags | ({PARENT: above} if above else {}))
+    parent_id = store.put(store.parent(run_name(found.folder)), entry)
+    runs, models = store.children(parent_id, ARM), _models(store, found, parent_id)
+    own: dict[str, list[Record]] = {arm.info.arm: [] for arm in found.comparison.arms}
+    for record in found.records:
+        own[record.arm].append(record)
+    for arm in found.comparison.arms:
+        records = own[arm.info.arm]
+        about = About(models[arm.info.arm], _dataset(found, arm.info.profile), _MODEL_KEYS)
+        entry = _arm_entry(found, arm, tags | {PARENT: parent_id}, _started_ms(records))
+        run_id = store.put(runs.get(arm.info.arm), replace(entry, about=about))
+        _log_trials(store, run_id, records)
+        log_traces(store, found.folder, records, TracesOf(run_id, about.model_id))
+        _finish(store, run_id, found, records)
+    store.client.log_artifact(parent_id, str(found.folder / MANIFEST))
+    for path, text in files(found, page):
+        store.client.log_text(parent_id, text, path)
+    _finish(store, parent_id, found, found.records)
+    return parent_id
+
+
+PARENT, ARM = "mlflow.parentRunId", "loopbench.arm"
+_MODEL_KEYS = frozenset(map(metric_key, MODEL_METRICS))
+
+
+def _models(store: Store, found: Results, parent_id: str) -> dict[str, str]:
+    """Arm → id of the model that stands for its loop's version."""
+    versions = {made["arm"]: Version.of(made) for made in found.manifest["arms"]}
+    known = find_versions(store, {version.digest for version in versions.values()})
+    ids: dict[str, str] = {}
+    for version in versions.values():
+        if version.digest not in ids:
+            ids[version.digest] = log_version(store, version, known.get(version.digest), parent_id)
+    return {arm: ids[version.digest] for arm, version in versions.items()}
+
+
+def _log_trials(store: Store, run_id: str, records: Sequence[Record]) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "trials.parquet"
+        write_trials(records, path)
+        store.client.log_artifact(run_id, str(path))
+
+
+def _finish(store: Store, run_id: str, found: Results, records: Sequence[Record]) -> None:
+    """End a run at its last trial's end; a schedule that is not through counts as killed."""
+    end = max((record.started_at + record.wall_s for record in records), default=time.time())
+    store.client.set_terminated(run_id, "FINISHED" if found.is_complete else "KILLED", int(end * 1000))
+
+
+# --- what runs hold ---
+
+
+def _tags(found: Results) -> dict[str, str]:
+    """What a run shares with its arms."""
+    return {
+        "loopbench.run": run_name(found.folder),
+        "loopbench.digest": found.digest,
+        "loopbench.complete": str(found.is_complete).lower(),
+        "loopbench.suite_digest": found.manifest["suite"]["digest"],
+        "mlflow.source.name": "loopbench",
+        "mlflow.source.type": "LOCAL",
+    }
+
+
+def _setting(found: Results) -> dict[str, Any]:
+    """The same, as parameters."""
+    manifest = found.manifest
+    suite, config = manifest["suite"], manifest["config"]
+    made = {
+        "suite": config["suite"],
+        "suite_version": suite["version"],
+        "tasks": suite["tasks"],
+        "max_tool_steps": suite.get("max_tool_steps", "not known"),
+        "repeats": config["repeats"],
+        "seed": manifest["seed"],
+        "alpha": config["alpha"],
+        "margin": config["margin"],
+        "python": manifest["python"],
+    }
+    return made | {f"version.{name}": version for name, version in manifest["packages"].items()}
+
+
+def _parent_entry(found: Results, tags: Mapping[str, str]) -> RunEntry:
+    """Numbers about pairs are left to the note and the files: MLflow draws a chart of every one, before those of the arms."""
+    arms, config = found.comparison.arms, found.manifest["config"]
+    counts = {status: sum(getattr(arm.summary, status) for arm in arms) for status in ("scored", "errored", "excluded")}
+    metrics = {"trials": len(found.records), "scheduled": found.scheduled, **counts, "wall_s": found.wall_s}
+    design = {name: ", ".join(config[name]) for name in ("loops", "models", "profiles") if name in config}
+    return RunEntry(
+        clean(run_name(found.folder), MAX_NAME),
+        {**tags, "loopbench.kind": "run", NOTE: note(found)},
+        params(design | _setting(found)),
+        numbers(metrics),
+        _started_ms(found.records),
+    )
+
+
+def _arm_entry(found: Results, arm: ArmResult, tags: Mapping[str, str], started_ms: int) -> RunEntry:
+    """All metrics at step 0: MLflow then draws bars, side by side, and no lines of one point."""
+    info = arm.info
+    made = next(made for made in found.manifest["arms"] if made["arm"] == info.arm)
+    factors = {"loop": info.loop, "model": info.model, "profile": info.profile, "loop_code": made.get("code", "")}
+    factors |= {"program": made["program"]} if "program" in made else {}
+    factors |= {f"option.{name}": value for name, value in info.options.items()}
+    return RunEntry(
+        clean(info.arm, MAX_NAME),
+        {**tags, "loopbench.kind": "arm", ARM: info.arm, NOTE: arm_note(arm, found.comparison.pairs)},
+        params(factors | configuration(made.get("configuration", "")) | _setting(found)),
+        numbers(arm_metrics(arm.summary)),
+        started_ms,
+    )
+
+
+NOTE = "mlflow.note.content"
+
+
+def arm_metrics(summary: ArmSummary) -> dict[str, float | None]:
+    """An arm's numbers; a mean stands with the ends of its interval."""
+    made: dict[str, float | None] = {name: getattr(summary, name) for name in ("trials", "scored", "errored", "excluded")}
+    for name in METRICS:
+        made |= interval_metrics(name, getattr(summary, name))
+    made["n"] = summary.accuracy.n if summary.accuracy else 0
+    made |= interval_metrics("recovery", summary.recovery) | interval_metrics("false_success_rate", summary.false_success_rate)
+    made["false_success"] = summary.false_success
+    made |= {f"faults.{name}": count for name, count in asdict(summary.faults).items()}
+    made |= {f"errors.{kind}": count for kind, count in summary.errors.items()}
+    made |= {f"retries.{kind}": count for kind, count in summary.retries.items()}
+    return made | {f"stops.{reason}": count for reason, count in summary.stops.items()}
+
+
+def _started_ms(records: Sequence[Record]) -> int:
+    return int(1000 * min((record.started_at for record in records), default=time.time()))
+
+
+def _dataset(found: Results, profile: str) -> DatasetInput:
+    """The suite under a fault profile, under a digest of our own: MLflow's would only cover the first 10,000 rows.
+
+    MLflow shows a model's metrics by dataset: what a loop does in clean air is not what it does under faults.
+    """
+    manifest = found.manifest
+    suite, name, whole = manifest["suite"], manifest["suite"]["name"], manifest["suite"]["digest"]
+    source = {"suite": manifest["config"]["suite"], "version": suite["version"], "sha256": whole}
+    if profile != "clean" and "imported" not in manifest:
+        faults = manifest["profiles"][profile]
+        source |= {"profile": profile, "profile_sha256": faults}
+        name, whole = f"{name}, {profile}", digest([whole, faults])
+    columns = [{"name": name, "type": "string"} for name in ("task", "query", "expected")]
+    dataset = Dataset(
+        name=clean(name, MAX_NAME),
+        digest=whole[:MAX_DATASET_DIGEST],
+        source_type="loopbench",
+        source=json.dumps(source),
+        schema=json.dumps({"mlflow_colspec": columns}),
+        profile=json.dumps({"num_rows": suite["tasks"], "max_tool_steps": suite.get("max_tool_steps")}),
+    )
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")])

@@ -1,0 +1,111 @@
+"""What MLflow shows of a comparison beside its numbers: the verdict as a note, the report and its charts as files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from loopbench.experiments.ablate.ablation import ablated
+from loopbench.experiments.ablate.tables import conclusions
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.tables import verdicts
+from loopbench.metrics.comparison import ArmResult, Pair
+from loopbench.metrics.power import Needed
+from loopbench.metrics.summary import PRIMARY
+from loopbench.reports.html import charts
+from loopbench.reports.html.page import report_html
+from loopbench.reports.html.svg import standalone
+from loopbench.text.numbers import counts, dollars, interval, p_value, relation, verdict
+from loopbench.text.table import markdown_cell, markdown_item
+
+from .store import MAX_TAG, clean
+
+REPORT = "report.html"
+MAX_WARNINGS = 5
+"""In a note; the report has all."""
+_GAP = "&emsp;"
+"""Behind a cell's text: MLflow's tables have no room between columns."""
+
+
+def note(found: Results) -> str:
+    """The verdict and what would decide what is open, then the pairs, in Markdown; no longer than MLflow takes.
+
+    Where the pairs are too many, those that come last are left to the report.
+    """
+    head, rows = _head(found), [_row(pair) for pair in found.comparison.pairs if pair.metric == PRIMARY]
+    shown = [_COLUMNS]
+    left = MAX_TAG - len(head) - len(_COLUMNS) - 40
+    for row in rows:
+        left -= len(row) + 1
+        if left < 0:
+            break
+        shown.append(row)
+    hidden = len(rows) - len(shown) + 1
+    table = "\n".join(shown) if len(shown) > 1 else ""
+    return clean("\n\n".join(filter(None, [head, table, f"{hidden} more pairs: {REPORT}" if hidden else ""])), MAX_TAG)
+
+
+def _head(found: Results) -> str:
+    comparison, effects = found.comparison, ablated(found)
+    warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
+    if hidden := len(comparison.warnings) - len(warnings):
+        warnings.append(f"{hidden} more warnings: {REPORT}")
+    said = [*(conclusions(effects) if effects is not None else ()), *verdicts(comparison), *warnings]
+    state = f"{len(found.records):,} of {found.scheduled:,} trials. The whole report is among the artifacts: `{REPORT}`."
+    invalid = "**This run is invalid: no verdict of it holds.**" if comparison.invalid else ""
+    return "\n\n".join(filter(None, [invalid, _items(said), f"{markdown_cell(found.title)}; {state}"]))
+
+
+def _items(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {markdown_item(line)}" for line in lines)
+
+
+def _cells(*texts: str) -> str:
+    return f"| {f'{_GAP} | '.join(texts)} |"
+
+
+_COLUMNS = f"{_cells('a', 'b', 'a minus b', 'p (Holm)', 'verdict', 'to decide')}\n|{':---|' * 6}"
+
+
+def _row(pair: Pair) -> str:
+    needed = "" if pair.needed is None else _plan(pair.needed)
+    return _cells(*map(markdown_cell, (pair.a, pair.b, interval(pair.difference, 3), p_value(pair.p_holm), verdict(pair), needed)))
+
+
+def _plan(needed: Needed) -> str:
+    """`687 tasks × 1, about $3.10`."""
+    cost = "" if needed.cost_usd is None else f", about ${dollars(needed.cost_usd)}"
+    return f"{needed.tasks:,} tasks × {needed.repeats}{cost}"
+
+
+def arm_note(arm: ArmResult, pairs: Sequence[Pair]) -> str:
+    """How an arm did, and how it stands to the others, in Markdown."""
+    summary, name = arm.summary, arm.info.arm
+    own = [pair for pair in pairs if pair.metric == PRIMARY and name in (pair.a, pair.b)]
+    against: dict[str, list[str]] = {}
+    for pair in own:
+        against.setdefault(relation(pair, name), []).append(pair.b if name == pair.a else pair.a)
+    said = [
+        f"Accuracy {interval(summary.accuracy, 3)} over {summary.tasks} tasks, {summary.scored} trials",
+        *(f"{words.capitalize()} {', '.join(others)}" for words, others in against.items()),
+        f"Stops: {counts(summary.stops)}",
+        *([f"Errors: {counts(summary.errors)}"] if summary.errors else ()),
+    ]
+    return clean(_items(said), MAX_TAG)
+
+
+def files(found: Results, page: str = "") -> Iterator[tuple[str, str]]:
+    """Path and text: the comparison as JSON, the charts as pictures, the report as a page, which is made unless it is given."""
+    yield "comparison.json", json.dumps(found.to_json(), indent=2) + "\n"
+    comparison, effects = found.comparison, ablated(found)
+    drawn = {"accuracy": charts.accuracy(comparison.arms)}
+    if comparison.pairs:
+        drawn["pairs"] = charts.forest(comparison)
+    if effects is not None and (main := [effect for effect in effects.effects.effects if effect.metric == PRIMARY]):
+        drawn["effects"] = charts.effects(main)
+    fronts = found.views.fronts
+    drawn |= {f"cost{number if len(fronts) > 1 else ''}": charts.pareto(front) for number, front in enumerate(fronts, 1)}
+    drawn["steps"] = charts.steps(found.records, [arm.info for arm in comparison.arms])
+    for name, chart in drawn.items():
+        yield f"charts/{name}.svg", standalone(chart)
+    yield REPORT, page or report_html(found)

@@ -1,0 +1,166 @@
+"""An optimization in MLflow, live.
+
+What happens is put into a queue and written by one thread, a second's worth at a time: no rollout waits for MLflow. The run
+directory is the result; a store that fails costs one line, and is tried again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from types import TracebackType
+from typing import Any, Self
+
+from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from loopbench.metrics.record import Record
+
+from .addresses import default_uri, reason
+from .board import SearchBoard
+from .session import Session
+from .store import Tracked, open_store
+
+FLUSH_S = 1.0
+"""Between two batches."""
+RETRY_S = 30.0
+"""Between two attempts at a store that has failed."""
+LEAVE_S = 10.0
+"""How long an interrupted run waits for what is not written yet."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class OptimizationTracker:
+    """A Watcher that logs what it is told; a context manager, within which it may be called from any thread.
+
+    `tell`: called once, from a thread of its own, with one line without secrets where the store fails for the first time.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Mapping[str, Any],
+        tracking_uri: str | None,
+        experiment: str,
+        tell: Callable[[str], None] = _LOG.warning,
+    ) -> None:
+        """`tracking_uri`: None is the SQLite store beside the run directory."""
+        self._uri = tracking_uri or default_uri(folder.parent)
+        self._experiment = experiment
+        self._tell = tell
+        self._board = SearchBoard(folder, manifest)
+        self._session: Session | None = None
+        self._told = False
+        self._written = False
+        self._again_at = 0.0
+        self._queue: SimpleQueue[Callable[[], None] | Event] = SimpleQueue()
+        self._hurry = Event()
+        self._thread = Thread(target=self._work, name="loopbench-mlflow", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._put(partial(setattr, self._board, "closed", True))
+        self._hurry.set()
+        self._thread.join(None if error is None else LEAVE_S)
+        if self._thread.is_alive():
+            self._say("not all was logged in time")
+
+    # --- what the optimization tells ---
+
+    def began(self, design: str, own: Candidate) -> None:
+        self._put(partial(self._board.began, design, own))
+
+    def tried(self, design: str, candidate: Candidate) -> None:
+        self._put(partial(self._board.tried, design, candidate))
+
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
+        self._put(partial(self._board.rolled_out, design, candidate, record, search))
+
+    def proposed(self, design: str, proposals: SearchCost) -> None:
+        self._put(partial(self._board.proposed, design, proposals))
+
+    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
+        self._put(partial(self._board.ended, design, ended, kept))
+
+    def finish(self, result: Mapping[str, Any]) -> Tracked | None:
+        """Log what the test gave, and wait until all is written; None where it could not be.
+
+        `result`: as `OptimizationResult.to_json` gives it.
+        """
+        self._put(partial(setattr, self._board, "result", result))
+        self.flush()
+        session = self._session
+        return session.store.tracked(session.parent_id) if session is not None and self._written else None
+
+    def flush(self) -> None:
+        """Wait until what was told so far is written, or could not be."""
+        mark = Event()
+        self._queue.put(mark)
+        self._hurry.set()
+        while not mark.wait(FLUSH_S) and self._thread.is_alive():
+            pass
+
+    def _put(self, told: Callable[[], None]) -> None:
+        self._queue.put(told)
+
+    # --- the thread that writes ---
+
+    def _work(self) -> None:
+        while not self._board.closed:
+            waiting = self._fold()
+            self._write(at_once=bool(waiting) or self._board.closed)
+            for mark in waiting:
+                mark.set()
+            if not self._board.closed:
+                self._hurry.wait(FLUSH_S)
+                self._hurry.clear()
+
+    def _fold(self) -> list[Event]:
+        """Take over all that has been told, at least one thing; gives who waits for it to be written."""
+        waiting: list[Event] = []
+        item: Callable[[], None] | Event = self._queue.get()
+        while True:
+            if isinstance(item, Event):
+                waiting.append(item)
+            else:
+                self._guarded(item)
+            try:
+                item = self._queue.get_nowait()
+            except Empty:
+                return waiting
+
+    def _write(self, *, at_once: bool) -> None:
+        if at_once or time.monotonic() >= self._again_at:
+            self._written = self._guarded(self._send)
+
+    def _send(self) -> None:
+        try:
+            if self._session is None:
+                store = open_store(self._uri, self._experiment, self._board.folder.resolve().parent)
+                self._session = Session(store, self._board)
+            self._session.write()
+        except Exception:
+            self._session = None  # what is there is looked up again
+            self._again_at = time.monotonic() + RETRY_S
+            raise
+
+    def _guarded(self, step: Callable[[], None]) -> bool:
+        """Whether it went well; the first time that it does not is told."""
+        try:
+            step()
+        except Exception as error:  # the boundary to MLflow, its database and the network: none of them may cost a result
+            self._say(f"{reason(error, self._uri)}; the run goes on, and logging is tried again")
+            return False
+        return True
+
+    def _say(self, what: str) -> None:
+        if not self._told:
+            self._told = True
+            self._tell(f"MLflow: {what}")

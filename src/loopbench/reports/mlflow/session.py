@@ -1,0 +1,368 @@
+"""An optimization's runs in one MLflow store: a parent run, below it one run per design, below that one per candidate.
+
+Runs, prompts and models are found again by their tags, so that a resumed optimization goes on with them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mlflow.entities import LoggedModel, LoggedModelOutput, Metric, Run, RunTag
+from mlflow.tracing.constant import TraceTagKey
+from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
+
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.optimize.candidates import Candidate
+from loopbench.experiments.optimize.files import CANDIDATES, PROGRAM
+from loopbench.protocol import render_value
+from loopbench.protocol.names import parse_spec
+from loopbench.protocol.redact import redact
+from loopbench.runs.folders import KIND, TEST
+from loopbench.runs.store.files import MANIFEST
+
+from .artifacts import as_json, interval, note, program_file, ranking_table
+from .board import CandidateRow, DesignRow, SearchBoard
+from .comparison import log_comparison
+from .prompts import plain_name, prompt_name, register
+from .store import MAX_NAME, MAX_TAG, RunEntry, Store, clean, interval_metrics, metric_key, numbers, params, run_name
+from .versions import VERSION, Version, configuration, find_versions, finish_model, new_model
+
+RANKING = "ranking.json"
+RESULT = "optimization.json"
+BEST = "loopbench.best"
+DESIGN = "loopbench.design"
+CANDIDATE = "loopbench.candidate"
+
+Points = Iterable[tuple[int, Mapping[str, float | None]]]
+"""Step, and the metrics there."""
+
+
+@dataclass(slots=True)
+class Logged:
+    """A run that is there, and what it holds."""
+
+    run_id: str
+    step: int
+    """The last one of its metrics."""
+    metrics: dict[str, float]
+    tags: dict[str, str]
+    status: str
+    """RUNNING, FINISHED, FAILED or KILLED."""
+    children: dict[str, Run] = field(default_factory=dict)
+    """Of an earlier sitting, by the candidate's number."""
+
+
+class Session:
+    """Brings one store up to what the board says; made anew when the store has failed."""
+
+    def __init__(self, store: Store, board: SearchBoard) -> None:
+        self.store = store
+        self.client = store.client
+        self.board = board
+        self.name = run_name(board.folder)
+        known = store.parent(self.name, KIND)
+        self.parent = self._put(known, self._entry(self.name, KIND, self._setting()))
+        self.parent_id = self.parent.run_id
+        self._reopened(self.parent)
+        self.known = store.children(self.parent_id, DESIGN)
+        """Designs' runs of an earlier sitting."""
+        self.designs: dict[str, Logged] = {}
+        self.candidates: dict[tuple[str, int], Logged] = {}
+
+    def write(self) -> None:
+        """Write what has changed. Raises whatever MLflow, its database and the network raise."""
+        for design in self.board.designs.values():
+            if design.changed and design.rows:
+                self._write_design(design)
+            if design.ended is not None and not design.settled:
+                self._settle(design)
+                design.settled = True
+        if self.board.result is not None and self.parent.status == "RUNNING":
+            self._write_result(self.board.result)
+        if self.board.closed and self.parent.status == "RUNNING":
+            self._leave()
+
+    # --- a design and its candidates ---
+
+    def _write_design(self, design: DesignRow) -> None:
+        run = self._design(design)
+        for row in design.rows.values():
+            if row.shown and row.changed:
+                self._write_candidate(design, row)
+                row.changed = False
+        self._log(run, design.points, {"loopbench.candidates": design.who_is_shown})
+        if design.best is not None:
+            best = design.rows[design.best].candidate
+            self._log(self.parent, (), {metric_key(f"best.{design.design}"): f"candidate {best.number}, {best.digest}"})
+        design.changed = False
+
+    def _design(self, design: DesignRow) -> Logged:
+        """Its run, made where it is missing."""
+        made = self.designs.get(design.design)
+        if made is None:
+            about = design.about
+            values = {
+                "design": design.design,
+                "loop": about["loop"],
+                "program": about["program"],
+                "loop_code": about.get("code", ""),
+            }
+            values |= {f"option.{name}": value for name, value in about["options"].items()}
+            values |= configuration(about.get("configuration", "")) | self._setting()
+            entry = self._entry(design.design, "design", values, {DESIGN: design.design, "mlflow.parentRunId": self.parent_id})
+            known = self.known.get(entry.tags[DESIGN])
+            made = self._put(known, entry, "calls")
+            if known is not None:
+                made.children = self.store.children(made.run_id, CANDIDATE)
+            if design.ended is None:
+                self._reopened(made)
+            self.designs[design.design] = made
+        return made
+
+    def _write_candidate(self, design: DesignRow, row: CandidateRow) -> None:
+        candidate, best = row.candidate, {BEST: str(design.best == row.candidate.number).lower()}
+        made = self.candidates.get((design.design, candidate.number))
+        if made is None:
+            above = self._design(design)
+            values = {"number": candidate.number, "digest": candidate.digest, "loop": design.about["loop"], "design": design.design}
+            found_by = {CANDIDATE: str(candidate.number), "mlflow.parentRunId": above.run_id}
+            entry = self._entry(
+                f"candidate {candidate.number}", "candidate", values, {**found_by, **best, "loopbench.digest": candidate.digest}
+            )
+            known = above.children.get(str(candidate.number))
+            if known is None:
+                entry = replace(entry, metrics=numbers(row.metrics), step=row.rollouts)
+            made = self._put(known, entry, "rollouts")
+            self.client.log_text(made.run_id, program_file(design, candidate), "program.json")
+            self.candidates[design.design, candidate.number] = made
+        self._log(made, [(row.rollouts, row.metrics)], best)
+
+    # --- a design's end ---
+
+    def _settle(self, design: DesignRow) -> None:
+        """The program that was kept, as file, prompts and model; each is there once, however often this is done."""
+        ended, run = design.ended, self._design(design)
+        assert ended is not None
+        own, kept = design.rows[0].candidate, design.rows[ended.chosen].candidate
+        links: list[dict[str, str]] = []
+        models = {}
+        for digest, candidate in {own.digest: own, kept.digest: kept}.items():
+            linked = self._prompts(design, candidate, run)
+            models[digest] = self._model(design, candidate, run, linked)
+            links += linked
+        for name in (PROGRAM, CANDIDATES):
+            path = self.board.folder / design.about["folder"] / name
+            if path.is_file():
+                self.client.log_text(run.run_id, redact(path.read_text(encoding="utf-8")), name)
+        metrics = {
+            "dev_before": _mean(ended.before),
+            "dev_after": _mean(ended.after),
+            "candidates": ended.candidates,
+            "evaluation.calls": ended.evaluation.calls,
+            "evaluation.tokens": ended.evaluation.tokens,
+            "evaluation.cost_usd": ended.evaluation.dollars,
+        }
+        tags = {
+            "loopbench.status": ended.status,
+            "loopbench.reason": ended.reason,
+            "loopbench.digest": ended.digest,
+            "loopbench.chosen": str(ended.chosen),
+            "mlflow.note.content": "\n".join(f"- {said}" for said in (ended.reason, *ended.warnings) if said),
+            # link_prompt_version_to_run, which would do this, asks MLflow's global address.
+            TraceTagKey.LINKED_PROMPTS: json.dumps(links),
+        }
+        models_of = {"dev_before": models[own.digest], "dev_after": models[kept.digest]}
+        self._log(run, [(ended.search.calls, metrics)], tags, models_of)
+        self._end_design(design, "FAILED" if ended.status == "failed" else "FINISHED")
+
+    def _end_design(self, design: DesignRow, status: str) -> None:
+        """End its run and those of its candidates, of this sitting and of earlier ones."""
+        run = self._design(design)
+        made = {str(number): found for (name, number), found in self.candidates.items() if name == design.design}
+        earlier = {number: Logged(found.info.run_id, 0, {}, {}, found.info.status) for number, found in run.children.items()}
+        for candidate in (earlier | made).values():
+            self._end(candidate, "FINISHED" if status == "FAILED" else status)
+        self._end(run, status)
+
+    def _prompts(self, design: DesignRow, candidate: Candidate, run: Logged) -> list[dict[str, str]]:
+        """Register a program's prompts; gives names and versions as MLflow links them."""
+        tags = {**self._origin(candidate), DESIGN: design.design}
+        found = {
+            name: register(self.store, prompt_name(design.design, name), prompt, tags) for name, prompt in candidate.program.items()
+        }
+        if too_long := [name for name, version in found.items() if version is None]:
+            self._log(run, (), {"loopbench.not_registered": f"too long for MLflow's prompt registry: {', '.join(too_long)}"})
+        return [{"name": version.name, "version": str(version.version)} for version in found.values() if version is not None]
+
+    def _model(self, design: DesignRow, candidate: Candidate, run: Logged, linked: Sequence[Mapping[str, str]]) -> str:
+        """The id of a program's model, which holds it as data: there is nothing to unpickle."""
+        client, version = self.client, _version(design, candidate.digest)
+        found = self._models(design, run).get(candidate.digest)
+        links = {TraceTagKey.LINKED_PROMPTS: json.dumps(linked)}
+        if found is None:
+            values = {"loop": design.about["loop"], "design": design.design, "number": candidate.number}
+            name = plain_name(design.design) + ("" if candidate.number == 0 else "-optimized")
+            tags = {**self._origin(candidate), VERSION: version.digest, **links}
+            found = new_model(self.store, name, run.run_id, tags, {**values, **version.fields, **self._setting()})
+        elif TraceTagKey.LINKED_PROMPTS not in found.tags:  # a comparison has made it
+            client.set_logged_model_tags(found.model_id, _cleaned(links))
+        outputs = client.get_run(run.run_id).outputs
+        if found.model_id not in {output.model_id for output in (outputs.model_outputs if outputs else ())}:
+            client.log_outputs(run.run_id, [LoggedModelOutput(found.model_id, 0)])
+        if found.status != "READY":
+            finish_model(self.store, found, {"program.json": program_file(design, candidate)})
+        model_id: str = found.model_id
+        return model_id
+
+    def _origin(self, candidate: Candidate) -> dict[str, str]:
+        """Tags of a prompt's version and of a model."""
+        role = "own" if candidate.number == 0 else "optimized"
+        return {"loopbench.run": self.name, "loopbench.digest": candidate.digest, "loopbench.role": role}
+
+    def _models(self, design: DesignRow, run: Logged) -> dict[str, LoggedModel]:
+        """The models of a design's programs, by digest: those of its run, else those that other runs made of a version."""
+        own = self.client.search_logged_models([self.store.experiment_id], f"source_run_id = '{run.run_id}'")
+        found = {model.tags["loopbench.digest"]: model for model in own if "loopbench.digest" in model.tags}
+        ends = () if design.ended is None else (design.about["program"], design.ended.digest)
+        versions = {_version(design, digest).digest: digest for digest in ends}
+        others = find_versions(self.store, versions)
+        return {versions[version]: model for version, model in others.items()} | found
+
+    # --- the end ---
+
+    def _write_result(self, result: Mapping[str, Any]) -> None:
+        test = self.board.folder / TEST
+        if (test / MANIFEST).is_file():
+            log_comparison(self.store, results(test), above=self.parent_id)
+        gains: dict[str, float | None] = {}
+        for item in result["designs"]:
+            if item["test"] is not None:
+                self._write_test(self.board.designs[item["design"]], item["test"])
+                gains |= _metrics(f"gain.{item['design']}", item["test"]["difference"])
+        self._log(self.parent, [(0, gains)], {"mlflow.note.content": note(result)})
+        self._log_table(ranking_table(result), RANKING)
+        self.client.log_text(self.parent_id, as_json(result), RESULT)
+        self._end_parent("FINISHED" if result["complete"] else "KILLED")
+
+    def _write_test(self, design: DesignRow, test: Mapping[str, Any]) -> None:
+        run, own = self._design(design), design.about["program"]
+        known = {digest: model.model_id for digest, model in self._models(design, run).items()}
+        before, after = _metrics("test_before", test["before"]), _metrics("test_after", test["after"])
+        kept = own if design.ended is None else design.ended.digest
+        models = {**dict.fromkeys(before, known.get(own, "")), **dict.fromkeys(after, known.get(kept, ""))}
+        metrics = {**before, **after, **_metrics("gain", test["difference"]), "gain_p_holm": test["p_holm"]}
+        self._log(run, [(design.search.calls, metrics)], {"loopbench.verdict": str(test["verdict"])}, models)
+
+    def _log_table(self, table: Mapping[str, Any], name: str) -> None:
+        """As MLflow's log_table does, which would put the rows below those of an earlier sitting."""
+        self.client.log_text(self.parent_id, as_json(table), name)
+        self._log(self.parent, (), {MLFLOW_LOGGED_ARTIFACTS: json.dumps([{"path": name, "type": "table"}])})
+
+    def _leave(self) -> None:
+        """The run is left before its end; it may be resumed."""
+        self._end_parent("KILLED")
+        for design in self.board.designs.values():
+            if design.rows and design.ended is None:
+                self._end_design(design, "KILLED")
+
+    def _end_parent(self, status: str) -> None:
+        self.client.log_artifact(self.parent_id, str(self.board.folder / MANIFEST))
+        self._end(self.parent, status)
+
+    # --- runs ---
+
+    def _entry(self, name: str, kind: str, values: Mapping[str, Any], tags: Mapping[str, str] | None = None) -> RunEntry:
+        shared = {
+            "loopbench.kind": kind,
+            "loopbench.suite_digest": self.board.manifest["suite"]["digest"],
+            "mlflow.source.name": "loopbench",
+            "mlflow.source.type": "LOCAL",
+        }
+        name = clean(redact(name), MAX_NAME)
+        found_by = {"loopbench.run": self.name}
+        return RunEntry(name, found_by | _cleaned({**shared, **(tags or {})}), _params(values), {}, int(time.time() * 1000))
+
+    def _setting(self) -> dict[str, Any]:
+        """What the whole optimization shares."""
+        manifest = self.board.manifest
+        suite, config = manifest["suite"], manifest["config"]
+        compare, search = config["compare"], config["search"]
+        budget = {name: most for name, most in search["budget"].items() if most is not None}
+        made = {
+            "suite": compare["suite"],
+            "suite_version": suite["version"],
+            "optimizer": manifest["optimizer"]["spec"],
+            "budget": ", ".join(f"{most} {name}" for name, most in budget.items()),
+            "model": ", ".join(compare["models"]),
+            "profile": ", ".join(compare["profiles"]),
+            "proposer": search.get("proposer") or ", ".join(compare["models"]),
+            "seed": manifest["seed"],
+            "repeats": compare["repeats"],
+            "python": manifest["python"],
+        }
+        made |= {f"splits.{name}": split["tasks"] for name, split in manifest["splits"].items()}
+        made |= {f"splits.{name}_digest": split["digest"] for name, split in manifest["splits"].items()}
+        return made | {f"version.{name}": version for name, version in manifest["packages"].items()}
+
+    def _put(self, known: Run | None, entry: RunEntry, step: str = "") -> Logged:
+        """`step`: the metric whose value is the step of the others."""
+        run_id = self.store.put(known, entry)
+        if known is None:
+            return Logged(run_id, entry.step if entry.metrics else -1, dict(entry.metrics), dict(entry.tags), "RUNNING")
+        metrics, tags = dict(known.data.metrics), {**known.data.tags, **entry.tags}
+        return Logged(run_id, int(metrics.get(step, 0)), metrics, tags, known.info.status)
+
+    def _reopened(self, run: Logged) -> None:
+        if run.status != "RUNNING":
+            self.client.update_run(run.run_id, status="RUNNING")
+            run.status = "RUNNING"
+
+    def _end(self, run: Logged, status: str) -> None:
+        if run.status != status:
+            self.client.set_terminated(run.run_id, status)
+            run.status = status
+
+    def _log(self, run: Logged, points: Points, tags: Mapping[str, str], models: Mapping[str, str] | None = None) -> None:
+        """One batch of what the run does not hold yet: a resumed optimization goes through its beginning once more.
+
+        `models`: ids, by the metric that is theirs.
+        """
+        now = int(time.time() * 1000)
+        metrics, step, latest = [], run.step, dict(run.metrics)
+        for at, values in points:
+            for key, value in numbers(values).items():
+                if at > run.step or (at == run.step and run.metrics.get(key) != value):
+                    metrics.append(Metric(key, value, now, at, model_id=(models or {}).get(key) or None))
+                    latest[key] = value
+            step = max(step, at)
+        changed = {key: value for key, value in _cleaned(tags).items() if run.tags.get(key) != value}
+        if metrics or changed:
+            self.client.log_batch(run.run_id, metrics=metrics, tags=[RunTag(key, value) for key, value in changed.items()])
+        run.step, run.metrics = step, latest
+        run.tags |= changed
+
+
+def _version(design: DesignRow, digest: str) -> Version:
+    """Of a design with a program: the one that its code has is not named."""
+    is_own = digest == design.about["program"] and parse_spec(design.design).program is None
+    return Version.of(design.about, "" if is_own else digest)
+
+
+def _params(values: Mapping[str, Any]) -> dict[str, str]:
+    return params({name: redact(render_value(value)) for name, value in values.items()})
+
+
+def _cleaned(tags: Mapping[str, str]) -> dict[str, str]:
+    return {key: clean(redact(value), MAX_TAG) for key, value in tags.items()}
+
+
+def _mean(scores: Mapping[str, float]) -> float | None:
+    return sum(scores.values()) / len(scores) if scores else None
+
+
+def _metrics(name: str, found: Mapping[str, Any] | None) -> dict[str, float | None]:
+    return interval_metrics(name, interval(found))

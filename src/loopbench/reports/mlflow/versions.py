@@ -1,0 +1,150 @@
+"""Versions of loops as MLflow's models: one per loop, configuration, code and program, shared by all runs that it takes part in.
+
+A model holds no code and nothing to unpickle: what it is made of stands in its parameters, and as data in its files.
+"""
+
+from __future__ import annotations
+
+import ast
+import tempfile
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlflow.entities import LoggedModel
+from mlflow.models.model import MLMODEL_FILE_NAME
+from mlflow.models.utils import get_external_mlflow_model_spec
+from mlflow.utils.mlflow_tags import MLFLOW_MODEL_IS_EXTERNAL
+
+from loopbench.protocol import render_value
+from loopbench.protocol.digest import digest
+from loopbench.protocol.names import Spec
+from loopbench.protocol.redact import redact
+
+from .artifacts import as_json
+from .prompts import plain_name
+from .store import MAX_TAG, Store, clean, params
+
+VERSION = "loopbench.version"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What a loop is made of, as an arm's or a design's part of a manifest says it."""
+
+    loop: str
+    options: Mapping[str, Any]
+    """Those that were typed."""
+    configuration: str = ""
+    """All that it is set to."""
+    code: str = ""
+    """Digest."""
+    program: str = ""
+    """Digest; empty for the program that its code has."""
+
+    @classmethod
+    def of(cls, made: Mapping[str, Any], program: str | None = None) -> Version:
+        """`program`: where it is not the one that `made` names."""
+        found = made.get("program", "") if program is None else program
+        return cls(made["loop"], made["options"], made.get("configuration", ""), made.get("code", ""), found)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Its configuration, field by field as far as it says so."""
+        return configuration(self.configuration)
+
+    @property
+    def digest(self) -> str:
+        """sha256; options that were typed are part of it only where the configuration does not say them."""
+        typed = self.options if "configuration" in self.fields else {}
+        return digest([self.loop, typed, self.configuration, self.code, self.program])
+
+    @property
+    def name(self) -> str:
+        """`bare-1c2d3e4f`: the loop, and what tells its versions apart."""
+        return f"{plain_name(self.loop)}-{self.digest[:8]}"
+
+    @property
+    def note(self) -> str:
+        """For its page, in Markdown."""
+        program = f", with the prompts of program {self.program[:8]}" if self.program else ""
+        return f"`{Spec(self.loop, self.options)}`{program}"
+
+
+def find_versions(store: Store, versions: Collection[str]) -> dict[str, LoggedModel]:
+    """Those of these versions that are models of the experiment, by digest; of several, the oldest."""
+    if not versions:
+        return {}
+    among = ", ".join(f"'{version}'" for version in sorted(versions))
+    found: dict[str, LoggedModel] = {}
+    token = None
+    while token != "":
+        page = store.client.search_logged_models(
+            [store.experiment_id], f"tags.`{VERSION}` IN ({among})", order_by=_NEWEST_FIRST, page_token=token
+        )
+        found |= {model.tags[VERSION]: model for model in page}
+        token = page.token or ""
+    return found
+
+
+_NEWEST_FIRST = [{"field_name": "creation_timestamp", "ascending": False}]
+
+
+def log_version(store: Store, version: Version, known: LoggedModel | None, run_id: str) -> str:
+    """The id of the model of a version, made where it is missing. `run_id`: the run that it is first seen in."""
+    model = known
+    if model is None:
+        values = {"loop": version.loop, **version.fields}
+        tags = {
+            VERSION: version.digest,
+            "loopbench.loop_code": version.code,
+            "loopbench.program": version.program,
+            "mlflow.note.content": version.note,
+        }
+        model = new_model(store, version.name, run_id, tags, values)
+    if model.status != "READY":
+        parts = {"loop": version.loop, "options": dict(version.options), **version.fields}
+        finish_model(store, model, {"loop.json": as_json(parts | {"code": version.code, "program": version.program})})
+    model_id: str = model.model_id
+    return model_id
+
+
+def new_model(store: Store, name: str, run_id: str, tags: Mapping[str, str], values: Mapping[str, Any]) -> LoggedModel:
+    """As create_external_model makes it, which asks MLflow's global address."""
+    told = {key: clean(redact(value), MAX_TAG) for key, value in tags.items() if value}
+    told[MLFLOW_MODEL_IS_EXTERNAL] = "true"
+    given = params({name: redact(render_value(value)) for name, value in values.items()})
+    return store.client.create_logged_model(store.experiment_id, name, run_id, told, given, "agent")
+
+
+def finish_model(store: Store, model: LoggedModel, files: Mapping[str, str]) -> None:
+    """Its files, by name; then it is ready."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        get_external_mlflow_model_spec(model).save(str(folder / MLMODEL_FILE_NAME))
+        store.client.log_model_artifacts(model.model_id, str(folder))
+    store.client.finalize_logged_model(model.model_id, "READY")
+
+
+# --- configurations ---
+
+
+def configuration(text: str) -> dict[str, Any]:
+    """The fields of a loop's `repr`, as `config.<field>`; a text that is no call with named values stays whole."""
+    try:
+        call = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        return {"configuration": text}
+    if not isinstance(call, ast.Call) or call.args or any(item.arg is None for item in call.keywords):
+        return {"configuration": text}
+    return {f"config.{item.arg}": _literal(item.value) for item in call.keywords}
+
+
+def _literal(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return ast.unparse(node)

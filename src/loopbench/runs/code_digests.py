@@ -1,0 +1,70 @@
+"""Digests of source code, which tell that a run would no longer be what it was."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from loopbench.protocol import Loop
+from loopbench.protocol.digest import sha256
+from loopbench.protocol.names import Spec as Spec
+from loopbench.protocol.names import nearest as nearest
+from loopbench.protocol.names import parse_spec as parse_spec
+from loopbench.protocol.values import underlying
+from loopbench.runs.options import options_of
+from loopbench.runs.registry import builtin_names, find, takes_loop, tools_named
+
+
+def _source_of_design(design: type) -> str:
+    """The module's text; of a design that is a package of its own, one that exports the class, the text of all its modules."""
+    module = importlib.import_module(design.__module__)
+    package = importlib.import_module(design.__module__.rpartition(".")[0]) if "." in design.__module__ else None
+    if package is None or vars(package).get(design.__name__) is not design:
+        return inspect.getsource(module)
+    files = sorted(file for folder in package.__path__ for file in Path(folder).glob("*.py"))
+    return "".join(f"# {file.name}\n{file.read_text(encoding='utf-8')}" for file in files)
+
+
+def code_digest(target: object) -> str:
+    """sha256 of the source behind a loop and the loops inside it: a run is only ever continued with the code that began it."""
+    try:
+        source = _source_of_design(type(target))
+    except (OSError, TypeError):
+        return ""
+    inside = (getattr(target, name, None) for name, option in options_of(type(target)).items() if takes_loop(option))
+    return sha256(source + "".join(code_digest(loop) for loop in inside if isinstance(loop, Loop)))
+
+
+def own_code_digest(suite: str | None, tools: str | None, scorers: Iterable[str] = ()) -> str:
+    """sha256 of the source of the modules behind a suite, tools and scorers of the user's own; empty where there are none.
+
+    The names must have been imported before. A package counts with all its modules; where a name leads to what other modules
+    define, those count too.
+    """
+    modules: list[ModuleType | None] = []
+    if suite is not None and suite not in builtin_names("suite"):
+        modules += [_named_module(suite), inspect.getmodule(find("suite", suite))]
+    if tools is not None:
+        modules += [_named_module(tools), *(inspect.getmodule(underlying(tool.function)) for tool in tools_named(tools).fixed)]
+    modules += map(_named_module, scorers)
+    own = {module.__name__: module for module in modules if module is not None and module.__name__.partition(".")[0] != "loopbench"}
+    return sha256("".join(_source_of_module(own[name]) for name in sorted(own))) if own else ""
+
+
+def _named_module(name: str) -> ModuleType | None:
+    """Of `package.module:Name`, where it has been imported."""
+    return sys.modules.get(name.partition(":")[0])
+
+
+def _source_of_module(module: ModuleType) -> str:
+    """Its text, a package's with that of all modules in it; empty for one that is not written in Python."""
+    folders = getattr(module, "__path__", None)
+    try:
+        files = [Path(inspect.getfile(module))] if folders is None else sorted(f for at in folders for f in Path(at).rglob("*.py"))
+        return "".join(f"# {module.__name__} {file.name}\n{file.read_text(encoding='utf-8')}" for file in files)
+    except (OSError, TypeError, UnicodeDecodeError):
+        return ""

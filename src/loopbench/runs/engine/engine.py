@@ -1,0 +1,83 @@
+"""Which engine carries a run's trials out: this process, worker processes, or a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.gc_tuning import relaxed_gc
+from loopbench.runs.schedule import Trial
+from loopbench.runs.trial.setting import FinishedTrial, TrialContext
+from loopbench.runs.trial.trial import run_trial
+from loopbench.runs.trial.watchdog import Watch
+
+from .job import Job, setting_of
+from .leftovers import Abandoned, Leftovers
+from .messages import Links
+from .pool import Pool
+from .processes import ProcessLink
+from .runner import Execute, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What carries trials out."""
+
+    execute: Execute
+    in_flight: int
+    """How many trials are to be asked for at once."""
+    abandoned: Abandoned
+
+    async def __call__(self, trial: Trial) -> FinishedTrial:
+        """Raises NotRun when the run's budget is used up."""
+        return self.abandoned.count(await self.execute(trial))
+
+
+@asynccontextmanager
+async def opened(job: Job, progress: Progress) -> AsyncIterator[Engine]:
+    """What carries trials out, for as long as the block lasts. Raises WorkerError where no worker can be had."""
+    abandoned = Abandoned()
+    try:
+        if not job.config.is_spread:
+            async with _here(job, progress) as setting:
+                yield Engine(partial(run_trial, setting=setting), job.config.in_flight, abandoned)
+            return
+        with _links(job.config) as links:
+            async with Pool(job, links, progress).opened() as pool:
+                yield Engine(pool.run, pool.in_flight, abandoned)
+    finally:
+        for line in abandoned.lines():
+            progress.noted(line)
+
+
+@contextmanager
+def _links(config: CompareConfig) -> Iterator[Links]:
+    """Where the run's workers come from. Raises WorkerError where there are none."""
+    if config.engine == "local":
+        assert config.workers is not None
+        yield Links(ProcessLink, config.workers)
+        return
+    from .ray import joined
+
+    with joined(config.address, config.workers) as links:
+        yield links
+
+
+@asynccontextmanager
+async def _here(job: Job, progress: Progress) -> AsyncIterator[TrialContext]:
+    """Trials run in this process, beside what watches over them."""
+
+    def told(trouble: str) -> None:
+        progress.noted(f"{trouble}; --workers N runs trials in processes, which can be ended")
+
+    leftovers, watch = Leftovers(), Watch(job.config.trial_timeout_s, told)
+    try:
+        async with job.trial_models.opened() as answers:
+            with watch.watching(), relaxed_gc():
+                yield setting_of(job.config, job.suite, answers, job.meter)
+    finally:
+        for line in (await leftovers.end()).lines():
+            progress.noted(line)

@@ -1,0 +1,72 @@
+"""What an engine is to know of a run, and what it tells its workers of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loopbench.datasets.task import Suite
+from loopbench.models.metering import Budget, Meter
+from loopbench.runs.config import BudgetConfig, CompareConfig
+from loopbench.runs.schedule import Arm
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial_models import TrialModels
+
+COMPARED = ("versions", "suite", "profiles", "arms")
+"""Parts of a manifest that must be the same in every process that runs trials of one run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What an engine is to know of a run."""
+
+    config: CompareConfig
+    suite: Suite
+    arms: tuple[Arm, ...]
+    manifest: Mapping[str, Any]
+    trial_models: TrialModels
+    meter: Meter
+    """Of the whole run."""
+
+
+def setup_of(job: Job, workers: int) -> bytes:
+    """What one of so many workers is told, as JSON: the configuration with its share of the limits, and what it must find there.
+
+    Keys of providers are no part of it: a worker reads them from its own environment.
+    """
+    share = job.config.provider
+    provider = share.model_copy(
+        update={
+            "requests_per_minute": _share(share.requests_per_minute, workers),
+            "tokens_per_minute": _share(share.tokens_per_minute, workers),
+        }
+    )
+    concurrency = max(1, job.config.in_flight // workers)
+    alone = {"workers": None, "engine": "local", "address": None}  # what it does itself, it does in one process
+    config = job.config.model_copy(update={"provider": provider, "concurrency": concurrency, **alone})
+    return json.dumps(
+        {
+            "config": config.model_dump(mode="json"),
+            "manifest": {part: job.manifest.get(part) for part in COMPARED},
+            "models": job.manifest.get("models") or {},
+            "path": sys.path,
+        }
+    ).encode()
+
+
+def _share(limit: int | None, workers: int) -> int | None:
+    return None if limit is None else max(1, limit // workers)
+
+
+def setting_of(config: CompareConfig, suite: Suite, answers: TrialModels, meter: Meter) -> TrialContext:
+    """What all trials of a run share in one process; `answers` is ready to answer in its event loop."""
+    return TrialContext(
+        suite, answers, config.trial_timeout_s, budget_of(config.trial_budget), meter, config.real_time, config.tool_timeout_s
+    )
+
+
+def budget_of(config: BudgetConfig) -> Budget:
+    return Budget(config.calls, config.tokens, config.dollars, config.seconds)

@@ -1,0 +1,128 @@
+"""What trials leave behind in a process: threads of calls that never came back, tasks that cannot be cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from loopbench.runs.trial.guard import stop
+from loopbench.runs.trial.setting import FinishedTrial
+from loopbench.runs.trial.trial import SWALLOWED
+
+CALL = "call-"
+"""How threads of calls are named, see `loopbench.protocol.threads`; after it the function's name."""
+GRACE_S = 1.0
+"""Seconds that tasks which are still there in the end have to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What stayed behind in one process, or in several."""
+
+    threads: Mapping[str, int] = field(default_factory=dict)
+    """Of calls, by the function's name."""
+    tasks: int = 0
+    """That swallow their cancellation."""
+
+    def __add__(self, other: Left) -> Left:
+        return Left(Counter(self.threads) + Counter(other.threads), self.tasks + other.tasks)
+
+    def lines(self) -> list[str]:
+        """What is said of it."""
+        said = [f"{_times(n, 'call')} of {name} never came back: {_threads(n)} left behind" for name, n in self.threads.items()]
+        if self.tasks:
+            said.append(f"{_times(self.tasks, 'task')} that loops had started swallowed cancellation and had to be abandoned")
+        return said
+
+
+class Leftovers:
+    """Of the trials of one event loop, counted from when this is made."""
+
+    def __init__(self) -> None:
+        """In the event loop, before the first trial."""
+        self._threads = frozenset(threading.enumerate())
+        self._tasks = frozenset(asyncio.all_tasks())
+        asyncio.get_running_loop().set_default_executor(DaemonThreads())
+
+    @property
+    def threads(self) -> Counter[str]:
+        """Calls that have not come back, by the function's name: while trials run those under way, too."""
+        return Counter(
+            thread.name.removeprefix(CALL)
+            for thread in threading.enumerate()
+            if thread.name.startswith(CALL) and thread not in self._threads
+        )
+
+    async def end(self) -> Left:
+        """End what trials started and did not wait for; gives what cannot be ended, for which `asyncio.run` would wait for ever."""
+        mine = asyncio.current_task()
+        tasks = [task for task in asyncio.all_tasks() if task is not mine and task not in self._tasks]
+        await asyncio.gather(*(stop(task, GRACE_S) for task in tasks))
+        await asyncio.sleep(0)  # those that were ended by force notice it now
+        immortal = [task for task in tasks if not task.done()]
+        for task in immortal:
+            asyncio._unregister_task(task)  # documented under "Extending asyncio"
+            # Never destroyed: that would close its coroutine, which would go on and on where no event loop makes it wait.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))
+        return Left(self.threads, len(immortal))
+
+
+class DaemonThreads(ThreadPoolExecutor):
+    """An event loop's default executor that neither a hung call nor many slow ones can fill up: each has a thread of its own.
+
+    None of them is waited for, in the end either.
+    """
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+
+        def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:  # carried to the caller
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        threading.Thread(target=work, name=f"{CALL}{_name_of(function)}", daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Nothing to wait for."""
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """The name of what `asyncio.to_thread` was given: it wraps it in a context's `run`."""
+    inner = getattr(function, "args", ())
+    return getattr(inner[0] if inner else function, "__name__", "call")
+
+
+class Abandoned:
+    """Counts the loops that were given up while they still ran, by arm."""
+
+    def __init__(self) -> None:
+        self.arms = Counter[str]()
+
+    def count(self, done: FinishedTrial) -> FinishedTrial:
+        self.arms[done.record.arm] += SWALLOWED in done.record.reason
+        return done
+
+    def lines(self) -> list[str]:
+        counted = {arm: n for arm, n in self.arms.items() if n}
+        return [f"{arm}: {_times(n, 'loop')} swallowed cancellation and had to be abandoned" for arm, n in counted.items()]
+
+
+def _times(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
+
+
+def _threads(n: int) -> str:
+    return "its thread was" if n == 1 else "their threads were"

@@ -1,0 +1,91 @@
+"""How a worker is reached: one that is another process of this machine, or an actor of a Ray cluster.
+
+Messages are bytes: one line of JSON, after which a trace may follow as it is.
+
+To a worker:
+    {"run": [job, arm, task, repeat, attempt]}: a trial; arm and task by their place in the run's arms and its suite's tasks.
+    {"stop": reason}: the run's budget is used up, and trials end as not run.
+    {"end": true}: no trial will follow. It answers `ended`, and that is the last of it.
+
+From a worker:
+    {"done": job, "record": {…}}, a newline and the trace: a finished trial.
+    {"not_run": job, "why": reason}
+    {"spent": [calls, tokens, dollars]}: since it last said so.
+    {"alive": running, "stuck": s, "threads": n}: each second, from a thread; trials under way, how long its event loop has not
+        turned, threads of calls that have not come back.
+    {"ended": {"threads": {name: n}, "tasks": n, "said": [line, …], "replayed": n, "miss": text}}: what it leaves behind, lines to
+        be told, and what came of a recording.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class WorkerError(ValueError):
+    """A worker cannot do what it was set up for: bad input, or other code than this process has. One line."""
+
+
+class WorkerLost(Exception):
+    """A worker has died, or cannot be reached any more; says how: `signal 9`, `exit code 1`."""
+
+
+class Link(Protocol):
+    """To one worker."""
+
+    name: str
+    """`worker 2`, or `worker 2 on 10.0.0.7`: for what is told of it."""
+
+    async def start(self, setup: bytes) -> None:
+        """Start it, and wait until it has looked up what `setup`, JSON, names. Raises WorkerError and WorkerLost."""
+
+    async def send(self, message: bytes) -> None:
+        """Raises WorkerLost."""
+
+    async def receive(self) -> bytes:
+        """Its next message; what it said before it died is still received. Raises WorkerLost."""
+
+    async def stop(self, *, kill: bool) -> None:
+        """End it: kindly, or at once, whatever it does. May be called twice, and of one that is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where workers come from."""
+
+    make: Callable[[int], Link]
+    """A link that is not started yet, to worker number 1, 2, …; one that takes a lost worker's place has a new number."""
+    workers: int
+    """How many there are to be at once."""
+
+
+_LENGTH = struct.Struct(">I")
+
+
+def framed(message: bytes) -> bytes:
+    return _LENGTH.pack(len(message)) + message
+
+
+class Frames:
+    """Takes a stream apart."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The messages that are whole by now."""
+        rest = self._rest
+        rest += data
+        messages, at = [], 0
+        while len(rest) - at >= _LENGTH.size:
+            start = at + _LENGTH.size
+            end = start + _LENGTH.unpack_from(rest, at)[0]
+            if len(rest) < end:
+                break
+            messages.append(bytes(rest[start:end]))
+            at = end
+        del rest[:at]
+        return messages

@@ -1,0 +1,467 @@
+"""Hands trials out to workers, and sees to it that each comes back, whatever becomes of the worker that it was on.
+
+A trial that a worker had under way when it died runs again elsewhere; after two such deaths it runs alone on a worker, and if that
+one dies too, it is recorded as errored. A worker that has said nothing, or whose event loop has not turned, for longer than a
+trial's time limit is killed, and what it had under way runs again, each trial alone: one that is stuck although it is alone has let
+nothing else run, and is recorded as that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loopbench.metrics.record import Record
+from loopbench.protocol import StopReason
+from loopbench.runs.schedule import Trial
+from loopbench.runs.trial.record import head_of
+from loopbench.runs.trial.setting import FinishedTrial, NotRun
+
+from .job import Job, setup_of
+from .leftovers import Left
+from .messages import Link, Links, WorkerError, WorkerLost
+from .runner import Progress
+
+LOOK_S = 0.25
+"""How often workers and the run's budget are looked at."""
+SILENCE_GRACE_S = 10.0
+"""Added to a trial's time limit before a worker is taken for stuck: its own watchdog has its chance first."""
+START_LIMIT_S = 300.0
+END_LIMIT_S = 5.0
+MAX_DEATHS = 3
+"""Of workers with the same trial under way, the last time alone; then the trial is given up."""
+MAX_BARREN = 5
+"""Workers in a row that died with nothing done and nothing to do, over the number that there are to be; then the run ends."""
+MAX_THREADS = 64
+"""Threads of calls that never came back; a worker with more of them makes room for a new one."""
+MAX_AHEAD = 64
+"""Trials that a worker is given ahead of time, where they are quick."""
+AHEAD_S = 0.05
+"""Seconds of work that it is given ahead: far more than an answer takes, and little to wait for in the end."""
+
+
+@dataclass(slots=True, eq=False)
+class _Order:
+    """A trial that is to come back."""
+
+    number: int
+    trial: Trial
+    message: bytes
+    done: asyncio.Future[FinishedTrial]
+    deaths: int = 0
+    """Of workers that had it under way."""
+    alone: bool = False
+    """It runs on a worker that has nothing else."""
+    sent_at: float = 0.0
+    """Unix time."""
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    link: Link
+    share: int
+    """Trials that it runs at once."""
+    orders: dict[int, _Order] = field(default_factory=dict)
+    """What it was given and has not given back, in that order."""
+    held: bool = False
+    """It gets nothing new: a trial is to run on it alone, or it is to end."""
+    worn_out: bool = False
+    """It is to end once it has nothing to do."""
+    ended: bool = False
+    """It has said that it is at its end."""
+    stuck: bool = False
+    """It is to be killed."""
+    finished: int = 0
+    ready_at: float = field(default_factory=time.monotonic)
+    silent_s: float = 0.0
+    stuck_s: float = 0.0
+    """How long its event loop had not turned when it last said so."""
+    keeping: asyncio.Task[Any] | None = None
+    listening: asyncio.Task[None] | None = None
+    outbox: list[bytes] = field(default_factory=list)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def running(self) -> int:
+        """How many of its orders are under way: the first ones, since it begins them in the order in which it gets them."""
+        return min(self.share, len(self.orders))
+
+    @property
+    def room(self) -> int:
+        """How many trials more it may be given."""
+        if self.held:
+            return 0
+        per_s = self.finished / max(time.monotonic() - self.ready_at, LOOK_S)
+        return self.share + min(MAX_AHEAD, int(AHEAD_S * per_s)) - len(self.orders)
+
+    def send(self, message: bytes) -> None:
+        self.outbox.append(message)
+        self.wake.set()
+
+    async def post(self) -> None:
+        """Send what is to be sent, until the worker is lost, which whoever listens to it notices."""
+        with contextlib.suppress(WorkerLost):
+            while True:
+                await self.wake.wait()
+                self.wake.clear()
+                messages, self.outbox = self.outbox, []
+                for message in messages:
+                    await self.link.send(message)
+
+
+class Pool:
+    """Workers, and the trials that they are to run."""
+
+    def __init__(self, job: Job, links: Links, progress: Progress) -> None:
+        """In the event loop. `job.meter` is told what is spent."""
+        self._job = job
+        self._links = links
+        self._progress = progress
+        self._setup = setup_of(job, links.workers)
+        self._share: int = json.loads(self._setup)["config"]["concurrency"]
+        self._arms = {arm.name: number for number, arm in enumerate(job.arms)}
+        self._tasks = {task.id: number for number, task in enumerate(job.suite.tasks)}
+        self._worker_numbers = itertools.count(1)
+        self._order_numbers = itertools.count(1)
+        self._waiting: deque[_Order] = deque()
+        self._alone: deque[_Order] = deque()
+        self._reserved: _Worker | None = None
+        """Held for trials that are to run alone."""
+        self._workers: list[_Worker] = []
+        """Those that are ready."""
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._closing = False
+        self._barren = 0
+        self._stopped = ""
+        """Why no trial is to be run any more."""
+        self._failed: Exception | None = None
+        self._left = Left()
+
+    @property
+    def in_flight(self) -> int:
+        """How many trials it is to be asked for at once, so that no worker waits for work."""
+        config = self._job.config
+        waits = config.real_models or config.real_time or config.over_http
+        return self._links.workers * (self._share + (0 if waits else MAX_AHEAD))
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[Pool]:
+        """With all its workers, for as long as this lasts. Raises WorkerError where none can be had."""
+        tasks = [asyncio.create_task(self._look())]
+        tasks += [asyncio.create_task(self._keep()) for _ in range(self._links.workers)]
+        try:
+            await self._opened
+            yield self
+            await self._end()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*self._stopping, return_exceptions=True)
+            for line in self._left.lines():
+                self._progress.noted(line)
+
+    async def run(self, trial: Trial) -> FinishedTrial:
+        """One trial, on one worker or, where that is lost, on another. Raises NotRun, and WorkerError where no worker is left."""
+        if self._failed is not None:
+            raise self._failed
+        if self._stopped:
+            raise NotRun(self._stopped)
+        number = next(self._order_numbers)
+        place = [number, self._arms[trial.arm.name], self._tasks[trial.task.id], trial.repeat, trial.attempt]
+        order = _Order(number, trial, _line({"run": place}), asyncio.get_running_loop().create_future())
+        self._waiting.append(order)
+        self._deal()
+        return await order.done
+
+    # --- handing out ---
+
+    def _deal(self) -> None:
+        """Give workers what they have room for, the least busy first."""
+        self._deal_alone()
+        while self._waiting and self._workers:
+            worker = max(self._workers, key=_room)
+            if worker.room <= 0:
+                return
+            self._give(worker, self._waiting)
+
+    def _deal_alone(self) -> None:
+        """Keep a worker free of everything else while there are trials to run alone."""
+        if self._reserved is None and self._alone:
+            free = [worker for worker in self._workers if not worker.held]
+            if free:
+                self._reserved = min(free, key=lambda worker: len(worker.orders))
+                self._reserved.held = True
+        if self._reserved is None or self._reserved.orders:
+            return
+        if self._alone:
+            self._give(self._reserved, self._alone)
+        else:
+            self._reserved.held, self._reserved = False, None
+
+    def _give(self, worker: _Worker, orders: deque[_Order]) -> None:
+        order = orders.popleft()
+        if not order.done.done():  # or whoever asked for it has given up
+            worker.orders[order.number] = order
+            order.sent_at = time.time()
+            worker.send(order.message)
+
+    # --- one worker after the other ---
+
+    async def _keep(self) -> None:
+        """A worker, and whenever it is lost another in its place."""
+        try:
+            while not self._closing:
+                worker = _Worker(self._links.make(next(self._worker_numbers)), self._share)
+                try:
+                    await self._serve(worker)
+                except WorkerLost as lost:
+                    self._lost(worker, str(lost))
+        except Exception as error:  # WorkerError, or a bug of ours: no trial may wait for ever
+            self._fail(error)
+
+    async def _serve(self, worker: _Worker) -> None:
+        """From its start to its end. Raises WorkerLost and WorkerError."""
+        posting = asyncio.create_task(worker.post())
+        try:
+            await self._greet(worker.link)
+            worker.ready_at, worker.keeping = time.monotonic(), asyncio.current_task()
+            worker.listening = asyncio.create_task(self._listen(worker))
+            self._workers.append(worker)
+            if self._stopped:
+                worker.send(_line({"stop": self._stopped}))
+            if not self._opened.done():
+                self._job.meter.begin()
+                self._opened.set_result(None)
+            self._deal()
+            await asyncio.wait([worker.listening])
+            if not worker.stuck:
+                worker.listening.result()
+        finally:
+            self._leaves(worker)
+            posting.cancel()
+            if worker.listening is not None:
+                worker.listening.cancel()
+            await self._stop(worker)
+
+    async def _greet(self, link: Link) -> None:
+        try:
+            async with asyncio.timeout(START_LIMIT_S):
+                await link.start(self._setup)
+        except WorkerError as error:
+            raise WorkerError(f"{link.name}: {error}") from None
+        except TimeoutError:
+            raise WorkerLost(f"it was not ready within {START_LIMIT_S:g} s") from None
+
+    async def _listen(self, worker: _Worker) -> None:
+        while not worker.ended:
+            self._heard(worker, await worker.link.receive())
+
+    async def _stop(self, worker: _Worker) -> None:
+        """To its end, though this is cancelled."""
+        stopping = asyncio.create_task(worker.link.stop(kill=not worker.ended))
+        self._stopping.add(stopping)
+        stopping.add_done_callback(self._stopping.discard)
+        await asyncio.shield(stopping)
+
+    def _leaves(self, worker: _Worker) -> None:
+        if worker in self._workers:
+            self._workers.remove(worker)
+        if worker is self._reserved:
+            self._reserved = None
+
+    async def _end(self) -> None:
+        """Let all workers say what they have to say in the end, and go."""
+        self._closing = True
+        for worker in self._workers:
+            worker.held = True
+            worker.send(_END)
+        ending = [worker.keeping for worker in self._workers if worker.keeping is not None]
+        if ending:
+            await asyncio.wait(ending, timeout=END_LIMIT_S)
+
+    # --- what workers say ---
+
+    def _heard(self, worker: _Worker, message: bytes) -> None:
+        head, _, trace = message.partition(b"\n")
+        said = json.loads(head)
+        worker.silent_s, worker.stuck_s = 0.0, said.get("stuck", 0.0)
+        if "done" in said:
+            self._done(worker, said["done"], FinishedTrial(Record.from_json(said["record"]), trace))
+        elif "not_run" in said:
+            self._done(worker, said["not_run"], NotRun(said["why"]))
+        elif "spent" in said:
+            self._spent(*said["spent"])
+        elif "threads" in said:
+            worker.worn_out = worker.worn_out or said["threads"] > MAX_THREADS + said["alive"] * MAX_THREADS
+            self._retire(worker)
+        elif "ended" in said:
+            self._ended(said["ended"])
+            worker.ended = True
+
+    def _done(self, worker: _Worker, number: int, outcome: FinishedTrial | NotRun) -> None:
+        order = worker.orders.pop(number)
+        worker.finished += 1
+        self._barren = 0
+        if not order.done.done():
+            if isinstance(outcome, NotRun):
+                order.done.set_exception(outcome)
+            else:
+                order.done.set_result(outcome)
+        self._retire(worker)
+        self._deal()
+
+    def _retire(self, worker: _Worker) -> None:
+        """Let one that is worn out do what it has, and end."""
+        if not worker.worn_out:
+            return
+        if worker is self._reserved:
+            self._reserved = None
+        worker.held = True
+        if not worker.orders:
+            worker.worn_out = False
+            worker.send(_END)
+
+    def _spent(self, calls: int, tokens: int, dollars: float) -> None:
+        meter = self._job.meter
+        meter.calls += calls
+        meter.tokens += tokens
+        meter.dollars += dollars
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        reason = self._job.meter.exhausted
+        if not reason or self._stopped or not self._opened.done():
+            return
+        self._stopped = reason
+        for worker in self._workers:
+            worker.send(_line({"stop": reason}))
+        self._refuse()
+
+    def _refuse(self) -> None:
+        """What no worker has begun is not run."""
+        for order in (*self._waiting, *self._alone):
+            if not order.done.done():
+                order.done.set_exception(NotRun(self._stopped))
+        self._waiting.clear()
+        self._alone.clear()
+
+    def _ended(self, said: dict[str, Any]) -> None:
+        self._left += Left(said["threads"], said["tasks"])
+        for line in said["said"]:
+            self._progress.noted(line)
+        cassette = self._job.trial_models.cassette
+        if cassette is not None:
+            cassette.tally.hits += said["replayed"]
+            cassette.tally.first_miss = cassette.tally.first_miss or said["miss"]
+
+    # --- what goes wrong ---
+
+    async def _look(self) -> None:
+        """Now and then: at the budget, and at workers that may be stuck."""
+        try:
+            looked_at = time.monotonic()
+            while True:
+                await asyncio.sleep(LOOK_S)
+                now = time.monotonic()
+                # A pause of this process, however long, is not taken for the workers' silence: what they said is yet to be read.
+                passed_s, looked_at = min(now - looked_at, 2 * LOOK_S), now
+                self._check_budget()
+                for worker in list(self._workers):
+                    worker.silent_s += passed_s
+                    stuck_s = worker.stuck_s + worker.silent_s
+                    if worker.orders and stuck_s > self._job.config.trial_timeout_s + SILENCE_GRACE_S:
+                        self._kill(worker, stuck_s)
+        except Exception as error:  # a bug of ours: no trial may wait for ever
+            self._fail(error)
+
+    def _lost(self, worker: _Worker, why: str) -> None:
+        """It died, by itself or by somebody else's hand. Raises WorkerError where that happens to each of them."""
+        orders = list(worker.orders.values())
+        running = orders[: worker.running]
+        for order in running:
+            order.deaths += 1
+            if order.alone and order.deaths >= MAX_DEATHS:
+                self._record(order, status="errored", reason=f"its worker process died ({why}) three times")
+            order.alone = order.alone or order.deaths >= MAX_DEATHS - 1
+        given_up = [f"{' '.join(map(str, order.trial.key))} was given up" for order in running if order.done.done()]
+        again = self._again(orders)
+        self._barren += not running and not worker.finished
+        if self._barren >= MAX_BARREN + self._links.workers:
+            raise WorkerError(f"{worker.link.name} died ({why}), as did {self._barren - 1} before it, and nothing was done")
+        self._progress.noted(f"{worker.link.name} died ({why}); {', '.join(given_up) or _what(again)}")
+
+    def _kill(self, worker: _Worker, stuck_s: float) -> None:
+        """End one that is stuck."""
+        orders = list(worker.orders.values())
+        running = orders[: worker.running]
+        # A worker that says of itself that its event loop is stuck is alive, and its trial to blame. One that says nothing may be
+        # frozen, with its machine: its trial is to blame once that has happened to it again, alone.
+        blamed = len(running) == 1 and (worker.stuck_s > worker.silent_s or running[0].alone)
+        for order in running:
+            order.deaths += 1
+            order.alone = True
+        if blamed:
+            reason = f"the loop kept its process busy for {stuck_s:.0f} s and let nothing else run; its process was killed"
+            self._record(running[0], status="scored", reason=reason, stop=StopReason.TIMEOUT.value, scores={"accuracy": 0.0})
+        worker.stuck = True
+        worker.orders.clear()
+        self._leaves(worker)
+        again = self._again(orders)
+        self._progress.noted(f"{worker.link.name} was stuck for {stuck_s:.0f} s, and was killed; {_what(again)}")
+        if worker.listening is not None:
+            worker.listening.cancel()
+
+    def _again(self, orders: Iterable[_Order]) -> int:
+        """What a worker had is given to others, before anything new is; gives how much had begun."""
+        left = [order for order in orders if not order.done.done()]
+        self._alone.extend(order for order in left if order.alone)
+        self._waiting.extendleft(order for order in reversed(left) if not order.alone)
+        if self._stopped:
+            self._refuse()
+        self._deal()
+        return sum(order.deaths > 0 for order in left)
+
+    def _record(self, order: _Order, **fields: Any) -> None:
+        """What is known of a trial that no worker could finish."""
+        if order.done.done():
+            return
+        wall_s = time.time() - order.sent_at
+        head = head_of(order.trial, self._job.suite)
+        record = Record(**head, started_at=order.sent_at, wall_s=wall_s, attempt=order.trial.attempt, **fields)
+        order.done.set_result(FinishedTrial(record))
+
+    def _fail(self, error: Exception) -> None:
+        """No trial can be run any more."""
+        self._failed = self._failed or error
+        if not self._opened.done():
+            self._opened.set_exception(error)
+        given = (order for worker in self._workers for order in worker.orders.values())
+        for order in (*self._waiting, *self._alone, *given):
+            if not order.done.done():
+                order.done.set_exception(error)
+
+
+def _room(worker: _Worker) -> int:
+    return worker.room
+
+
+def _what(again: int) -> str:
+    if again == 0:
+        return "nothing has to run again"
+    return "the trial that it had under way runs again" if again == 1 else f"{again} trials that it had under way run again"
+
+
+def _line(said: Mapping[str, Any]) -> bytes:
+    return json.dumps(said, separators=(",", ":")).encode("ascii")
+
+
+_END = _line({"end": True})

@@ -1,0 +1,147 @@
+"""Workers that are processes of this machine, started afresh and reached through two pipes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections import deque
+from typing import Any
+
+from .messages import Frames, WorkerError, WorkerLost, framed
+
+PATIENCE_S = 5.0
+"""Seconds that a process gets to end by itself."""
+DRAIN_S = 0.5
+"""Seconds after a process's end in which what it said last is still read; a process that it started may keep the pipe open."""
+
+
+class ProcessLink:
+    """A worker process in a session of its own, so that Ctrl-C does not reach it, and what it started ends with it."""
+
+    def __init__(self, number: int) -> None:
+        self.name = f"worker {number}"
+        self._process: asyncio.subprocess.Process | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._heard = _Heard()
+        self._reading: asyncio.ReadTransport | None = None
+        self._writing: asyncio.WriteTransport | None = None
+        self._unsent: list[bytes] = []
+
+    async def start(self, setup: bytes) -> None:
+        read, to_worker = os.pipe()
+        from_worker, write = os.pipe()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", "loopbench.runs.engine.worker_process", str(read), str(write),
+                stdin=asyncio.subprocess.DEVNULL, stdout=2, pass_fds=(read, write), start_new_session=True,
+            )  # fmt: skip
+        finally:
+            os.close(read)
+            os.close(write)
+            await self._connect(from_worker, to_worker)
+        self._watching = asyncio.create_task(self._watch(self._process))
+        await self.send(setup)
+        said: dict[str, Any] = json.loads(await self.receive())
+        if "refused" in said:
+            raise WorkerError(said["refused"])
+
+    async def _connect(self, from_worker: int, to_worker: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._reading, _ = await loop.connect_read_pipe(lambda: self._heard, os.fdopen(from_worker, "rb", 0))
+        self._writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(to_worker, "wb", 0))
+
+    async def send(self, message: bytes) -> None:
+        if self._writing is None or self._writing.is_closing():
+            raise WorkerLost(await self._how())
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(framed(message))
+
+    def _flush(self) -> None:
+        """Write what was sent in this turn of the event loop at once."""
+        if self._writing is not None and not self._writing.is_closing():
+            self._writing.write(b"".join(self._unsent))
+        self._unsent.clear()
+
+    async def receive(self) -> bytes:
+        message = await self._heard.next()
+        if message is None:
+            raise WorkerLost(await self._how())
+        return message
+
+    async def stop(self, *, kill: bool) -> None:
+        try:
+            if self._process is not None and not kill:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        if self._process is not None:
+            self._kill(self._process.pid)
+            await self._process.wait()
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._writing is not None and not self._writing.is_closing():
+            self._writing.abort()
+        if self._reading is not None:
+            self._reading.close()
+
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        await process.wait()
+        await asyncio.sleep(DRAIN_S)
+        self._heard.end()
+
+    async def _how(self) -> str:
+        """How the process ended, in words; one that only closed its pipe is ended."""
+        process = self._process
+        if process is None:
+            return "it was not started"
+        try:
+            code = await asyncio.wait_for(process.wait(), PATIENCE_S)
+        except TimeoutError:
+            self._kill(process.pid)
+            code = await process.wait()
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    @staticmethod
+    def _kill(group: int) -> None:
+        """The process, if it still lives, and those that it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+class _Heard(asyncio.Protocol):
+    """What came from a worker and was not asked for yet."""
+
+    def __init__(self) -> None:
+        self._frames = Frames()
+        self._messages: deque[bytes] = deque()
+        self._ended = False
+        self._came = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self._messages.extend(self._frames.feed(data))
+        self._came.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self._ended = True
+        self._came.set()
+
+    async def next(self) -> bytes | None:
+        """None: there is nothing any more, and will not be."""
+        while not self._messages:
+            if self._ended:
+                return None
+            self._came.clear()
+            await self._came.wait()
+        return self._messages.popleft()

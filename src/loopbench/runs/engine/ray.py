@@ -1,0 +1,353 @@
+"""Workers that are actors of a Ray cluster: of one that is running, or of one started on this machine for the run.
+
+An actor runs trials on the event loop of a thread of its own, so that a trial which keeps that busy holds up neither what the actor
+says nor the news that it lives. It is talked to by two calls, `put` and `take`; both carry the messages of `links.py` as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import importlib
+import json
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .messages import Links, WorkerError, WorkerLost
+from .worker import WorkerLoop
+
+POLL_S = 0.5
+"""Longest time that an actor is waited for to say something, before it is asked again."""
+REACH_LIMIT_S = 5.0
+MAX_ROOT_CHARS = 20
+"""Of a folder for Ray's files: the paths of its sockets may have 107 characters in all, and most of them are Ray's own."""
+OBJECTS_BYTES = 100 << 20
+"""Of Ray's store of large objects on this machine, which trials hardly use."""
+CALLS = 4
+"""To one actor at once: `put` and `take`, and those that a call which was given up has not let go of."""
+MAX_SAID_CHARS = 300
+"""Of what Ray says when it does not start; the rest is for those who work on Ray."""
+JUST_MADE_S = 300.0
+"""A folder without a lock may be one that has yet to get it."""
+PREFIX = "loopbench-ray-"
+
+QUIET: Mapping[str, str] = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "(?s).*",  # it would print among a command's results that an actor died; the pool says so
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # here: a node at 127.0.0.1 stays there, and listens to nobody else
+}
+"""Settings of Ray itself; what the user's environment says wins."""
+IMPATIENT: Mapping[str, str] = {
+    "RAY_NUM_REDIS_GET_RETRIES": "1",
+    "RAY_py_gcs_connect_timeout_s": "8",
+    "RAY_gcs_server_request_timeout_seconds": "20",
+}
+"""Without them Ray looks for a cluster that is not there for ten minutes."""
+
+
+@contextlib.contextmanager
+def joined(address: str | None, workers: int | None) -> Iterator[Links]:
+    """Links to workers of the cluster at `address`, of one started here where that is None; `workers`: one per processor if None.
+
+    Raises WorkerError where Ray is not installed, or no such cluster is found.
+    """
+    with _started(workers or os.cpu_count() or 1) if address is None else _reached(address):
+        yield Links(partial(ActorLink, _actors()), workers or _processors())
+
+
+@contextlib.contextmanager
+def _started(processors: int) -> Iterator[None]:
+    """A cluster of this machine alone, which nobody else can reach, and of which nothing is left in the end."""
+    own = {} if "RAY_AUTH_MODE" in os.environ else {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    ray = _ray_as({**QUIET, **own})  # without a token of its own Ray would leave one in the user's home
+    with ray_folder(_root()) as folder:
+        try:
+            _init(
+                ray,
+                "local",
+                num_cpus=processors,
+                include_dashboard=False,
+                object_store_memory=OBJECTS_BYTES,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=str(folder),
+            )
+            yield
+        finally:
+            ray.shutdown()
+
+
+@contextlib.contextmanager
+def _reached(address: str) -> Iterator[None]:
+    """A cluster that this machine is a node of."""
+    where = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
+    if "://" in where:
+        raise WorkerError(f"{where}: Ray's client is not supported; run this on a machine of the cluster, with --address auto")
+    if where != "auto":
+        _knock(where)
+    ray = _ray_as({**QUIET, **IMPATIENT})
+    try:
+        _init(ray, where)
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _ray() -> Any:
+    """The module: an extra, and slow to import."""
+    return importlib.import_module("ray")
+
+
+def _ray_as(settings: Mapping[str, str]) -> Any:
+    if "ray" not in sys.modules:  # it reads them when it is imported
+        for name, value in settings.items():
+            os.environ.setdefault(name, value)
+    try:
+        ray = _ray()
+    except ImportError:
+        raise WorkerError("the engine ray needs Ray: pip install 'loopbench[ray]'") from None
+    if ray.is_initialized():
+        raise WorkerError("this process uses Ray already; call ray.shutdown() first")
+    return ray
+
+
+def _init(ray: Any, address: str, **settings: Any) -> None:
+    try:
+        with _as_before(signal.SIGTERM):
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **settings)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        what = "Ray does not start on this machine" if address == "local" else f"no Ray cluster at {address} can be used"
+        why = _line(error)[:MAX_SAID_CHARS].rstrip(".")
+        hint = "; where it asks for a token, set RAY_AUTH_MODE and RAY_AUTH_TOKEN" if "Failed to connect" in why else ""
+        raise WorkerError(f"{what}: {why}{hint}") from None
+
+
+def _knock(address: str) -> None:
+    """Raises WorkerError where nobody listens: Ray itself would go on trying."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise WorkerError(f"{address!r} is no address of a Ray cluster: auto, or HOST:PORT as `ray start --head` prints it")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_LIMIT_S).close()
+    except (OSError, OverflowError) as error:
+        raise WorkerError(f"no Ray cluster at {address}: {_line(error)}") from None
+
+
+def _actors() -> Any:
+    # Not restarted by Ray: a pool makes a new worker itself, and knows what the lost one had under way.
+    once = {"max_restarts": 0, "max_task_retries": 0}
+    return _ray().remote(num_cpus=1, scheduling_strategy="SPREAD", max_concurrency=CALLS, **once)(RemoteWorker)
+
+
+def _processors() -> int:
+    return max(1, int(_ray().cluster_resources().get("CPU", 1)))
+
+
+@contextlib.contextmanager
+def _as_before(number: signal.Signals) -> Iterator[None]:
+    """What a signal does afterwards is what it did: Ray would let SIGTERM end the process in a way of its own."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(number)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@contextlib.contextmanager
+def ray_folder(root: Path) -> Iterator[Path]:
+    """For Ray's logs and sockets, in `root`; those of runs that were killed are removed, too."""
+    _sweep(root)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _root() -> Path:
+    """Where temporary files belong, if that is not too long a path; `/tmp` else, as Ray itself does."""
+    root = tempfile.gettempdir()
+    return Path(root if len(root) <= MAX_ROOT_CHARS else "/tmp")  # noqa: S108
+
+
+def _sweep(root: Path) -> None:
+    """Remove the folders whose process is gone, for its lock went with it, and what Ray wrote into one after that."""
+    for folder in root.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if not (folder / "lock").exists() and time.time() - folder.stat().st_mtime > JUST_MADE_S:
+                shutil.rmtree(folder, ignore_errors=True)
+    for file in root.glob(f"{PREFIX}*/lock"):
+        with contextlib.suppress(OSError), file.open("r+") as lock:  # held, somebody else's, or removed in this moment
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(file.parent, ignore_errors=True)
+
+
+class ActorLink:
+    """To an actor, wherever in the cluster there is a processor for it."""
+
+    def __init__(self, actors: Any, number: int) -> None:
+        self.name = f"worker {number}"
+        self._actors = actors
+        self._actor: Any = None
+        self._unsent: list[bytes] = []
+        self._posting: asyncio.Task[None] | None = None
+        self._heard: deque[bytes] = deque()
+        self._asking: set[asyncio.Future[Any]] = set()
+        self._lost = ""
+
+    async def start(self, setup: bytes) -> None:
+        """Waits for as long as the cluster has no processor for it."""
+        self._actor = self._actors.remote()
+        place, problem = await self._ask("start", setup, os.getcwd())
+        self.name = f"{self.name} on {place}"
+        if problem:
+            raise WorkerError(problem)
+
+    async def send(self, message: bytes) -> None:
+        self._check()
+        self._unsent.append(message)
+        if self._posting is None or self._posting.done():
+            self._posting = asyncio.create_task(self._post())
+
+    async def _post(self) -> None:
+        """One call after the other, each with all that was sent in the meantime: the order is kept."""
+        while self._unsent:
+            messages, self._unsent = self._unsent, []
+            with contextlib.suppress(WorkerLost):  # which `receive` tells
+                await self._ask("put", messages)
+
+    async def receive(self) -> bytes:
+        while not self._heard:
+            self._heard.extend(await self._ask("take", POLL_S))
+        return self._heard.popleft()
+
+    async def stop(self, *, kill: bool) -> None:
+        """At once, either way: an actor that has said its last has nothing left to do."""
+        self._lost = self._lost or "it was ended"
+        for asked in self._asking:  # nothing may come back from a node that has frozen
+            asked.cancel()
+        if self._actor is not None:
+            _ray().kill(self._actor, no_restart=True)
+
+    def _check(self) -> None:
+        if self._lost:
+            raise WorkerLost(self._lost)
+
+    async def _ask(self, method: str, *arguments: Any) -> Any:
+        """What the actor answers. Raises WorkerLost, also where the link is stopped in the meantime."""
+        self._check()
+        asked = asyncio.wrap_future(getattr(self._actor, method).remote(*arguments).future())
+        self._asking.add(asked)
+        try:
+            return await asked
+        except _ray().exceptions.RayError as error:
+            if "in its creation task" in str(error):  # which does nothing but import what is here
+                why = str(error).strip().splitlines()[-1]
+                raise WorkerError(f"loopbench cannot be imported on its node: {why}") from None
+            self._lost = self._lost or _how(error)
+            raise WorkerLost(self._lost) from None
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if waiting is not None and not waiting.cancelling():
+                self._check()
+            raise
+        finally:
+            self._asking.discard(asked)
+
+
+def _how(error: Exception) -> str:
+    """In what way a worker was lost."""
+    known, text = _ray().exceptions, _line(error)
+    if isinstance(error, known.ActorUnavailableError):
+        return "it does not answer"
+    if isinstance(error, known.RayActorError):
+        return "its node died" if "node has died" in text else "its process died"
+    return _line(error.cause) if isinstance(error, known.RayTaskError) else f"{type(error).__name__}: {text}"
+
+
+def _line(error: object) -> str:
+    return " ".join(str(error).split())
+
+
+class RemoteWorker:
+    """An actor: the other end of an ActorLink. Ray calls it from threads of its own."""
+
+    def __init__(self) -> None:
+        self._event_loop = asyncio.new_event_loop()
+        self._inbox: asyncio.Queue[bytes] = asyncio.Queue()
+        self._news = threading.Condition()
+        self._outbox: list[bytes] = []
+        self._over = ""
+        """Why nothing more will be said."""
+
+    def start(self, setup: bytes, folder: str) -> list[str]:
+        """The address of its node, and what is wrong with the setup, if anything. Paths count from `folder`, where there is one."""
+        place: str = _ray().util.get_node_ip_address()
+        with contextlib.suppress(OSError):
+            os.chdir(folder)
+        sys.path += [entry for entry in json.loads(setup)["path"] if entry not in sys.path]
+        logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # what a loop warns of stands in its trial's trace
+        try:
+            worker = WorkerLoop(setup)
+        except WorkerError as error:
+            return [place, str(error)]
+        working = worker.run(self._incoming(), self._say)
+        threading.Thread(target=self._work, args=(working,), name="trials", daemon=True).start()
+        return [place, ""]
+
+    def put(self, messages: list[bytes]) -> None:
+        for message in messages:
+            self._event_loop.call_soon_threadsafe(self._inbox.put_nowait, message)
+
+    def take(self, limit_s: float) -> list[bytes]:
+        """What was said since the last call, waited for at most so long. Raises RuntimeError when there will be no more."""
+        with self._news:
+            self._news.wait_for(lambda: self._outbox or self._over, limit_s)
+            said, self._outbox = self._outbox, []
+            if not said and self._over:
+                raise RuntimeError(self._over)
+            return said
+
+    async def _incoming(self) -> AsyncIterator[bytes]:
+        while True:
+            yield await self._inbox.get()
+
+    def _say(self, message: bytes) -> None:
+        with self._news:
+            self._outbox.append(message)
+            self._news.notify()
+
+    def _work(self, working: Awaitable[None]) -> None:
+        over = "it has ended"
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._event_loop) as runner:
+                runner.run(_awaited(working))
+        except BaseException as error:
+            over = f"{type(error).__name__}: {_line(error)}"
+            raise  # into Ray's log of this process
+        finally:
+            with self._news:
+                self._over = over
+                self._news.notify()
+
+
+async def _awaited(working: Awaitable[None]) -> None:
+    await working

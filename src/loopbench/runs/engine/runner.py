@@ -1,0 +1,93 @@
+"""The runner: trials from a schedule, a bounded number in flight, results to the journal as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Protocol
+
+from loopbench.metrics.record import Record
+from loopbench.runs.schedule import Trial
+from loopbench.runs.store.journal import Journal
+from loopbench.runs.trial.setting import FinishedTrial, NotRun
+
+FIRST_FAILURES = 50
+"""Trials after which a run is stopped, to be gone on with, if all of them were errored."""
+
+
+Execute = Callable[[Trial], Awaitable[FinishedTrial]]
+"""Carries a trial out, here or elsewhere. Raises NotRun when the run's budget is used up."""
+
+
+class Progress(Protocol):
+    """Told of what happens in a run."""
+
+    def finished(self, record: Record) -> None:
+        """A trial has ended."""
+
+    def noted(self, text: str) -> None:
+        """Something that whoever watches should know, in one line: a worker died, a trial was given up."""
+
+
+class Unwatched:
+    """Progress that nobody is told of."""
+
+    def finished(self, record: Record) -> None:
+        """Nothing happens."""
+
+    def noted(self, text: str) -> None:
+        """Nothing happens."""
+
+
+async def run_trials(trials: Iterable[Trial], execute: Execute, journal: Journal, progress: Progress, concurrency: int) -> str:
+    """Run all trials; gives why it stopped early, or an empty text. A run in which nothing works stops early.
+
+    Cancellation stops at once: trials in flight are not recorded, and run again on resume.
+    """
+    waiting = iter(trials)
+    dead = _DeadEnd()
+    stopped: list[str] = []
+
+    async def worker() -> None:
+        for trial in _until(waiting, stopped):
+            try:
+                done = await execute(trial)
+            except NotRun as reason:
+                stopped.append(str(reason))
+                return
+            journal.append(done.record, done.trace)
+            progress.finished(done.record)
+            if dead.shows(done.record):
+                stopped.append(f"the first {FIRST_FAILURES} trials all failed, the last because of {done.record.reason}")
+                return
+            await asyncio.sleep(0)  # a trial without latency never waits: let the others, and Ctrl-C, in
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(worker())
+    except BaseExceptionGroup as several:
+        raise several.exceptions[0] from None  # one failure is told plainly; the others met the same disk
+    finally:
+        journal.sync()
+    return stopped[0] if stopped else ""
+
+
+class _DeadEnd:
+    """Notices a run of which no trial will come to anything: a server that is down, a wrong key."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.works = False
+
+    def shows(self, record: Record) -> bool:
+        self.works = self.works or record.status == "scored"
+        self.failures += record.status == "errored"
+        return not self.works and self.failures == FIRST_FAILURES
+
+
+def _until(trials: Iterator[Trial], stopped: list[str]) -> Iterator[Trial]:
+    for trial in trials:
+        if stopped:
+            return
+        yield trial

@@ -1,0 +1,177 @@
+"""The other end of a link: runs trials in one process, as it is told, with the messages of `links.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from loopbench.datasets.task import Task
+from loopbench.models.metering import Meter
+from loopbench.runs.config import config_from
+from loopbench.runs.gc_tuning import relaxed_gc
+from loopbench.runs.lookup import resolve
+from loopbench.runs.manifest import manifest_of
+from loopbench.runs.schedule import Trial
+from loopbench.runs.trial.setting import NotRun, TrialContext
+from loopbench.runs.trial.trial import run_trial
+from loopbench.runs.trial.watchdog import Watch
+from loopbench.runs.trial_models import open_models
+
+from .job import COMPARED, setting_of
+from .leftovers import Left, Leftovers
+from .messages import WorkerError
+
+SPENT_EVERY_S = 0.1
+ALIVE_EVERY_S = 1.0
+
+Send = Callable[[bytes], None]
+
+
+class WorkerLoop:
+    """Runs trials on the event loop of one process: of a worker process, or of an actor."""
+
+    def __init__(self, setup: bytes) -> None:
+        """`setup`: what `setup_of` gave. Raises WorkerError where it cannot be done here, or other code is found. Blocks."""
+        given = json.loads(setup)
+        try:
+            self._config = config_from(given["config"], "setup")
+            self._suite, tasks, self._arms = resolve(self._config)
+            _check(given["manifest"], manifest_of(self._config, self._suite, tasks, self._arms))
+            self._answering = open_models(self._config, self._arms, given["models"])
+        except WorkerError:
+            raise
+        except (ValueError, OSError) as error:
+            raise WorkerError(" ".join(str(error).split())) from error
+        self._tasks: Sequence[Task] = self._suite.tasks
+        self._meter = _Reported()
+        self._queue: asyncio.Queue[_Order] = asyncio.Queue()
+        self._running = 0
+
+    async def run(self, incoming: AsyncIterator[bytes], send: Send) -> None:
+        """Carry out what `incoming` asks for, until it says that no trial will follow, or itself ends.
+
+        `send` takes one message; it is called from a second thread, too, and must not lose or mix any.
+        """
+        leftovers = Leftovers()
+        watch = Watch(self._config.trial_timeout_s, lambda _: None)  # the pool hears of it from `alive`, and ends the process
+        try:
+            async with self._answering.opened() as answers:
+                with watch.watching(), relaxed_gc(), self._saying_alive(watch, leftovers, send):
+                    await self._work(incoming, send, setting_of(self._config, self._suite, answers, self._meter))
+        finally:
+            left = await leftovers.end()
+        self._send_spent(send)  # what trials that were cut short have spent, too
+        send(self._ended(left))
+
+    async def _work(self, incoming: AsyncIterator[bytes], send: Send, setting: TrialContext) -> None:
+        doing = [asyncio.create_task(self._run_trials(setting, send)) for _ in range(self._config.in_flight)]
+        doing.append(asyncio.create_task(self._say_spent(send)))
+        hearing = asyncio.create_task(self._hear(incoming))
+        try:
+            done, _ = await asyncio.wait([hearing, *doing], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # what went wrong, if it did
+        finally:
+            for task in (hearing, *doing):
+                task.cancel()
+            await asyncio.gather(hearing, *doing, return_exceptions=True)
+
+    async def _hear(self, incoming: AsyncIterator[bytes]) -> None:
+        """Until the last order."""
+        async for message in incoming:
+            said = json.loads(message)
+            if "run" in said:
+                self._queue.put_nowait(said["run"])
+            elif "stop" in said:
+                self._meter.stopped = said["stop"]
+            else:
+                return
+
+    async def _run_trials(self, setting: TrialContext, send: Send) -> None:
+        """One trial after the other."""
+        while True:
+            job, arm, task, repeat, attempt = await self._queue.get()
+            self._running += 1
+            try:
+                if self._meter.stopped:
+                    raise NotRun(self._meter.stopped)
+                trial = Trial(self._arms[arm], self._tasks[task], repeat, self._config.seed, attempt)
+                done = await run_trial(trial, setting)
+            except NotRun as reason:
+                send(_line({"not_run": job, "why": str(reason)}))
+            else:
+                send(_line({"done": job, "record": done.record.to_json()}) + b"\n" + done.trace)
+            finally:
+                self._running -= 1
+            await asyncio.sleep(0)  # a trial without latency never waits: let the others in
+
+    async def _say_spent(self, send: Send) -> None:
+        while True:
+            await asyncio.sleep(SPENT_EVERY_S)
+            self._send_spent(send)
+
+    def _send_spent(self, send: Send) -> None:
+        spent = self._meter.since()
+        if any(spent):
+            send(_line({"spent": spent}))
+
+    @contextlib.contextmanager
+    def _saying_alive(self, watch: Watch, leftovers: Leftovers, send: Send) -> Any:
+        """From a thread, which goes on where the event loop is stuck."""
+        over = threading.Event()
+
+        def say() -> None:
+            while not over.wait(ALIVE_EVERY_S):
+                send(_line({"alive": self._running, "stuck": watch.stuck_s, "threads": leftovers.threads.total()}))
+
+        thread = threading.Thread(target=say, name="alive", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _ended(self, left: Left) -> bytes:
+        cassette = self._answering.cassette
+        replayed, miss = (0, "") if cassette is None else (cassette.hits, cassette.first_miss)
+        said = self._answering.pressure()
+        left_behind = {"threads": left.threads, "tasks": left.tasks}
+        return _line({"ended": {**left_behind, "said": said, "replayed": replayed, "miss": miss}})
+
+
+_Order = list[int]
+"""Job, arm, task, repeat and attempt."""
+
+
+class _Reported(Meter):
+    """What trials of this process spend; the run's budget is kept where the run is."""
+
+    stopped = ""
+    """Why nothing more may be spent."""
+    _said = (0, 0, 0.0)
+
+    @property
+    def exhausted(self) -> str:
+        return self.stopped
+
+    def since(self) -> list[float]:
+        """Calls, tokens and dollars since this was last asked."""
+        now, before = (self.calls, self.tokens, self.dollars), self._said
+        self._said = now
+        return [new - old for new, old in zip(now, before, strict=True)]
+
+
+def _check(expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Raises WorkerError where this process would run something else."""
+    for part in COMPARED:
+        if json.loads(json.dumps(found[part])) != expected[part]:
+            raise WorkerError(f"it has other code or data than this process: {part} changed")
+
+
+def _line(said: Mapping[str, Any]) -> bytes:
+    return json.dumps(said, separators=(",", ":")).encode("ascii")

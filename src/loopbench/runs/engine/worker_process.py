@@ -1,0 +1,107 @@
+"""A worker that is a process of this machine: `python -m loopbench.runs.engine.worker_process READ WRITE`.
+
+It talks through two pipes, whose file descriptors it is given; see `processes.py`. Before it imports what takes a second, it sees
+to it that it ends with its parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncIterator
+
+from .messages import Frames, framed
+
+
+class _Pipes:
+    """A worker process's ends: one thread reads, any may write."""
+
+    def __init__(self, read: int, write: int) -> None:
+        self._read, self._write = read, write
+        self._frames = Frames()
+        self._messages: deque[bytes] = deque()
+        self._came = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._lock = threading.Lock()
+        threading.Thread(target=self._listen, name="pipe", daemon=True).start()
+
+    def first(self) -> bytes:
+        """Blocks."""
+        while not self._messages:
+            self._came.wait()
+            self._came.clear()
+        return self._messages.popleft()
+
+    def send(self, message: bytes) -> None:
+        left = memoryview(framed(message))
+        with self._lock:
+            while left:
+                left = left[os.write(self._write, left) :]
+
+    async def incoming(self) -> AsyncIterator[bytes]:
+        self._loop = asyncio.get_running_loop()
+        while True:
+            while self._messages:
+                yield self._messages.popleft()
+            self._wake.clear()
+            if not self._messages:  # the thread adds first, and wakes then
+                await self._wake.wait()
+
+    def _listen(self) -> None:
+        """Until the other end is closed, or its process is gone: then this one ends at once, whatever it is doing."""
+        while data := os.read(self._read, 1 << 16):
+            self._messages.extend(self._frames.feed(data))
+            self._came.set()
+            if self._loop is not None:
+                with contextlib.suppress(RuntimeError):  # it has just been closed
+                    self._loop.call_soon_threadsafe(self._wake.set)
+        _end_all()
+
+
+def _end_all() -> None:
+    """End this process and those that its trials started."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)
+
+
+def _die_with_parent() -> None:
+    """Let the kernel end this process with its parent: its thread that would notice may be kept out by code in C."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that the user started; it ends this one
+    _die_with_parent()
+    read, write = map(int, sys.argv[1:3])
+    for descriptor in (read, write):
+        os.set_inheritable(descriptor, False)
+    pipes = _Pipes(read, write)
+    setup = pipes.first()
+    sys.path[:] = json.loads(setup)["path"]
+    logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # what a loop warns of stands in its trial's trace
+    from .messages import WorkerError
+    from .worker import WorkerLoop
+
+    try:
+        worker = WorkerLoop(setup)
+    except WorkerError as error:
+        pipes.send(json.dumps({"refused": str(error)}).encode())
+        return
+    pipes.send(json.dumps({"ready": True}).encode())
+    asyncio.run(worker.run(pipes.incoming(), pipes.send))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Run directories, as they are typed."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import datetime
+from pathlib import Path
+
+from loopbench.runs.store.files import MANIFEST, RunError, read_manifest
+
+RUNS = Path("runs")
+
+
+def run_name(folder: Path) -> str:
+    """What a run is called in the folder of runs, however it was typed; `RUN/test` is the test of an optimization."""
+    whole = folder.resolve()
+    is_test = whole.name == TEST and (whole.parent / MANIFEST).is_file() and is_optimization(whole.parent)
+    return f"{whole.parent.name}/{whole.name}" if is_test else whole.name
+
+
+def run_folder(run: str | Path, runs: Path | None = None) -> Path:
+    """A run's directory: `run` is that, its name under `runs`, or `latest`, the one that was begun, or imported, last.
+
+    Raises RunError where there is none.
+    """
+    root = runs or RUNS
+    try:
+        for folder in (Path(run), root / run):
+            if folder.is_dir():
+                return folder
+        found = [path.parent for path in root.glob(f"*/{MANIFEST}") if not path.parent.name.startswith(".")]  # a dot: not whole yet
+        began = {folder.name: _began(folder) for folder in found}
+    except OSError as error:
+        raise RunError(f"no run {str(run)!r}: {error.strerror}") from None
+    known = sorted(began, key=lambda name: (began[name], name))
+    if str(run) == "latest" and known:
+        return root / known[-1]
+    raise RunError(f"no run {str(run)!r}; in {root}: {', '.join(known[-5:]) or 'none yet'}")
+
+
+def _began(folder: Path) -> tuple[float, float]:
+    """When a run was begun, to the second, then when its manifest was written last, in Unix time. Raises OSError."""
+    written = (folder / MANIFEST).stat().st_mtime
+    try:
+        return datetime.fromisoformat(read_manifest(folder)["created"]).timestamp(), written
+    except (KeyError, TypeError, ValueError, OverflowError):  # a damaged manifest, which says so once the run is opened
+        return written, written
+
+
+def new_folder(runs: Path, suite: str) -> Path:
+    """Makes a run directory whose name says when, and what of; never one that is there already."""
+    runs.mkdir(parents=True, exist_ok=True)
+    while True:
+        folder = runs / new_name(suite)
+        try:
+            folder.mkdir()
+        except FileExistsError:  # another process began in the same second, and drew the same
+            continue
+        return folder
+
+
+def new_name(suite: str) -> str:
+    """Of a run directory: when, and what of."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    label = re.sub(r"[^A-Za-z0-9._-]+", "-", suite)[:60]
+    return f"{stamp}-{label}-{secrets.token_hex(2)}"
+
+
+KIND = "optimization"
+"""What its manifest says that it is."""
+TEST = "test"
+"""The folder of the comparison on the test split."""
+
+
+def is_optimization(folder: Path) -> bool:
+    """Whether a run directory is that of an optimization. Raises RunError where it is none at all."""
+    return read_manifest(folder).get("kind") == KIND
+
+
+def refuse_optimization(folder: Path, what: str) -> None:
+    """Raises RunError for an optimization, and for its test, which is opened once; `what`: such as "extended"."""
+    parent = folder.resolve().parent
+    if is_optimization(folder):
+        raise RunError(f"{folder}: this is an optimization, which cannot be {what}; only comparisons can")
+    if folder.resolve().name == TEST and (parent / MANIFEST).is_file() and is_optimization(parent):
+        raise RunError(f"{folder}: this is the test of an optimization, which is opened once: it cannot be {what}")
+
+
+def trials_folder(folder: Path) -> Path:
+    """Where a run's trials stand: its own directory, or that of an optimization's test. Raises RunError where none was begun."""
+    if not is_optimization(folder):
+        return folder
+    if not (folder / TEST / MANIFEST).is_file():
+        raise RunError(f"{folder}: no trial of the test split was run yet")
+    return folder / TEST

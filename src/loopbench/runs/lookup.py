@@ -1,0 +1,79 @@
+"""What a configuration names, looked up: suite, tasks, arms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from loopbench.datasets.generating import SPLITS, split_of
+from loopbench.datasets.importing.rows import Rows
+from loopbench.datasets.quarantine import read_quarantine, with_quarantine
+from loopbench.datasets.task import Suite, Task
+from loopbench.metrics.scorers import scorer_named
+from loopbench.protocol.names import nearest, parse_spec
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.registry import make_suite
+from loopbench.runs.schedule import Arm, make_arms
+
+
+def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
+    """Raises ValueError where the scripted model is to answer, and tasks that nobody said to skip have no plan for it."""
+    if config.skip_unplanned or "scripted" not in config.models:
+        return
+    known = tasks.facts.unplanned if isinstance(tasks, Rows) and tasks.facts is not None else None
+    if known == 0:
+        return  # tasks that stand in a file are not read again for it
+    unplanned = (task for task in tasks if task.plan is None and not task.quarantined)
+    first = next(unplanned, None)
+    if first is None:
+        return
+    count = 1 + sum(1 for _ in unplanned) if known is None else known
+    why = f"{first.id}: {first.no_plan or 'the suite gives none'}"
+    rest = (
+        "--skip-unplanned leaves them out"
+        if count < len(tasks)
+        else "run a real model, then learn plans from the run: loopbench suite learn"
+    )
+    said = f"{count} of {len(tasks)} tasks have no plan, which the scripted model needs"
+    raise ValueError(f"suite {suite.name}: {said} ({why}); {rest}")
+
+
+def suite_of(config: CompareConfig) -> Suite:
+    """The suite that a configuration names, all its tasks. Raises ValueError for a bad name, option or file, and OSError."""
+    suite = make_suite(parse_spec(config.suite), config.data, config.tools)
+    return suite if config.quarantine is None else with_quarantine(suite, read_quarantine(config.quarantine))
+
+
+def resolve(config: CompareConfig) -> tuple[Suite, Sequence[Task], tuple[Arm, ...]]:
+    suite = suite_of(config)
+    for scorer, where in sorted(scorers_of(suite).items()):
+        try:
+            scorer_named(scorer)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+    return suite, tasks_of_split(suite, config.split)[: config.tasks], make_arms(config, suite)
+
+
+def tasks_of_split(suite: Suite, name: str | None) -> Sequence[Task]:
+    """The tasks of one split, of all where none is named. Raises ValueError where there are none.
+
+    A suite whose tasks say nothing of splits is split by the tasks' ids, see `split_of`.
+    """
+    if name is None:
+        return suite.tasks
+    known = {str(task.labels["split"]) for task in suite.tasks if "split" in task.labels}
+
+    def is_in(task: Task) -> bool:
+        return (task.labels.get("split") if known else split_of(task.id)) == name
+
+    # tasks that stand in a file stay there
+    found = suite.tasks.where(is_in) if isinstance(suite.tasks, Rows) else tuple(filter(is_in, suite.tasks))
+    if not found:
+        raise ValueError(f"suite {suite.name} has no task of split {name!r}; {nearest(name, sorted(known or SPLITS))}")
+    return found
+
+
+def scorers_of(suite: Suite) -> Mapping[str, str]:
+    """The suite's scorers, and where each is named; tasks that stand in a file are not read again for it."""
+    if isinstance(suite.tasks, Rows) and suite.tasks.facts is not None:
+        return suite.tasks.facts.scorers
+    return {task.scorer: f"suite {suite.name}" for task in suite.tasks}

@@ -1,0 +1,77 @@
+"""The options of a loop, a suite or an optimizer, read from its fields or parameters with their documentation."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, is_dataclass
+from functools import cache
+from typing import Any, get_type_hints
+
+from loopbench.protocol.names import Spec as Spec
+from loopbench.protocol.names import nearest as nearest
+from loopbench.protocol.names import parse_spec as parse_spec
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a loop or suite."""
+
+    name: str
+    type: Any
+    default: Any
+    doc: str
+
+
+def options_of(target: Callable[..., Any]) -> dict[str, Option]:
+    """The options of a loop's class or a suite's loader, with the line of documentation under each field."""
+    hints = _type_hints(target)
+    docs = _field_docs(target) if inspect.isclass(target) else _argument_docs(target)  # type: ignore[arg-type]  # classes hash
+    hidden = {name for name, item in getattr(target, "__dataclass_fields__", {}).items() if item.metadata.get("option") is False}
+    return {
+        name: Option(name, hints.get(name, Any), parameter.default, docs.get(name, ""))
+        for name, parameter in inspect.signature(target).parameters.items()
+        if name not in hidden and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+
+
+def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(target.__init__ if inspect.isclass(target) and not is_dataclass(target) else target)
+    except (NameError, TypeError):  # annotations that name what only a type checker sees
+        return {}
+
+
+@cache
+def _field_docs(target: type[Any]) -> Mapping[str, str]:
+    """First line of the string under each field of a class; read once, since an ablation asks for each of its cells."""
+    inherited = [kind for kind in target.__mro__[:0:-1] if is_dataclass(kind)]
+    return {name: doc for kind in (*inherited, target) for name, doc in _own_field_docs(kind).items()}
+
+
+def _own_field_docs(target: type[Any]) -> Mapping[str, str]:
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(target))).body[0]
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    docs, field = {}, ""
+    for node in getattr(body, "body", ()):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            field = node.target.id
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            if field:
+                docs[field] = node.value.value.strip().splitlines()[0]
+            field = ""
+    return docs
+
+
+def _argument_docs(target: Callable[..., Any]) -> dict[str, str]:
+    """First sentence of what a function's docstring says of each argument, after its name in backticks, or several, and a colon."""
+    text = " ".join((inspect.getdoc(target) or "").split())
+    return {name: said for names, said in _ARGUMENT_DOC.findall(text) for name in re.findall(r"\w+", names)}
+
+
+_ARGUMENT_DOC = re.compile(r"((?:`\w+`, )*`\w+`): (.+?)(?=; `|\. |\.?$)")

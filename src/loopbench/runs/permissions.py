@@ -1,0 +1,88 @@
+"""Which code of the user's own may be imported: only what the user has named."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.registry import builtin_names, loops_named
+from loopbench.runs.store.files import RunError
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What a run directory, which may come from anywhere, does not decide: the user has typed it again."""
+
+    code: Collection[str] = ()
+    """Names of code that is not built in and may be imported."""
+    base_url: str | None = None
+    """The server that may be asked, and sent the key."""
+    cassette: Path | None = None
+    """The folder of recordings that may be read and written."""
+    address: str | None = None
+    """The Ray cluster that may be sent the trials."""
+    tracking_uri: str | None = None
+    """The MLflow store or server that results may be logged to, with the token of the environment."""
+
+
+NO_PERMISSIONS = Permissions()
+
+
+def allowed_config(folder: Path, config: CompareConfig, allowed: Permissions) -> CompareConfig:
+    """A manifest's configuration, with what the user typed again. Raises RunError for what has to be typed and was not."""
+    allowed_code(folder, own_code(config), allowed.code)
+    shown = config.public()  # as in the manifest, which leaves out what is secret
+    if config.base_url is not None:
+        config = config.model_copy(update={"base_url": allowed.base_url})
+        if config.public()["base_url"] != shown["base_url"]:
+            again = f"type it again: --base-url {shlex.quote(shown['base_url'])}"
+            raise RunError(f"{folder}: this run asks the server at {shown['base_url']}; {again}")
+    if config.address is not None:
+        config = config.model_copy(update={"address": allowed.address})
+        if config.public()["address"] != shown["address"]:
+            again = f"type it again: --address {shlex.quote(shown['address'])}, or stay here: --engine local"
+            raise RunError(f"{folder}: this run goes to the Ray cluster at {shown['address']}; {again}")
+    if config.tracking_uri is not None and config.mlflow:
+        config = config.model_copy(update={"tracking_uri": allowed.tracking_uri})
+        if config.public()["tracking_uri"] != shown["tracking_uri"]:
+            again = f"type it again: --tracking-uri {shlex.quote(shown['tracking_uri'])}, or log nothing: --no-mlflow"
+            raise RunError(f"{folder}: this run is logged to {shown['tracking_uri']}; {again}")
+    if config.cassette is not None and allowed.cassette != config.cassette:
+        again = f"type it again: --cassette {shlex.quote(str(config.cassette))}"
+        raise RunError(f"{folder}: this run uses the recordings in {config.cassette}; {again}")
+    return config
+
+
+def allowed_code(folder: Path, names: Iterable[str], allowed: Collection[str]) -> None:
+    """Raises RunError for names of the user's own code that were not typed."""
+    missing = [name for name in names if name not in allowed]
+    if missing:
+        its, it = ("its name", "it") if len(missing) == 1 else ("their names", "them")
+        again = f"type {its} to let {it} be imported: {' '.join(f'--allow {shlex.quote(name)}' for name in missing)}"
+        raise RunError(f"{folder}: this run uses {', '.join(missing)}, code of your own; {again}")
+
+
+def resume_flags(config: CompareConfig) -> list[str]:
+    """What `allowed_config` wants typed again, as words of a command; of addresses without what is secret."""
+    shown = config.public()
+    flags = ("base_url", "cassette", "address", *(("tracking_uri",) if config.mlflow else ()))
+    typed_again = [[f"--{name.replace('_', '-')}", shlex.quote(str(shown[name]))] for name in flags if shown[name]]
+    return [*allow_words(config), *(word for words in typed_again for word in words)]
+
+
+def allow_words(config: CompareConfig) -> list[str]:
+    """Of them, what lets code of the user's own be imported."""
+    return [word for name in own_code(config) for word in ("--allow", shlex.quote(name))]
+
+
+def own_code(config: CompareConfig) -> list[str]:
+    """The names in a configuration that lead to code outside of loopbench, each once."""
+    ours = {"loop": builtin_names("loop"), "suite": builtin_names("suite")}
+    named = [*(("loop", text) for text in config.loops), ("suite", config.suite)]
+    names = [(kind, name) for kind, text in named for name in loops_named(parse_spec(text))]
+    tools = [] if config.tools is None else [config.tools]
+    return list(dict.fromkeys([*(name for kind, name in names if name not in ours[kind]), *tools]))

@@ -1,0 +1,247 @@
+"""From what the user typed to the thing itself: `name`, `name(option=value)`, `package.module:Name`, or an entry point's name.
+
+Code is imported only for names that stand in a configuration or on the command line, never because a file of ours names it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
+from loopbench.datasets.generating import Source
+from loopbench.datasets.importing.own_tools import OwnTools, offered
+from loopbench.datasets.task import Suite
+from loopbench.protocol import Loop, Optimizable, with_program
+from loopbench.protocol.names import Spec as Spec
+from loopbench.protocol.names import nearest as nearest
+from loopbench.protocol.names import own_module, own_object
+from loopbench.protocol.names import parse_spec as parse_spec
+from loopbench.runs.options import Option, options_of
+
+PACKAGES = {"loop": ("loopbench.loops", "LOOP"), "suite": ("loopbench.datasets", "SUITE")}
+
+
+# --- options ---
+
+
+def checked_options(target: Callable[..., Any], given: Mapping[str, Any], whose: str) -> dict[str, Any]:
+    """Options converted to their types. Raises ValueError that names the option and what would be right."""
+    known = options_of(target)
+    made = {}
+    for name, value in given.items():
+        if name not in known:
+            raise ValueError(f"{whose}: unknown option {name!r}; {nearest(name, known)}")
+        option = known[name]
+        if takes_loop(option):
+            made[name] = _inner_loop(option, value, f"{whose}: {name}")
+            continue
+        try:
+            made[name] = TypeAdapter(option.type).validate_python(None if value == "none" and _takes_none(option.type) else value)
+        except ValidationError as error:
+            raise ValueError(f"{whose}: {name}: {error.errors(include_url=False)[0]['msg']}, got {value!r}") from None
+        except PydanticUserError:
+            raise ValueError(f"{whose}: {name}: no text can stand for a {option.type!r}") from None
+    return made
+
+
+def _takes_none(annotation: Any) -> bool:
+    try:
+        TypeAdapter(annotation).validate_python(None)
+    except ValidationError:
+        return False
+    return True
+
+
+def takes_loop(option: Option) -> bool:
+    return option.type is Loop or Loop in get_args(option.type)
+
+
+def _inner_loop(option: Option, value: Any, whose: str) -> Loop | None:
+    """A loop inside another, from its own `name(option=value)`. Raises ValueError."""
+    if value == "none" and type(None) in get_args(option.type):
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f'{whose}: write a loop, name or "name(option=value)", got {value!r}')
+    try:
+        return make_loop(parse_spec(value))
+    except ValueError as error:
+        raise ValueError(f"{whose}: {error}") from None
+
+
+# --- names ---
+
+
+def builtin_names(kind: str) -> list[str]:
+    """The built-in loops or suites: one module each, sorted."""
+    package, attribute = PACKAGES[kind]
+    path = importlib.import_module(package).__path__
+    names = sorted(item.name for item in pkgutil.iter_modules(path) if not item.name.startswith("_"))
+    return [name for name in names if re.search(rf"^{attribute}\b", _source_of(package, name), re.MULTILINE)]
+
+
+def generated_suites() -> dict[str, Source]:
+    """The built-in suites that make their own tasks, by name."""
+    found = (find("suite", name) for name in builtin_names("suite"))
+    sources = (getattr(sys.modules[loader.__module__], "SOURCE", None) for loader in found)
+    return {source.name: source for source in sources if isinstance(source, Source)}
+
+
+def _source_of(package: str, name: str) -> str:
+    """A module's text, read without importing it: a name is looked up without loading all that it might have been."""
+    for folder in importlib.import_module(package).__path__:
+        for file in (Path(folder) / f"{name}.py", Path(folder) / name / "__init__.py"):
+            if file.is_file():
+                return file.read_text(encoding="utf-8")
+    return ""
+
+
+def find(kind: str, name: str) -> Callable[..., Any]:
+    """The loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
+    package, attribute = PACKAGES[kind]
+    if ":" in name:
+        return _imported(kind, name)
+    if name in builtin_names(kind):
+        found: Callable[..., Any] = getattr(importlib.import_module(f"{package}.{name}"), attribute)
+        return found
+    plugins = {point.name: point for point in entry_points(group=f"loopbench.{kind}s")}
+    if name in plugins:
+        loaded: Callable[..., Any] = plugins[name].load()
+        return loaded
+    known = [*builtin_names(kind), *sorted(plugins)]
+    raise ValueError(f"unknown {kind} {name!r}; {nearest(name, known)}, or package.module:Name")
+
+
+def _imported(kind: str, name: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = own_object(kind, name)
+    if not callable(found):
+        raise ValueError(f"{kind} {name!r} is no class or function")
+    return found
+
+
+def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
+    """The loop that a spec names, under a limit of `tool_steps`; an option that the user typed wins over the limit.
+
+    Raises ValueError for an unknown name or option, an option's bad value, or a program that does not fit, and OSError for an
+    unreadable one.
+    """
+    design = find("loop", spec.name)
+    options = checked_options(design, spec.options, f"loop {spec.name}")
+    if missing := _missing(design, options):
+        raise ValueError(f"loop {spec.name} needs {missing}: give {spec.name}({missing}=…)")
+    try:
+        loop = design(**options)
+        if not isinstance(loop, Loop):
+            raise ValueError("it has no name, stops, run and with_step_limit: see loopbench.protocol.Loop")
+        loop = loop if spec.program is None else _with_program(loop, spec.program)
+        return loop if tool_steps is None else _limited(loop, spec, tool_steps)
+    except OSError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"loop {spec}: {error}") from None
+    except Exception as error:  # the boundary to the user's own code
+        raise ValueError(f"loop {spec}: {type(error).__name__}: {error}") from error
+
+
+def _with_program(loop: Loop, path: str) -> Loop:
+    """The loop with an optimized program. Raises ValueError where they do not fit, and OSError."""
+    if not isinstance(loop, Optimizable):
+        raise ValueError(f"its prompts cannot be changed, so @{path} does not fit: it has no predictors and with_predictors")
+    changed: Loop = with_program(loop, path)
+    return changed
+
+
+def _missing(target: Callable[..., Any], given: Mapping[str, Any]) -> str:
+    """An option that has no default and is not given; empty where there is none."""
+    needed = (name for name, option in options_of(target).items() if option.default is inspect.Parameter.empty)
+    return next((name for name in needed if name not in given), "")
+
+
+def _limited(loop: Loop, spec: Spec, tool_steps: int) -> Loop:
+    """The loop under the limit; as it is where that would change an option that the user typed."""
+    return loop if _types_the_limit(loop, spec, tool_steps) else loop.with_step_limit(tool_steps)
+
+
+def _types_the_limit(loop: Loop, spec: Spec, tool_steps: int) -> bool:
+    """Whether the user typed an option that the limit would change: one of the loop's own, or of the loop inside it."""
+    limited = loop.with_step_limit(tool_steps)
+    for name, option in options_of(find("loop", spec.name)).items():
+        inner = getattr(loop, name, None)
+        if name not in spec.options or getattr(limited, name, None) == inner:
+            continue
+        if not takes_loop(option) or inner is None or _types_the_limit(inner, parse_spec(spec.options[name]), tool_steps):
+            return True
+    return False
+
+
+def loops_named(spec: Spec) -> list[str]:
+    """The name that a spec names, then what its options may name in turn: nothing is imported to find out.
+
+    Of an option's text it is known only when its design is loaded whether it is a loop: `a.b:C` and names of plug-ins count as one.
+    """
+    plugins = {point.name for point in entry_points(group="loopbench.loops")}
+    names = [spec.name]
+    for text in spec.options.values():
+        try:
+            inner = loops_named(parse_spec(text)) if isinstance(text, str) else []
+        except ValueError:  # a text that is no spec
+            continue
+        names += [name for name in inner if ":" in name or name in plugins]
+    return names
+
+
+def make_suite(spec: Spec, data: Path | None = None, tools: str | None = None) -> Suite:
+    """The suite that a spec names; `tools`: the name of a module of the user's own, for suites that bring none.
+
+    Raises ValueError for a bad name, option or file, OSError for an unreadable one.
+    """
+    loader = find("suite", spec.name)
+    options = _suite_options(spec, loader, data, tools)
+    try:
+        suite = loader(**options)
+    except (ValueError, OSError):
+        raise
+    except Exception as error:  # code of the user's own
+        raise ValueError(f"suite {spec}: {type(error).__name__}: {error}") from error
+    if not isinstance(suite, Suite):
+        raise ValueError(f"suite {spec.name} gives a {type(suite).__name__}, not a loopbench.datasets.task.Suite")
+    return suite
+
+
+def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, tools: str | None) -> dict[str, Any]:
+    if spec.program is not None:
+        raise ValueError(f"suite {spec.name}: @{spec.program} is for loops: an optimized program has no meaning for a suite")
+    known = options_of(loader)
+    given = dict(spec.options)
+    if "tools" in given and "tools" in known:
+        raise ValueError(f"suite {spec.name}: tools is no option; name their module with --tools")
+    if tools is not None and "tools" not in known:
+        raise ValueError(f"suite {spec.name} brings its own tools; leave --tools out")
+    if data is not None:
+        if "data" not in known:
+            raise ValueError(f"suite {spec.name} takes no --data file")
+        given["data"] = data
+    options = checked_options(loader, given, f"suite {spec.name}")
+    if tools is not None:
+        options["tools"] = tools_named(tools)
+    if missing := _missing(loader, options):
+        how = {"data": "--data FILE", "tools": "--tools MODULE"}.get(missing, f"{spec.name}({missing}=…)")
+        raise ValueError(f"suite {spec.name} needs {missing}: give {how}")
+    return options
+
+
+def tools_named(name: str) -> OwnTools:
+    """The tools that `my.module` or `my.module:NAME` offers, see `loopbench.datasets.importing.own_tools`. Raises ValueError."""
+    module_name, colon, attribute = name.partition(":")
+    module = own_module("tools", name, module_name)
+    if colon and not hasattr(module, attribute):
+        raise ValueError(f"tools {name!r}: {module_name} has no {attribute!r}")
+    return offered(name, module, attribute)

@@ -1,0 +1,120 @@
+"""The schedule: arms × tasks × repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from loopbench.datasets.task import Suite, Task
+from loopbench.models.draws import derived_seed
+from loopbench.models.profiles import Profile, load_profile
+from loopbench.protocol import Loop, render_value
+from loopbench.protocol.names import parse_spec
+from loopbench.protocol.redact import redact
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.run_state import Retry, RunState
+
+from .registry import Spec, make_loop
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One column of a comparison."""
+
+    name: str
+    """`loop/profile`, or `loop/model` for a real model; unique within the run. Of a program's file its name alone."""
+    spec: Spec
+    loop: Loop
+    model: str
+    profile: Profile
+
+    @property
+    def is_scripted(self) -> bool:
+        return self.model == "scripted"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One cell of the schedule."""
+
+    arm: Arm
+    task: Task
+    repeat: int
+    run_seed: int
+    attempt: int = 0
+    """How many earlier attempts were errored."""
+
+    @property
+    def seed(self) -> int:
+        """The trial's own seed; the same for every arm, so that trials pair up."""
+        return derived_seed(self.run_seed, self.task.id, self.repeat)
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return (self.arm.name, self.task.id, self.repeat)
+
+
+def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
+    """Loops × models × profiles, each loop under the suite's step limit. Raises ValueError for a bad name or option."""
+    limit = config.max_tool_steps or suite.max_tool_steps
+    arms = []
+    for profile in [load_profile(name) for name in config.profiles]:
+        for model in config.models:
+            for text in config.loops:
+                spec = parse_spec(text)
+                _check_for_secrets(spec)
+                name = f"{spec.label}/{profile.name if model == 'scripted' else model}"
+                arms.append(Arm(name, spec, make_loop(spec, limit), model, profile))
+    names = [arm.name for arm in arms]
+    if len(set(names)) != len(names):
+        raise ValueError(f"two arms are both called {next(n for n in names if names.count(n) > 1)!r}")
+    return tuple(arms)
+
+
+def _check_for_secrets(spec: Spec) -> None:
+    """An option's value stands in the arm's name, and so everywhere. Raises ValueError, which does not repeat it."""
+    for name, value in spec.options.items():
+        text = render_value(value)
+        if redact(text) != text:
+            raise ValueError(
+                f"loop {spec.name}: option {name} holds what looks like a secret, or the value of one in the environment"
+            )
+
+
+def schedule(arms: Sequence[Arm], tasks: Sequence[Task], repeats: int, seed: int) -> Iterator[Trial]:
+    """All trials; arms change fastest, so that an interrupted run can still be compared."""
+    for repeat in range(repeats):
+        for task in tasks:
+            for arm in arms:
+                yield Trial(arm, task, repeat, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTrials:
+    """The trials of a schedule that are to be run, each made when its turn comes."""
+
+    cells: Callable[[], Iterator[Trial]]
+    """The whole schedule."""
+    scheduled: int
+    past: RunState
+    retry: Retry | None
+
+    def __iter__(self) -> Iterator[Trial]:
+        for trial in self.cells():
+            attempt = self.past.next_attempt(trial.key, self.retry)
+            if attempt is not None:
+                yield replace(trial, attempt=attempt) if attempt else trial
+
+    def __len__(self) -> int:
+        return self.scheduled - len(self.past.ended) + self.again
+
+    @property
+    def again(self) -> int:
+        """Of them, those that have a record."""
+        return sum(self.past.next_attempt(key, self.retry) is not None for key in self.past.ended)
+
+    @property
+    def favoured(self) -> int:
+        """Of them, those that are scored already."""
+        past = self.past
+        return sum(past.is_favoured(key) and past.next_attempt(key, self.retry) is not None for key in past.ended)

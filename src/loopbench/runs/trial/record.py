@@ -1,0 +1,92 @@
+"""What goes into the record of a trial."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from loopbench.datasets.task import Suite
+from loopbench.metrics.record import Record
+from loopbench.protocol import Outcome, StopReason, render_value
+from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.redact import redact
+from loopbench.protocol.values import cap, error_text
+from loopbench.runs.schedule import Trial
+from loopbench.runs.trial.setting import MAX_ANSWER_CHARS, MAX_REASON_CHARS, FinishedTrial, TrialContext
+from loopbench.text.plain_text import json_safe
+
+STANDS = frozenset({StopReason.FINISHED, StopReason.TIMEOUT, StopReason.BUDGET})
+"""What a loop reached in spite of a request that its provider refused, or by a limit of its own: scored."""
+_HARNESS_ONLY = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRASHED})
+
+
+def breach(left: object) -> str:
+    """What is wrong with what came out of `run`, in words; empty for a sound Outcome."""
+    if isinstance(left, BaseException):
+        return f"{type(left).__name__}: {error_text(left)}"
+    if not isinstance(left, Outcome):
+        return f"TypeError: run() gave a {type(left).__name__}, not an Outcome"
+    stop: object = left.stop
+    if not isinstance(stop, StopReason):
+        return f"TypeError: the outcome's stop is {render_value(stop)!r}, not a StopReason"
+    return f"ValueError: the outcome's stop is {stop.value!r}, which only the harness sets" if stop in _HARNESS_ONLY else ""
+
+
+def head_of(trial: Trial, suite: Suite) -> dict[str, Any]:
+    """The fields of a record that say which trial it is of."""
+    return {
+        "arm": trial.arm.name,
+        "suite": suite.name,
+        "suite_digest": suite.digest,
+        "task": trial.task.id,
+        "repeat": trial.repeat,
+        "seed": trial.seed,
+        "cluster": str(trial.task.labels.get("cluster", "")),
+    }
+
+
+def excluded(trial: Trial, setting: TrialContext, reason: str) -> FinishedTrial:
+    return FinishedTrial(Record(**head_of(trial, setting.suite), status="excluded", reason=reason, started_at=time.time()))
+
+
+def errored(trial: Trial, setting: TrialContext, reason: str, started_at: float) -> FinishedTrial:
+    wall_s = time.time() - started_at
+    head = head_of(trial, setting.suite)
+    reason = short_reason(reason)
+    return FinishedTrial(
+        Record(**head, status="errored", reason=reason, started_at=started_at, wall_s=wall_s, attempt=trial.attempt)
+    )
+
+
+def short_reason(text: str) -> str:
+    """As it is written down: without secrets, which must be whole to be known, then without what is too long."""
+    return cap(redact(text), MAX_REASON_CHARS) if text else ""
+
+
+def kept(answer: Any) -> Any:
+    made = json_safe(answer)
+    text = made if isinstance(made, str) else canonical_json(made)
+    return made if len(text) <= MAX_ANSWER_CHARS else cap(text, MAX_ANSWER_CHARS)
+
+
+def without_secrets(answer: Any) -> Any:
+    """The answer as it is written down; what it was scored by may hold what a tool read out of the environment."""
+    text = answer if isinstance(answer, str) else canonical_json(answer)
+    clean = redact(text)
+    return answer if clean == text else clean
+
+
+def confidence(value: Any) -> float | None:
+    """In [0, 1]; None for anything else."""
+    return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
+
+
+def brief(details: Any) -> dict[str, Any]:
+    """What a design adds that the events do not show already: short plain values."""
+    if not isinstance(details, Mapping):
+        return {}
+    try:
+        return {str(key): value for key, value in details.items() if isinstance(value, str | int | float | bool)}
+    except Exception:  # whatever a class of the loop's own raises
+        return {}

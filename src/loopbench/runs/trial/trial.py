@@ -1,0 +1,357 @@
+"""One trial, and the one boundary at which what went wrong is sorted by its cause."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from loopbench.datasets.task import Environment, Task
+from loopbench.datasets.validity import replay
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.record import FaultRecord, Record
+from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
+from loopbench.metrics.summary import false_success
+from loopbench.models.cassette import RecordedModel
+from loopbench.models.metering import Meter
+from loopbench.models.ordering import InOrder
+from loopbench.models.receipts import Truth, call_digest, content_digest
+from loopbench.models.sampling import WithSampling
+from loopbench.models.scripted import Script
+from loopbench.models.tunnel import Tunnel
+from loopbench.models.waits import WAITS, Waits
+from loopbench.protocol import Model, Outcome, StopReason, Toolbox
+from loopbench.protocol.values import error_text
+from loopbench.runs.schedule import Trial
+from loopbench.runs.trial.record import (
+    STANDS,
+    breach,
+    brief,
+    confidence,
+    errored,
+    excluded,
+    head_of,
+    kept,
+    short_reason,
+    without_secrets,
+)
+from loopbench.runs.trial.setting import FinishedTrial, NotRun, TrialContext
+from loopbench.text.plain_text import json_safe
+
+from .guard import Guard, GuardedModel, GuardedToolbox, ends_within, stop
+from .recorder import Recorder
+from .script import script_of
+from .watchdog import BlockingTime
+
+STALLED_SHARE = 0.25
+"""A real model that has been silent for this share of a trial's time when that is up has failed; the loop was not too slow."""
+MAX_LOST = 60
+"""Time limits that a trial may lose to its provider's failures and our limits; then it ends all the same: what waits for something
+that it holds itself, or asks a dead provider for ever, would never end."""
+MIN_WAIT_S = 0.01
+"""What is left of a trial's time need not be looked at more often."""
+GRACE_S = 2.0
+"""Seconds that a loop gets to end after it was cancelled; then it is abandoned."""
+MAX_ORACLES = 4096
+"""Tasks whose plan's replay is kept: all arms of a task run one after the other."""
+SWALLOWED = "cancellation was swallowed"
+"""In the reason of a trial whose loop had to be abandoned."""
+
+logger = logging.getLogger(__name__)
+
+
+async def run_trial(trial: Trial, setting: TrialContext) -> FinishedTrial:
+    """Run one cell of the schedule. Raises NotRun, and passes cancellation from outside on."""
+    started_at, started = time.time(), time.perf_counter()
+    try:
+        truth = await _truth(trial, setting)
+        if isinstance(truth, str):
+            return excluded(trial, setting, truth)
+        environment = setting.suite.open(trial.task)
+        try:
+            run = _Run(trial, setting, environment, truth)
+            await run.go()
+            return run.finish(started_at, time.perf_counter() - started)
+        finally:
+            _close(environment, trial)
+    except NotRun:
+        raise
+    except Exception as error:  # the suite's environment, or a bug of ours: a loop's own exceptions are caught before
+        logger.debug("trial %s", trial.key, exc_info=True)
+        return errored(trial, setting, f"{type(error).__name__}: {error_text(error)}", started_at)
+
+
+async def _truth(trial: Trial, setting: TrialContext) -> Mapping[str, Truth] | str:
+    """What a scripted model goes by; or why the task cannot be asked."""
+    task = trial.task
+    if task.quarantined:
+        return f"quarantined: {task.quarantined}"
+    if not trial.arm.is_scripted:
+        return {}
+    if task.plan is None:
+        return f"no plan: {task.no_plan or 'the suite gives none'}"
+    known = await _oracle(task, setting)
+    return f"the plan does not replay: {known}" if isinstance(known, str) else known
+
+
+def _close(environment: Environment, trial: Trial) -> None:
+    try:
+        environment.close()
+    except Exception as error:  # what the trial gave stands all the same
+        logger.warning("%s: closing its environment failed: %s: %s", trial.task.id, type(error).__name__, error_text(error))
+
+
+async def _oracle(task: Task, setting: TrialContext) -> Mapping[str, Truth] | str:
+    """The truth of each planned call, replayed once per task on fresh tools."""
+    known = setting.oracles.get(task.id)
+    if known is None:
+        try:
+            with BlockingTime(f"the replay of {task.id}").inherited():  # a tool of the suite may hang in place
+                calls = await replay(task, setting.suite, setting.tool_timeout_s)
+            known = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in calls}
+            if len({truth.call for truth in known.values()}) < len(known):
+                known = "two of its calls have the same receipt; change an argument or the tool's name"
+        except ValueError as error:
+            known = str(error)
+        if len(setting.oracles) >= MAX_ORACLES:
+            del setting.oracles[next(iter(setting.oracles))]
+        setting.oracles[task.id] = known
+    return known
+
+
+class _Run:
+    """The moving parts of one trial."""
+
+    def __init__(self, trial: Trial, setting: TrialContext, environment: Environment, truth: Mapping[str, Truth]) -> None:
+        self.trial = trial
+        self.setting = setting
+        self.environment = environment
+        self.truth = truth
+        self.recorder = Recorder()
+        self.tunnel: Tunnel | None = None
+        if trial.arm.is_scripted:
+            assert trial.task.plan is not None
+            self.tunnel = Tunnel(real_time=setting.real_time, slow_s=trial.arm.profile.slow_s)
+            self.tunnel.unknown = tuple(call.id for call in trial.task.plan.calls)
+        self.turnstile = Guard()
+        self.tools = GuardedToolbox(
+            self.turnstile, environment.tools, self.recorder, self.tunnel, time_limit_s=setting.tool_timeout_s
+        )
+        self.recorder.tools = Toolbox(environment.tools)  # not those that tell it: a circle waits for the garbage collector
+        self.meter = Meter(setting.trial_budget, setting.meter)
+        self.outcome = Outcome(None, StopReason.CRASHED, 0)
+        self.crash = ""
+        self.end_state: Any = None
+        self.waits = Waits()
+        self.inner: Model | None = None
+        """Who answers, beneath the harness."""
+        self.stalled_s = 0.0
+        """How long the last request had waited for its reply when the time limit was met."""
+        self.held_up = False
+        """The provider's failures and our limits took all the time that a trial can lose to them."""
+        self.was_at_work = False
+        """When the time limit was met, the trial had come to a request or a call lately, or waited for a reply."""
+        self.ran_out = False
+        """The time limit was met, and the loop did as it was told; one that swallows its cancellation has failed by itself."""
+
+    def _script(self) -> Script | None:
+        """What a scripted model follows; None for an arm with a real one."""
+        if self.tunnel is None:
+            return None
+        trial = self.trial
+        return script_of(trial.task, self.truth, trial.arm.profile, trial.run_seed, trial.repeat, self.tools)
+
+    async def go(self) -> None:
+        """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""
+        with self.setting.trial_models.model(self.trial, self._script(), self.tunnel) as inner:
+            self.inner = inner.model if isinstance(inner, InOrder | WithSampling) else inner
+            await self._run_loop(GuardedModel(self.turnstile, inner, self.meter, self.recorder, self.tunnel))
+
+    async def _run_loop(self, model: GuardedModel) -> None:
+        lost, hold = WAITS.set(self.waits), BlockingTime(" ".join(map(str, self.trial.key)))
+        with hold.inherited():
+            running = hold.task = asyncio.create_task(self._guarded(model))
+        WAITS.reset(lost)
+        ended = True
+        try:
+            done = await self._until_time_is_up(running)
+            if not done:
+                self.stalled_s = model.waiting_s
+                idle_s = time.monotonic() - self.turnstile.passed_at
+                self.was_at_work = self.stalled_s > 0 or idle_s < STALLED_SHARE * self.setting.timeout_s
+                ended = await stop(running, GRACE_S)
+        except asyncio.CancelledError:  # Ctrl-C: the trial runs again on resume
+            await stop(running, GRACE_S)
+            raise
+        finally:
+            self.turnstile.shut, hold.task = True, None
+        if self.meter.refused:  # whether the loop let BudgetExceeded through or swallowed it
+            if self.setting.meter.exhausted:
+                raise NotRun(self.setting.meter.exhausted)
+            self._end(StopReason.BUDGET, self.meter.refused)
+        elif hold.reason:
+            self._end(StopReason.TIMEOUT, hold.reason)
+        elif not done:
+            self.ran_out = ended
+            extra = "" if ended else f", and {SWALLOWED}"
+            self._end(StopReason.TIMEOUT, f"no end within {self.setting.timeout_s:g} s{extra}")
+        else:
+            self._take(running)
+
+    async def _until_time_is_up(self, running: asyncio.Task[object]) -> bool:
+        """Whether the loop ended by itself. What its provider's failures and our limits cost is added to its time."""
+        left_s = self.setting.timeout_s
+        most_s, granted_s = MAX_LOST * left_s, 0.0
+        while left_s > 0:
+            if await ends_within(running, max(left_s, MIN_WAIT_S)):
+                return True
+            left_s = min(self.waits.seconds, most_s) - granted_s
+            granted_s += left_s
+        self.held_up = self.waits.seconds >= most_s
+        return False
+
+    async def _guarded(self, model: Model) -> object:
+        """What the loop returned, or the exception that left it: asyncio would let a SystemExit end the whole process."""
+        trial = self.trial
+        try:
+            return await trial.arm.loop.run(trial.task.query, self.tools, model, self.recorder)
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # the boundary to the design under test: whatever leaves it is a crash of it
+            return error
+
+    def _take(self, running: asyncio.Task[object]) -> None:
+        """What a loop that ended by itself left."""
+        if running.cancelled():
+            self._end(StopReason.CANCELLED, "the loop cancelled itself")
+            return
+        left = running.result()
+        problem = breach(left)
+        if isinstance(left, Outcome) and not problem:
+            self.outcome = left
+        else:
+            self._end(StopReason.CRASHED, problem)
+            self.recorder.errors["crash"] += 1
+
+    def _end(self, stop: StopReason, why: str) -> None:
+        self.outcome, self.crash = Outcome(None, stop, self.recorder.steps), why
+
+    def finish(self, started_at: float, wall_s: float) -> FinishedTrial:
+        """Score what there is, and put the record and the trace together."""
+        trial, recorder = self.trial, self.recorder
+        if self.tunnel is not None:
+            self.tunnel.settle(self.truth)
+        faults = tuple(
+            FaultRecord(fault.kind, str(fault.point), fault.landed, fault.absorbed, fault.recovered)
+            for fault in (self.tunnel.disturbances if self.tunnel is not None else ())
+        )
+        answer = kept(self.outcome.answer)
+        errored = self._infrastructure()
+        scores: dict[str, float] = {}
+        if not errored:
+            scores, errored = self._score(answer)
+        abstained = isinstance(answer, str) and is_abstention(answer) and not self.outcome.gave_up
+        simulated_s = self.tunnel.simulated_s if self.tunnel is not None else 0.0
+        plan_unseen = self.tunnel is not None and bool(self.tunnel.unknown)
+        record = Record(
+            **head_of(trial, self.setting.suite),
+            status="errored" if errored else "scored",
+            reason=short_reason(errored or self.crash),
+            stop=self.outcome.stop.value,
+            answer=without_secrets(answer),
+            scores=scores,
+            steps=recorder.steps,
+            calls=dict(sorted(recorder.calls.items())),
+            tool_calls=recorder.tool_calls,
+            repeated_calls=recorder.repeated_calls,
+            gave_up=bool(self.outcome.gave_up),
+            plan_unseen=plan_unseen,
+            input_tokens=recorder.usage.input_tokens,
+            output_tokens=recorder.usage.output_tokens,
+            cached_tokens=recorder.usage.cached_tokens,
+            tokens_estimated=recorder.usage.estimated,
+            cost_usd=recorder.usage.cost_usd,
+            nominal_usd=recorder.usage.nominal_usd,
+            retries=dict(sorted(recorder.retries.items())),
+            errors=dict(sorted(recorder.errors.items())),
+            faults=faults,
+            false_success=not errored
+            and false_success(
+                accuracy=scores.get("accuracy", 0.0),
+                stop=self.outcome.stop.value,
+                abstained=abstained,
+                faults=faults,
+                planned_call_unknown=plan_unseen,
+            ),
+            abstained=abstained,
+            confidence=confidence(self.outcome.confidence),
+            trace_digest=recorder.digest(),
+            seconds=self._seconds(wall_s),
+            wall_s=wall_s,
+            simulated_s=simulated_s,
+            started_at=started_at,
+            attempt=trial.attempt,
+        )
+        return FinishedTrial(record, recorder.line(self._trace_head(record)))
+
+    def _seconds(self, wall_s: float) -> float:
+        """Simulated time in the tunnel; else wall time without what a provider's failures and our limits cost, and with the
+        recorded time of replies that were replayed."""
+        if self.tunnel is None or self.tunnel.real_time:
+            replayed_s = self.inner.replayed_s if isinstance(self.inner, RecordedModel) else 0.0
+            return max(0.0, wall_s - self.waits.seconds) + replayed_s  # two clocks
+        return self.tunnel.simulated_s
+
+    def _infrastructure(self) -> str:
+        """Why the trial says nothing about the loop; empty where it does."""
+        if isinstance(self.inner, RecordedModel) and self.inner.failure is not None:
+            return str(self.inner.failure)
+        stop = self.outcome.stop
+        failure = self.recorder.provider_trouble if stop is not StopReason.FINISHED else None
+        if failure is None and stop not in STANDS:
+            failure = self.recorder.provider_failure
+        if failure is not None:
+            return f"provider: {failure}"
+        if self.held_up:
+            return f"provider: its failures and our limits took {MAX_LOST} times the trial's {self.setting.timeout_s:g} s"
+        if self.tunnel is None and self.stalled_s >= STALLED_SHARE * self.setting.timeout_s:
+            return f"provider: no reply for {self.stalled_s:.1f} s when the trial's time was up"
+        if self.tunnel is not None and self.ran_out and self.was_at_work:
+            return f"a scripted trial, whose model takes no time, was still at work: {self.crash}; this machine is too busy for it"
+        return ""
+
+    def _score(self, answer: Any) -> tuple[dict[str, float], str]:
+        """The scores, and what went wrong with the scoring itself."""
+        task = self.trial.task
+        try:
+            self.end_state = self.environment.state()
+            said = None if self.outcome.gave_up else answer
+            return scores_of(Judgement(task, said, self.outcome.stop.value, self.end_state)), ""
+        except Exception as error:  # our bug or the suite's, never the loop's: the trial is errored, not wrong
+            return {}, f"scorer {task.scorer}: {type(error).__name__}: {error}"
+
+    def _trace_head(self, record: Record) -> dict[str, Any]:
+        task = self.trial.task
+        return {
+            "arm": record.arm,
+            "task": record.task,
+            "repeat": record.repeat,
+            "query": task.query.full_text,
+            "expected": task.expected,
+            **self._found(),
+            "answer": record.answer,
+            "stop": record.stop,
+            "status": record.status,
+            "reason": record.reason,
+            "scores": record.scores,
+            "details": brief(self.outcome.details),
+        }
+
+    def _found(self) -> dict[str, Any]:
+        """The end state, where the answer's scores depend on it."""
+        task = self.trial.task
+        if task.end_state is not None:
+            return {"end_state": {"expected": task.end_state, "found": json_safe(self.end_state)}}
+        return {"end_state": {"found": json_safe(self.end_state)}} if reads_state(task.scorer) else {}

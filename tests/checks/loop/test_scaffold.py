@@ -1,0 +1,130 @@
+"""A new loop from the template: any sound name gives a loop that keeps every law, and nothing else gives anything."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from loopbench.checks.loop import check_loop, template_loop
+from loopbench.checks.loop.scaffold import new_loop
+from loopbench.protocol import Loop
+
+NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,9}", fullmatch=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch) -> Iterator[Path]:
+    """A directory whose modules can be imported for the length of a test."""
+    monkeypatch.syspath_prepend(tmp_path)
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        del sys.modules[name]
+
+
+def made_in(folder: Path, target: str) -> Loop:
+    module, _, design = target.partition(":")
+    importlib.invalidate_caches()
+    loop = getattr(importlib.import_module(module), design)()
+    assert isinstance(loop, Loop)
+    return loop
+
+
+@given(name=st.text(max_size=12) | NAMES)
+@example(name="class")
+@example(name="json")
+@example(name="a\n")
+@example(name="../up")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_any_name_gives_two_sound_files_or_one_line_of_refusal(tmp_path_factory, name):
+    folder = tmp_path_factory.mktemp("any")
+    refusal = ""
+    try:
+        made = new_loop(name, folder)
+    except ValueError as refused:
+        refusal = str(refused)
+    if refusal:
+        assert "\n" not in refusal
+        assert not list(folder.iterdir())
+        return
+    assert {path.name for path in folder.iterdir()} == {f"{name}.py", f"test_{name}.py"}
+    tree = ast.parse(made.loop.read_text())
+    ast.parse(made.test.read_text())
+    design = made.target.partition(":")[2]
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    assert classes == ["JsonCodec", design]
+    imported = [alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert design not in imported
+
+
+@pytest.mark.parametrize("name", ["my_loop", "loop", "act", "plan_2_first", "x"])
+def test_what_is_written_keeps_every_law_under_its_own_name(folder, name):
+    made = new_loop(name, folder)
+    loop = made_in(folder, made.target)
+    assert loop.name == name
+    assert type(loop).__name__.endswith("Loop")
+    assert [finding for finding in check_loop(loop) if finding.status != "ok"] == []
+
+
+def test_it_imports_the_public_contracts_only_and_forgets_the_template():
+    source = Path(template_loop.__file__).read_text()
+    modules = [node.module for node in ast.parse(source).body if isinstance(node, ast.ImportFrom)]
+    assert [module for module in modules if module and module.startswith("loopbench")] == ["loopbench.protocol"]
+
+
+def test_nothing_of_the_template_is_left(folder):
+    made = new_loop("own_design", folder)
+    for path in (made.loop, made.test):
+        text = path.read_text().lower()
+        assert "template" not in text
+        assert "own_design" in text
+
+
+def test_within_a_package_it_is_named_by_its_whole_path(folder):
+    inner = folder / "ours" / "designs"
+    inner.mkdir(parents=True)
+    for package in (inner, inner.parent):
+        (package / "__init__.py").write_text("")
+    made = new_loop("json", inner)
+    assert made.target == "ours.designs.json:JsonLoop"
+    assert made.root == folder.resolve()
+    assert made_in(folder, made.target).name == "json"
+    assert "from ours.designs.json import JsonLoop" in made.test.read_text()
+
+
+@pytest.mark.parametrize("present", ["mine.py", "test_mine.py"])
+def test_nothing_is_overwritten_and_then_nothing_is_written(tmp_path, present):
+    (tmp_path / present).write_text("precious")
+    with pytest.raises(ValueError, match="is there already; nothing was written"):
+        new_loop("mine", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [present]
+    assert (tmp_path / present).read_text() == "precious"
+
+
+def test_a_directory_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="is no directory"):
+        new_loop("mine", tmp_path / "nowhere")
+
+
+def test_in_the_package_of_the_designs_it_goes_by_its_name(tmp_path):
+    package = tmp_path / "loopbench" / "loops"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package.parent / "__init__.py").touch()
+    made = new_loop("mine", package)
+    assert made.target == "mine"
+    assert made.loop.read_text().endswith("\n\nLOOP = MineLoop\n")
+    assert "--loop 'mine(max_steps=5)'" in made.loop.read_text()
+
+
+def test_the_name_of_a_built_in_loop_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="a built-in loop is named 'bare'; choose another name"):
+        new_loop("bare", tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,300 @@
+"""The agents that are held against suites: what each does, and what it may pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.checks.suite.reference_agents import (
+    NOBODY,
+    ORACLE,
+    Blind,
+    Constant,
+    Echo,
+    Oracle,
+    RandomCalls,
+    baselines,
+    bench,
+    most_frequent_answer,
+    passed,
+    trial,
+    without_calls,
+)
+from loopbench.datasets import arithmetic
+from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.metrics.record import Record
+from loopbench.metrics.statistics import Interval, wilson
+from loopbench.protocol import (
+    Loop,
+    Message,
+    Observation,
+    Plan,
+    PlannedCall,
+    ProviderError,
+    Query,
+    Request,
+    StopReason,
+    Tool,
+    Toolbox,
+    ToolCall,
+    TransientError,
+    run_sync,
+)
+
+TASKS = arithmetic.load(24).tasks
+
+
+class Noting(Toolbox):
+    """Remembers every call and what came of it."""
+
+    def __init__(self, *functions: Callable[..., Any]) -> None:
+        super().__init__([Tool.from_function(function, blocking=False) for function in functions])
+        self.seen: list[tuple[ToolCall, Observation]] = []
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        made = await super().call(call, validate=validate)
+        self.seen.append((call, made))
+        return made
+
+
+def run(loop: Loop, tools: Toolbox, text: str = "What?") -> Any:
+    return asyncio.run(loop.run(Query(text), tools, NOBODY))
+
+
+def records(name: str, suite: Suite) -> list[Record]:
+    chosen = next(one for one in (ORACLE, *baselines(suite.tasks)) if one.name == name)
+    setting = bench(suite, suite.tasks)
+    return [run_sync(trial(chosen, task, setting)).record for task in suite.tasks]
+
+
+# --- as the harness runs them ---
+
+
+def test_the_oracle_solves_every_task_and_asks_nobody() -> None:
+    found = records("oracle", arithmetic.load(24))
+    assert [record.accuracy for record in found] == [1.0] * 24
+    assert {record.lm_calls for record in found} == {0}
+    planned = [len(task.plan.calls) for task in TASKS if task.plan is not None]
+    assert [record.tool_calls for record in found] == planned
+
+
+@pytest.mark.parametrize("name", ["do nothing", "same answer", "not determined", "echo"])
+def test_agents_that_call_nothing_make_no_call(name: str) -> None:
+    found = records(name, arithmetic.load(24))
+    assert {record.status for record in found} == {"scored"}
+    assert {(record.tool_calls, record.lm_calls) for record in found} == {(0, 0)}
+
+
+def test_saying_that_there_is_no_answer_passes_the_tasks_without_one() -> None:
+    solved = [record.task for record in records("not determined", arithmetic.load(24)) if record.accuracy]
+    assert solved == [task.id for task in TASKS if task.expected is None] != []
+
+
+def test_a_blind_agent_makes_the_planned_calls_and_knows_nothing() -> None:
+    found = records("blind", arithmetic.load(24))
+    assert sum(record.accuracy for record in found) == 0
+    assert {record.status for record in found} == {"scored"}
+    assert all(record.tool_calls >= 3 and record.lm_calls == 3 for record in found)
+
+
+def test_random_calls_are_the_same_for_one_seed() -> None:
+    suite = arithmetic.load(6)
+    answers = [[record.answer for record in records("random calls", suite)] for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert len(set(map(str, answers[0]))) > 1
+
+
+def test_an_oracle_whose_plan_fails_says_why() -> None:
+    task = replace(TASKS[0], plan=Plan((PlannedCall("c1", "divide", {"a": 1, "b": 0}, "Divide."),), 1))
+    suite = replace(arithmetic.load(1), tasks=(task,))
+    outcome = asyncio.run(Oracle(task).run(task.query, Toolbox(suite.open(task).tools), NOBODY))
+    assert outcome.stop is StopReason.TERMINATED
+    assert "ZeroDivisionError" in outcome.details["problem"]
+    assert records("oracle", suite)[0].accuracy == 0
+
+
+def test_the_oracle_tries_again_what_may_pass() -> None:
+    class Busy(TransientError):
+        """Later."""
+
+    left = [Busy("later"), Busy("later")]
+
+    def fetch() -> int:
+        """A number."""
+        if left:
+            raise left.pop()
+        return 5
+
+    tools = (Tool.from_function(fetch, blocking=False),)
+    task = Task("t", Query("q"), 5, plan=Plan((PlannedCall("c1", "fetch", {}, "Fetch."),), 5))
+    assert records("oracle", Suite("s", "1", (task,), lambda _: StatelessEnvironment(tools)))[0].accuracy == 1
+
+
+def test_tasks_without_a_plan_and_quarantined_ones_are_not_scored_and_counted() -> None:
+    bare = replace(TASKS[0], plan=None, no_plan="nobody wrote one")
+    suite = replace(arithmetic.load(3), tasks=(bare, replace(TASKS[1], quarantined="bad"), TASKS[2]))
+    setting = bench(suite, suite.tasks)
+    blind = baselines(suite.tasks)[0]
+    found = passed(blind, [run_sync(trial(blind, task, setting)).record for task in suite.tasks])
+    assert found.share is not None
+    assert found.share.n == 1
+    assert found.not_scored == (
+        "task 'arithmetic-0001': excluded: no plan: nobody wrote one",
+        "task 'arithmetic-0002': excluded: quarantined: bad",
+    )
+    assert passed(blind, []).share is None
+
+
+def test_nobody_answers_nobody() -> None:
+    with pytest.raises(ProviderError, match="asks no model"):
+        run_sync(NOBODY.complete(Request((Message("user", "?"),))))
+    assert run(Blind(), Toolbox()).stop is StopReason.PROVIDER_ERROR
+
+
+# --- the agents by themselves ---
+
+
+@pytest.mark.parametrize("loop", [Oracle(TASKS[0]), Blind(), Constant(3), Echo(), RandomCalls()])
+def test_each_is_a_loop(loop: Loop) -> None:
+    assert isinstance(loop, Loop)
+    assert type(loop.with_step_limit(2)) is type(loop)
+
+
+def test_limits_hold() -> None:
+    def ping() -> str:
+        """Pong."""
+        return "pong"
+
+    box = Noting(ping)
+    run(RandomCalls(calls=9).with_step_limit(2), box)
+    assert len(box.seen) == 2
+    assert Blind().with_step_limit(1).steps == 1
+
+
+def test_what_constant_echo_and_random_calls_answer() -> None:
+    def ping() -> str:
+        """Pong."""
+        return "pong"
+
+    def fail() -> str:
+        """Never works."""
+        raise ValueError("no")
+
+    assert run(Constant(7), Toolbox()).answer == 7
+    assert run(Echo(), Toolbox(), "Why 3?").answer == "Why 3?"
+    assert run(RandomCalls(), Noting(ping)).answer == "pong"
+    assert run(RandomCalls(), Noting(fail)).answer is None
+    assert run(RandomCalls(), Toolbox()).answer is None
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def paint(
+    colour: Colour,
+    coats: int,
+    share: float,
+    where: list[str],
+    size: dict[str, int],
+    kind: Literal["a", "b"] = "a",
+    note: str | None = None,
+    dry: bool = False,
+) -> str:
+    """Paint something."""
+    return "painted"
+
+
+@given(st.integers(0, 2**32), st.text(max_size=40))
+@settings(max_examples=25)
+def test_random_calls_fit_the_schemas(seed: int, text: str) -> None:
+    box = Noting(paint)
+    run(RandomCalls(seed), box, text)
+    assert [seen.error_type for _, seen in box.seen] == [None] * 5
+
+
+def test_random_calls_take_up_what_they_read() -> None:
+    words: set[str] = set()
+
+    def look(name: str) -> str:
+        """Look something up."""
+        words.add(name)
+        return "see 'the red door'"
+
+    for seed in range(30):
+        run(RandomCalls(seed), Noting(look), "Where is the lamp?")
+    assert "lamp" in words
+    assert "the red door" in words
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=5)
+def test_random_calls_fit_the_built_in_tools(seed: int) -> None:
+    box = Noting()
+    box._tools = {tool.name: tool for tool in arithmetic.load(1).open(TASKS[0]).tools}
+    run(RandomCalls(seed), box, TASKS[0].query.text)
+    assert not [seen.data for _, seen in box.seen if seen.error_type == "InvalidArguments"]
+
+
+# --- how many are too many ---
+
+
+@given(st.lists(st.sampled_from([None, 1, 2, "x", [1], {"a": 1}]), min_size=1, max_size=12))
+def test_the_most_frequent_answer(answers: list[Any]) -> None:
+    tasks = [replace(TASKS[0], expected=answer) for answer in answers]
+    found = most_frequent_answer(tasks)
+    given_answers = [answer for answer in answers if answer is not None]
+    if not given_answers:
+        assert found == ""
+    else:
+        assert answers.count(found) == max(map(answers.count, given_answers))
+
+
+@given(st.integers(1, 2_000), st.data())
+def test_more_passed_tasks_are_never_better(n: int, data: Any) -> None:
+    few, many = sorted(data.draw(st.lists(st.integers(0, n), min_size=2, max_size=2)))
+    nothing = without_calls(TASKS)[0]
+
+    def too_many(count: int) -> bool:
+        return nothing.too_many(Interval(count / n, *wilson(count, n), n))
+
+    assert too_many(many) or not too_many(few)
+
+
+@pytest.mark.parametrize(
+    ("count", "n", "wrong"),
+    [
+        (0, 120, False),
+        (10, 120, False),  # 8.3 %: not surely above 5 %
+        (13, 120, True),  # above 10 %
+        (70, 1_000, True),  # 7 %, and surely above 5 %
+        (55, 1_000, False),
+        (1, 3, False),  # one task is no share
+        (2, 3, True),
+    ],
+)
+def test_too_many(count: int, n: int, wrong: bool) -> None:
+    nothing = without_calls(TASKS)[0]
+    assert nothing.too_many(Interval(count / n, *wilson(count, n), n)) is wrong
+
+
+def test_in_a_sample_only_what_is_sure_counts() -> None:
+    nothing = without_calls(TASKS)[0]
+    three, eight = Interval(3 / 24, *wilson(3, 24), 24), Interval(8 / 24, *wilson(8, 24), 24)
+    assert (nothing.too_many(three), nothing.too_many(three, drawn=True)) == (True, False)
+    assert nothing.too_many(eight, drawn=True)
+
+
+def test_saying_that_there_is_no_answer_may_pass_one_task_in_ten() -> None:
+    none = next(one for one in without_calls(TASKS) if one.name == "not determined")
+    assert not none.too_many(Interval(0.09, *wilson(900, 10_000), 10_000))
+    assert none.too_many(Interval(0.11, *wilson(110, 1_000), 1_000))
+    assert not ORACLE.too_many(Interval(1.0, *wilson(120, 120), 120))

@@ -1,0 +1,330 @@
+"""Results of a run directory: the object for scripts, the numbers that designs differ in, and what a damaged run says."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.datasets.task import Suite
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import Results, find_record, results
+from loopbench.experiments.compare.run import run
+from loopbench.metrics.record import Record
+from loopbench.metrics.scorers import is_abstention
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.folders import new_folder, run_folder
+from loopbench.runs.store.files import MANIFEST, RunError, write_manifest
+
+BLIND = "loopbench.checks.suite.reference_agents:Blind"
+"""Named as code of one's own is."""
+
+
+class Silent(Unwatched):
+    def finished(self, record: Record) -> None:
+        return None
+
+
+def made(folder: Path, **config: Any) -> Results:
+    experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **config))
+    assert run(experiment, Silent()) == ""
+    return results(experiment.folder)
+
+
+@pytest.fixture(scope="module")
+def wind(tmp_path_factory) -> Results:
+    """Both built-in loops over the default suite: in clean air, and under two profiles."""
+    profiles = ("clean", "flaky-format", "flaky-tools")
+    return made(tmp_path_factory.mktemp("wind"), loops=("bare", "react_extract"), profiles=profiles)
+
+
+@pytest.fixture(scope="module")
+def breeze(tmp_path_factory) -> Results:
+    """Three loops over a few tasks under two profiles."""
+    loops = ("bare", "bare(check_types=true)", BLIND)
+    return made(tmp_path_factory.mktemp("breeze"), loops=loops, profiles=("clean", "flaky-tools"), suite="arithmetic(size=12)")
+
+
+def of(found: Results, arm: str) -> list[Record]:
+    return [record for record in found.records if record.arm == arm]
+
+
+# --- the comparison means something ---
+
+
+def test_a_loop_that_shows_no_observations_solves_what_needs_none(tmp_path, arithmetic_suite: Suite):
+    found = made(tmp_path, loops=(BLIND,))
+    without_answer = {task.id for task in arithmetic_suite.tasks if task.expected is None}
+    right = [record for record in found.records if record.accuracy]
+    assert len(without_answer) <= 0.1 * len(arithmetic_suite.tasks)
+    assert {record.task for record in right} <= without_answer
+    assert all(is_abstention(record.answer) for record in right)
+
+
+def test_in_clean_air_all_is_solved_and_under_faults_the_designs_differ_in_measured_ways(wind):
+    by_arm = {arm.info.arm: arm.summary for arm in wind.comparison.arms}
+    for loop in ("bare", "react_extract"):
+        assert (by_arm[f"{loop}/clean"].accuracy.value, by_arm[f"{loop}/clean"].scored) == (1.0, 120)
+        assert by_arm[f"{loop}/flaky-tools"].accuracy.value < 1.0
+    verdicts = {(pair.a, pair.b): pair.verdict.word for pair in wind.comparison.pairs if pair.metric == "accuracy"}
+    assert verdicts["bare/flaky-format", "react_extract/flaky-format"] == "better"
+    feeds_back, gives_up = by_arm["bare/flaky-format"], by_arm["react_extract/flaky-format"]
+    assert feeds_back.recovery.value > 0.9 > gives_up.recovery.value
+    assert gives_up.faults.absorbed > feeds_back.faults.absorbed == 0
+    assert by_arm["bare/flaky-tools"].stops.keys() != by_arm["react_extract/flaky-tools"].stops.keys()
+
+
+def test_the_same_stumble_meets_every_loop_at_the_same_place(wind):
+    def drawn(arm: str) -> dict[tuple[str, str], str]:
+        return {(record.task, fault.point): fault.kind for record in of(wind, arm) for fault in record.faults}
+
+    for profile in ("flaky-format", "flaky-tools"):
+        a, b = drawn(f"bare/{profile}"), drawn(f"react_extract/{profile}")
+        common = a.keys() & b.keys()
+        assert len(common) > 30
+        assert {point: a[point] for point in common} == {point: b[point] for point in common}
+
+
+# --- the object for scripts ---
+
+INTERVAL = {"value", "low", "high", "n"}
+TOP = {"run", "digest", "wall_s", "arms", "pairs"}
+ARM = {
+    "arm", "loop", "options", "model", "profile", "suite", "trials", "scored", "errored", "excluded", "accuracy",
+    "steps", "lm_calls", "tokens", "cost_usd", "seconds", "stops", "errors", "faults",
+}  # fmt: skip
+PAIR = {"a", "b", "metric", "difference", "p", "p_holm", "verdict"}
+
+
+def test_the_object_for_scripts_has_the_names_that_stay(breeze):
+    made: Any = json.loads(json.dumps(breeze.to_json(), allow_nan=False))
+    assert made.keys() >= TOP
+    assert len(made["arms"]) == 6
+    for arm in made["arms"]:
+        assert arm.keys() >= ARM
+        assert arm["faults"].keys() >= {"scheduled", "landed", "absorbed", "recovered"}
+        assert arm["scored"] + arm["errored"] + arm["excluded"] == arm["trials"] == 12
+        assert sum(arm["stops"].values()) == arm["scored"]
+        for metric in ("accuracy", "steps", "lm_calls", "tokens", "seconds"):
+            assert arm[metric].keys() == INTERVAL
+            assert arm[metric]["low"] <= arm[metric]["value"] <= arm[metric]["high"]
+        assert arm["cost_usd"] is None
+    for pair in made["pairs"]:
+        assert pair.keys() >= PAIR
+        assert pair["difference"].keys() == INTERVAL
+        assert pair["verdict"] in ("better", "worse", "equivalent", "undecided")
+        assert 0 <= pair["p"] <= pair["p_holm"] <= 1
+    assert len({(pair["a"], pair["b"], pair["metric"]) for pair in made["pairs"]}) == len(made["pairs"])
+    assert made["complete"] is True
+    assert made["scheduled"] == 6 * 12
+    assert len(made["digest"]) == 64
+
+
+def test_wall_time_runs_from_the_first_start_to_the_last_end(breeze):
+    starts = [record.started_at for record in breeze.records]
+    ends = [record.started_at + record.wall_s for record in breeze.records]
+    assert breeze.wall_s == pytest.approx(max(ends) - min(starts))
+    assert math.isfinite(breeze.wall_s)
+
+
+def test_reading_a_run_twice_gives_the_same_from_any_folder(breeze, monkeypatch):
+    monkeypatch.chdir(breeze.folder.parent)
+    assert results(Path(breeze.folder.name)).to_json() == breeze.to_json()
+
+
+# --- a trial by name ---
+
+
+@pytest.mark.parametrize(
+    "name", ["bare/clean/arithmetic-0007/0", "bare/clean/arithmetic-0007", "bare/flaky-tools/arithmetic-0012/0"]
+)
+def test_a_trial_is_found_by_its_name(breeze, name):
+    found = find_record(breeze, name)
+    assert f"{found.arm}/{found.task}/{found.repeat}".startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nope", "no trial 'nope'; a trial is ARM/TASK/REPEAT, such as bare/clean/arithmetic-0001/0"),
+        ("", "matches 72 trials"),
+        ("arithmetic-0007", "matches 6 trials: .*…"),
+        ("bare/clean", "matches 12 trials"),
+        ("bare/clean/arithmetic-000", "matches 9 trials"),
+    ],
+)
+def test_a_name_that_fits_none_or_several_is_refused(breeze, name, said):
+    with pytest.raises(RunError, match=said):
+        find_record(breeze, name)
+
+
+# --- nothing is imported, nothing is trusted ---
+
+
+@pytest.fixture
+def copy(breeze, tmp_path: Path) -> Any:
+    """Writes a copy of the run with another manifest; gives its folder."""
+
+    def write(manifest: Any) -> Path:
+        for name in ("trials.jsonl", "traces.zst"):
+            (tmp_path / name).write_bytes((breeze.folder / name).read_bytes())
+        (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+        return tmp_path
+
+    return write
+
+
+def test_reading_a_run_imports_no_code_that_it_names(breeze, copy, tmp_path, monkeypatch):
+    (tmp_path / "own_evil.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    text = json.dumps(breeze.manifest).replace(BLIND, "own_evil:Blind").replace('"arithmetic"', '"own_evil:suite"')
+    records = (breeze.folder / "trials.jsonl").read_text().replace(BLIND, "own_evil:Blind")
+    folder = copy(json.loads(text))
+    (folder / "trials.jsonl").write_text(records)
+    assert len(results(folder).to_json()["arms"]) == 6
+
+
+def test_a_manifest_without_any_one_of_its_parts_is_read_or_refused_in_one_line(breeze, copy):
+    def holes(value: Any) -> list[Any]:
+        """All values that lack one part of this one, or have nonsense in its place."""
+        spoiled: list[Any] = []
+        if isinstance(value, dict):
+            for name, item in value.items():
+                rest = {key: other for key, other in value.items() if key != name}
+                spoiled += [rest, value | {name: None}, value | {name: ["x"]}, *(value | {name: inner} for inner in holes(item))]
+        elif isinstance(value, list) and value:
+            spoiled += [[inner, *value[1:]] for inner in holes(value[0])]
+        return spoiled
+
+    folder = copy({})
+    head = (folder / "trials.jsonl").read_bytes().splitlines(keepends=True)[:1]
+    (folder / "trials.jsonl").write_bytes(b"".join(head))
+    for manifest in holes({**breeze.manifest, "packages": {}}):
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        try:
+            found = results(folder)
+        except RunError as error:
+            said = str(error)
+        else:
+            said = found.title
+            json.dumps(found.to_json(), allow_nan=False)
+        assert said
+        assert "\n" not in said
+
+
+def test_records_of_an_arm_that_the_manifest_lacks_are_refused(breeze, copy):
+    manifest = {**breeze.manifest, "arms": breeze.manifest["arms"][1:]}
+    with pytest.raises(RunError, match="do not fit together"):
+        results(copy(manifest))
+
+
+def test_a_run_that_has_only_begun_has_results(tmp_path):
+    experiment = prepare(CompareConfig(loops=("bare",), runs=tmp_path, mlflow=False))
+    found = results(experiment.folder)
+    assert (found.is_complete, found.wall_s, found.scheduled) == (False, None, 120)
+    assert "incomplete: 0 of 120 trials" in found.title
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+EASY = '''
+from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
+
+SHAPES = ("flat", "round", "square", "long", "bent")
+
+
+def look(key: str) -> str:
+    """Look a thing up."""
+    return "blue"
+
+
+LOOK = Tool.from_function(look, blocking=False)
+
+
+def task(i):
+    question = f"What colour has the {SHAPES[i % 5]} thing of box {i}, which came in the year {1900 + 7 * i}?"
+    plan = Plan((PlannedCall("c1", "look", {"key": f"k{i}"}, f"Look thing {i} up."),), Ref("c1"))
+    return Task(f"t{i}", Query(question), "blue", "normalized", plan, labels={"split": "train" if i % 3 else "test"})
+
+
+def load():
+    return Suite("easy", "1", tuple(map(task, range(30))), lambda _: StatelessEnvironment((LOOK,)))
+'''
+
+
+@pytest.fixture
+def easy(tmp_path, monkeypatch) -> dict[str, Any]:
+    (tmp_path / "too_easy.py").write_text(EASY)
+    monkeypatch.syspath_prepend(tmp_path)
+    return {"suite": "too_easy:load", "loops": ("bare",), "runs": tmp_path / "runs", "mlflow": False}
+
+
+def test_a_comparison_on_a_suite_that_fails_a_check_says_so(easy):
+    experiment = prepare(CompareConfig(**easy))
+    run(experiment, Silent())
+    warnings = results(experiment.folder).to_json()["warnings"]
+    assert [warning for warning in warnings if warning.startswith("the suite fails a check, guessing: same answer")], warnings
+
+
+def test_only_the_tasks_of_the_split_are_asked(easy):
+    experiment = prepare(CompareConfig(**easy, split="test", tasks=7))
+    assert [task.id for task in experiment.tasks] == [f"t{i}" for i in range(0, 21, 3)]
+    with pytest.raises(ValueError, match=r"^suite easy has no task of split 'tst'; did you mean 'test'\?"):
+        prepare(CompareConfig(**easy, split="tst"))
+    assert len(list(easy["runs"].iterdir())) == 1
+
+
+def test_quarantined_tasks_leave_the_denominator_visibly(easy, tmp_path):
+    listed = tmp_path / "bad.toml"
+    listed.write_text('t3 = "the gold is wrong"\n')
+    experiment = prepare(CompareConfig(**easy, quarantine=listed))
+    run(experiment, Silent())
+    found = results(experiment.folder)
+    (arm,) = found.to_json()["arms"]
+    assert (arm["scored"], arm["excluded"]) == (29, 1)
+    assert arm["exclusions"] == {"quarantined: the gold is wrong": 1}
+    assert found.is_complete
+    listed.write_text('t99 = "no such task"\n')
+    with pytest.raises(ValueError, match="has no task 't99'"):
+        prepare(CompareConfig(**easy, quarantine=listed))
+
+
+# --- where a run is ---
+
+
+def test_a_run_never_takes_the_directory_of_another(tmp_path, monkeypatch):
+    """Two processes may begin in one second, and draw the same."""
+    drawn = iter(["aaaa", "aaaa", "aaaa", "bbbb"])
+    monkeypatch.setattr("secrets.token_hex", lambda size: next(drawn))
+    monkeypatch.setattr("loopbench.runs.folders.datetime", Clock)
+    made = [new_folder(tmp_path / "runs", "a suite/../of mine").name for _ in range(2)]
+    assert made == ["20260101-000000-a-suite-..-of-mine-aaaa", "20260101-000000-a-suite-..-of-mine-bbbb"]
+
+
+class Clock:
+    @staticmethod
+    def now() -> datetime:
+        return datetime(2026, 1, 1)
+
+
+def test_the_latest_run_is_the_one_that_was_begun_last_whatever_its_name(tmp_path):
+    for age, name in enumerate(["monday", "20260101-000000-arithmetic-aaaa", "20260101-000000-arithmetic-0000"]):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / MANIFEST).touch()
+        os.utime(tmp_path / name / MANIFEST, (age, age))
+        assert run_folder("latest", tmp_path) == tmp_path / name
+
+
+def test_a_manifest_that_is_written_again_makes_no_run_the_latest_nor_does_half_a_fork(tmp_path):
+    for name, day in (("new", 2), ("old", 1), (".fork.part", 3)):  # written last: the half-made one
+        (tmp_path / name).mkdir()
+        write_manifest(tmp_path / name, {"config": {}, "created": f"2026-01-0{day}T00:00:00+00:00"})
+    assert run_folder("latest", tmp_path) == tmp_path / "new"
+    with pytest.raises(RunError, match=r"in .*: old, new$"):
+        run_folder("another", tmp_path)

@@ -1,0 +1,206 @@
+"""Runs that are looked at on their way: they end once every pair is decided, and a kill at any point changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare.prepare import Experiment, prepare
+from loopbench.experiments.compare.reopen import SessionSettings, reopen
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.compare.tables import notes
+from loopbench.experiments.optimize.config import load_optimize_config
+from loopbench.metrics.record import Record
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.manifest import looks_of
+from loopbench.runs.permissions import Permissions
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.records import TRIALS
+
+pytestmark = pytest.mark.thorough
+
+FAR_APART = ("bare", "loopbench.checks.suite.reference_agents:Blind")
+
+
+class Heard(Unwatched):
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def finished(self, record: Record) -> None:
+        self.records.append(record)
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Callable[..., CompareConfig]:
+    def make(**changes: Any) -> CompareConfig:
+        values: dict[str, Any] = {
+            "loops": FAR_APART,
+            "suite": "arithmetic(size=120)",
+            "looks": 4,
+            "runs": tmp_path,
+            "mlflow": False,
+        }
+        return CompareConfig(**(values | changes))
+
+    return make
+
+
+def done(config: CompareConfig) -> Results:
+    experiment = prepare(config)
+    assert run(experiment, Heard()) == ""
+    return results(experiment.folder)
+
+
+def again(folder: Path) -> Experiment:
+    """The same run gone on with, whatever code of one's own it names."""
+    return reopen(folder, Permissions(code=FAR_APART[1:]))
+
+
+def test_a_run_ends_at_the_look_at_which_every_pair_is_decided(configured):
+    found = done(configured())
+    assert found.looked is not None
+    assert (found.looked.reached, found.looked.planned, found.looked.tasks, found.looked.stopped) == (1, 4, 30, True)
+    assert found.is_complete
+    assert len(found.records) == 2 * 30 < found.scheduled == 240
+    looks = looks_of(found.manifest)
+    assert looks is not None
+    assert {record.task for record in found.records} == set(looks.stage(1))
+    assert found.comparison.alpha == looks.levels[0]
+    assert found.title.endswith("120 tasks × 1, seed 0, stopped after 30 of them")
+    assert any(note.startswith("Look 1 of 4, after 30 tasks") for note in notes(found.comparison))
+    assert found.to_json()["looks"]["stopped"]
+    assert found.to_json()["complete"]
+
+
+def test_a_run_that_is_not_decided_on_the_way_goes_to_its_end(configured):
+    """Two equal arms: nothing is better, and so few tasks show no equivalence either."""
+    found = done(configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=12)", looks=3))
+    looks = looks_of(found.manifest)
+    assert looks is not None
+    assert found.looked is not None
+    assert (found.looked.reached, found.looked.stopped, found.is_complete) == (3, False, True)
+    assert found.comparison.alpha == looks.levels[-1] < 0.05
+    assert len(found.records) == found.scheduled
+
+
+@pytest.mark.thorough
+def test_equal_designs_are_found_equivalent_on_the_way(configured):
+    found = done(configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=800)", looks=2, margin=0.05))
+    assert found.looked is not None
+    assert (found.looked.reached, found.looked.stopped) == (1, True)
+    assert [pair.verdict.word for pair in found.comparison.pairs if pair.family == "primary"] == ["equivalent"]
+
+
+def test_all_repeats_of_a_stage_belong_to_it(configured):
+    found = done(configured(repeats=3, profiles=("clean", "flaky-tools")))
+    assert found.looked is not None
+    assert len(found.records) == 2 * 2 * 3 * found.looked.tasks
+
+
+@pytest.mark.parametrize("kept", [0, 7, 15, 16, 20, 35])
+def test_a_kill_at_any_point_changes_nothing(configured, kept):
+    """Stages of 8 trials; 16: between the second look's last trial and the look itself."""
+    config = configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=20)", looks=5)
+    whole = done(config)
+    path = whole.folder / TRIALS
+    rows = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(rows[:kept]) + (rows[kept][:30] if kept % 2 else b""))
+    part, heard = results(whole.folder), Heard()
+    assert part.looked is not None
+    assert (part.looked.reached, part.looked.between, part.is_complete) == (kept // 8, kept % 8 > 0 or kept < 8, False)
+    if part.looked.between:
+        assert {pair.verdict.word for pair in part.comparison.pairs} <= {"undecided"}
+    assert run(reopen(whole.folder), heard) == ""
+    assert len(heard.records) == len(rows) - kept
+    assert results(whole.folder).digest == whole.digest
+
+
+def test_a_run_that_was_killed_before_the_look_that_ends_it_runs_nothing_more(configured):
+    found, heard = done(configured()), Heard()
+    assert run(again(found.folder), heard) == ""
+    assert heard.records == []
+    assert results(found.folder).digest == found.digest
+
+
+def test_a_run_that_was_killed_within_its_last_stage_ends_at_the_same_look(configured):
+    whole, heard = done(configured()), Heard()
+    path = whole.folder / TRIALS
+    rows = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(rows[:41]))
+    part = results(whole.folder)
+    assert not part.is_complete
+    assert any(note.startswith("On the way to look 1 of 4: nothing is decided before it") for note in notes(part.comparison))
+    assert run(again(whole.folder), heard) == ""
+    assert len(heard.records) == len(rows) - 41
+    assert results(whole.folder).digest == whole.digest
+
+
+def test_a_budget_leaves_a_run_that_goes_on(configured):
+    whole = done(configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=20)", looks=2))
+    experiment = prepare(
+        configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=20)", looks=2, budget={"calls": 60})
+    )
+    assert run(experiment, Heard()) == "budget of 60 model calls used up"
+    assert run(reopen(experiment.folder, sitting=SessionSettings({"budget": {"calls": 100_000}})), Heard()) == ""
+    assert results(experiment.folder).digest == whole.digest
+
+
+def test_the_trials_are_those_of_a_run_without_looks(configured):
+    config = configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=20)", looks=2)
+    assert done(config).digest == done(config.model_copy(update={"looks": None})).digest
+
+
+@pytest.mark.parametrize("damage", [{"order": ["x"]}, {"ends": [3, 2, 1]}, None, 5])
+def test_a_damaged_plan_is_told_in_one_line(configured, damage):
+    found = done(configured())
+    path = found.folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["looks"] = manifest["looks"] | damage if isinstance(damage, dict) else damage
+    path.write_text(json.dumps(manifest))
+    if damage is None:  # a run like any other
+        assert results(found.folder).looked is None
+        return
+    with pytest.raises(RunError, match="manifest"):
+        results(found.folder)
+    with pytest.raises(RunError, match="looks"):
+        again(found.folder)
+
+
+def test_a_plan_of_other_tasks_is_refused(configured):
+    found = done(configured())
+    path = found.folder / "manifest.json"
+    text = path.read_text()
+    first = json.loads(text)["looks"]["order"][0]
+    path.write_text(text.replace(f'"{first}"', '"another"'))
+    with pytest.raises(RunError, match="other tasks than the suite's"):
+        again(found.folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"loops": ("bare",)}, "one loop makes no pair"),
+        ({"looks": 1}, "greater than or equal to 2"),
+        ({"looks": 21}, "less than or equal to 20"),
+    ],
+)
+def test_looks_at_nothing_are_refused(configured, changes, says):
+    with pytest.raises(ValueError, match=says):
+        configured(**changes)
+
+
+def test_more_looks_than_tasks_are_refused_before_anything_is_made(configured, tmp_path):
+    with pytest.raises(ValueError, match="looks: 4 of them need as many tasks, and there are 3"):
+        prepare(configured(suite="arithmetic(size=3)"))
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_an_optimization_takes_no_looks():
+    with pytest.raises(ValueError, match="looks is no part of an optimization"):
+        load_optimize_config(None, {"looks": 3})

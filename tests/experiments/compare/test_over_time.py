@@ -1,0 +1,501 @@
+"""A run over time: however its schedule is cut into sittings, extensions and forks, its results are those of one whole run."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.experiments.compare.extend import Additions, extend
+from loopbench.experiments.compare.fork import fork
+from loopbench.experiments.compare.prepare import Experiment, prepare
+from loopbench.experiments.compare.reopen import SessionSettings, reopen
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
+from loopbench.metrics.record import Record, records_digest
+from loopbench.protocol import Capabilities, ProviderError, Reply, Request
+from loopbench.runs.config import BudgetConfig, CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.manifest import notes_on
+from loopbench.runs.permissions import Permissions, resume_flags
+from loopbench.runs.run_state import Spent, SpentTally, larger, read_state
+from loopbench.runs.store.files import RunError, read_manifest, write_manifest
+from loopbench.runs.store.journal import Journal
+from loopbench.runs.store.lock import locked
+from loopbench.runs.store.records import TRIALS, read_records
+from loopbench.runs.store.traces import read_trace
+
+BARE = "bare(check_types=true)"
+
+
+class Count(Unwatched):
+    """Progress that remembers."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def finished(self, record: Record) -> None:
+        self.records.append(record)
+
+
+def config_of(folder: Path, **changes: Any) -> CompareConfig:
+    values: dict[str, Any] = {
+        "loops": ("bare",), "suite": "arithmetic(size=9)", "tasks": 3, "profiles": ("flaky-format",), "runs": folder / "runs",
+        "mlflow": False, "concurrency": 3,
+    }  # fmt: skip
+    return CompareConfig(**(values | changes))
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Callable[..., CompareConfig]:
+    """Makes a configuration: bare over three tasks, without MLflow."""
+    return lambda **changes: config_of(tmp_path, **changes)
+
+
+def begun(config: CompareConfig) -> Path:
+    """The directory of a whole run."""
+    experiment = prepare(config)
+    assert run(experiment, Count()) == ""
+    return experiment.folder
+
+
+def went_on(experiment: Experiment) -> list[Record]:
+    """What was run."""
+    progress = Count()
+    assert run(experiment, progress) == ""
+    return progress.records
+
+
+def lines(folder: Path) -> list[tuple[str, str, int]]:
+    rows = [json.loads(line) for line in (folder / TRIALS).read_bytes().splitlines()]
+    return [(row["arm"], row["task"], row["repeat"]) for row in rows]
+
+
+def kill(folder: Path, kept: int) -> None:
+    """As if the process had been killed when so many trials were on the disk, and the next one torn."""
+    rows = (folder / TRIALS).read_bytes().splitlines(keepends=True)
+    (folder / TRIALS).write_bytes(b"".join(rows[:kept]) + b"".join(rows[kept : kept + 1])[:40])
+
+
+def change(folder: Path, **parts: Any) -> None:
+    write_manifest(folder, read_manifest(folder) | parts)
+
+
+def other_code(folder: Path, arm: int = 0) -> None:
+    """As if an arm had been run under other code."""
+    arms = read_manifest(folder)["arms"]
+    change(folder, arms=[{**entry, "code": "0" * 64} if place == arm else entry for place, entry in enumerate(arms)])
+
+
+# --- the law ---
+
+STEPS = {
+    "loop": Additions(loops=(BARE,)),
+    "profile": Additions(profiles=("flaky-tools",)),
+    "repeats": Additions(repeats=2),
+    "tasks": Additions(tasks=5),
+}
+WHOLE: dict[str, Any] = {"loops": ("bare", BARE), "profiles": ("flaky-format", "flaky-tools"), "repeats": 2, "tasks": 5}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What happens to a run between two additions."""
+
+    kept: int
+    """Trials that outlive a kill."""
+    ends: bool
+    """It is then gone on with to its end."""
+    forked: int | None
+    """The arm whose code changes, so that the run goes on in a fork."""
+
+
+stages = st.builds(Stage, st.integers(0, 12), st.booleans(), st.none() | st.integers(0, 3))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The digest of the whole run."""
+    return results(begun(config_of(tmp_path_factory.mktemp("whole"), **WHOLE))).digest
+
+
+@pytest.mark.thorough
+@settings(max_examples=15)
+@given(order=st.permutations(sorted(STEPS)), between=st.lists(stages, min_size=5, max_size=5))
+def test_sittings_extensions_and_forks_in_any_order_give_the_results_of_one_run(whole, tmp_path_factory, order, between):
+    experiment = prepare(config_of(tmp_path_factory.mktemp("parts")))
+    for step, stage in zip([*order, None], between, strict=True):
+        went_on(experiment)
+        folder = experiment.folder
+        kill(folder, stage.kept)
+        if stage.ends:
+            went_on(reopen(folder))
+        before = {record.key for record in read_records(folder)}
+        if stage.forked is not None and any(arm.name not in _of_arm(experiment, stage.forked) for arm in experiment.arms):
+            folder = _after_a_fork(experiment, stage.forked, before)
+        if step is not None:
+            experiment = extend(folder, STEPS[step])
+            assert {record.key for record in read_records(folder)} >= before - _touched(experiment, stage.forked)
+        else:
+            experiment = reopen(folder)
+    went_on(experiment)
+    found = results(experiment.folder)
+    assert (found.digest, found.is_complete) == (whole, True)
+    assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == found.scheduled
+
+
+def _of_arm(experiment: Experiment, place: int) -> str:
+    return experiment.arms[place % len(experiment.arms)].name
+
+
+def _touched(experiment: Experiment, place: int | None) -> set[tuple[str, str, int]]:
+    """Cells that a fork may have given up."""
+    return set() if place is None else {trial.key for trial in experiment._schedule()}
+
+
+def _after_a_fork(experiment: Experiment, place: int, before: set[tuple[str, str, int]]) -> Path:
+    """The directory in which the run goes on; the same one where the fork had nothing to take over."""
+    folder, name = experiment.folder, _of_arm(experiment, place)
+    manifest = read_manifest(folder)
+    other_code(folder, place % len(experiment.arms))
+    held = {key for key in before if key[0] != name}
+    if not held:
+        with pytest.raises(RunError, match="nothing can be taken over"):
+            fork(folder)
+        write_manifest(folder, manifest)
+        return folder
+    made = fork(folder)
+    assert set(made.past.ended) == held
+    return made.folder
+
+
+# --- budgets of the whole run ---
+
+
+def test_what_records_and_trials_cut_short_have_spent_counts(configured):
+    experiment = prepare(configured(tasks=9, budget={"calls": 20}))
+    assert run(experiment, Count()) == "budget of 20 model calls used up"
+    assert reopen(experiment.folder).spent.calls == 20
+    recorded = sum(record.lm_calls for record in read_records(experiment.folder))
+    assert read_manifest(experiment.folder)["cut_short"]["calls"] == 20 - recorded > 0
+
+
+def test_a_larger_budget_is_of_the_whole_run_too_and_the_manifest_stays(configured):
+    experiment = prepare(configured(tasks=9, budget={"calls": 20}))
+    run(experiment, Count())
+    more = SessionSettings({"budget": {"calls": 30}})
+    assert run(reopen(experiment.folder, sitting=more), Count()) == "budget of 30 model calls used up"
+    assert reopen(experiment.folder).spent.calls == 30
+    assert read_manifest(experiment.folder)["config"]["budget"]["calls"] == 20
+
+
+@pytest.mark.parametrize("limit", [{"tokens": 3_000}, {"seconds": 1e-9}])
+def test_every_limit_counts_what_was_spent_before(configured, limit):
+    experiment = prepare(configured(tasks=9, budget=limit))
+    stopped = run(experiment, Count())
+    assert stopped.startswith("budget of ")
+    progress = Count()
+    assert run(reopen(experiment.folder), progress) == stopped
+    assert progress.records == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=8))
+def test_seconds_are_those_in_which_any_trial_was_under_way(record, spans):
+    tally = SpentTally()
+    for start, length in spans:
+        tally.add(record(started_at=float(start), wall_s=float(length)))
+    assert tally.spent.seconds == len({second for start, length in spans for second in range(start, start + length)})
+
+
+def test_every_attempt_counts_and_a_line_that_judges_one_again_does_not(record, tmp_path):
+    with Journal(tmp_path) as journal:
+        journal.append(record(status="errored", calls={"decide": 3}, started_at=0.0, wall_s=2.0), b"")
+        journal.append(record(attempt=1, calls={"decide": 4}, started_at=1.0, wall_s=2.0), b"")
+        journal.append(record(attempt=1, calls={"decide": 4}, started_at=1.0, wall_s=2.0, scores={"accuracy": 0.0}), b"")
+    past = read_state(tmp_path)
+    assert (past.spent.calls, past.spent.seconds) == (7, 3.0)
+    assert [(ended.status, ended.attempt) for ended in past.ended.values()] == [("scored", 1)]
+
+
+# --- how a run goes on ---
+
+
+def test_what_is_typed_wins_over_the_manifest_and_is_not_written(configured):
+    folder = begun(configured(concurrency=5))
+    before = (folder / "manifest.json").read_bytes()
+    again = reopen(folder, sitting=SessionSettings({"concurrency": 2, "budget": {"tokens": 10}, "mlflow": True}))
+    assert (again.config.concurrency, again.config.budget.tokens, again.config.mlflow) == (2, 10, True)
+    went_on(again)
+    assert (folder / "manifest.json").read_bytes() == before
+
+
+def test_what_results_depend_on_cannot_be_changed(configured):
+    folder = begun(configured())
+    with pytest.raises(ValueError, match="seed: it stays as it was"):
+        reopen(folder, sitting=SessionSettings({"seed": 3}))
+
+
+def test_a_cluster_is_reached_only_where_it_was_typed(configured):
+    folder = prepare(configured()).folder
+    config = read_manifest(folder)["config"]
+    change(folder, config={**config, "engine": "ray", "address": "ray://10.9.9.9:10001"})
+    with pytest.raises(RunError, match=r"--address ray://10\.9\.9\.9:10001, or stay here: --engine local"):
+        reopen(folder)
+    assert reopen(folder, sitting=SessionSettings({"engine": "local"})).config.address is None
+    assert reopen(folder, Permissions(address="ray://10.9.9.9:10001")).config.engine == "ray"
+
+
+def test_a_store_is_logged_to_only_where_it_was_typed(configured):
+    folder = prepare(configured()).folder
+    uri = "https://user:secret@mlflow.example:5000"
+    change(folder, config={**read_manifest(folder)["config"], "tracking_uri": uri, "mlflow": True})
+    for allowed in (Permissions(), Permissions(tracking_uri="https://other.example")):
+        with pytest.raises(RunError, match=r"--tracking-uri https://mlflow\.example:5000, or log nothing: --no-mlflow") as caught:
+            reopen(folder, allowed)
+        assert "secret" not in str(caught.value)
+        with pytest.raises(RunError, match="--tracking-uri"):
+            extend(folder, Additions(repeats=2), allowed)
+    typed = reopen(folder, Permissions(tracking_uri="https://me:mine@mlflow.example:5000")).config
+    assert (typed.tracking_uri, typed.mlflow) == ("https://me:mine@mlflow.example:5000", True)
+    assert resume_flags(typed) == ["--tracking-uri", "https://mlflow.example:5000"]
+    without = reopen(folder, sitting=SessionSettings({"mlflow": False})).config
+    assert (without.mlflow, resume_flags(without)) == (False, [])
+
+
+# --- retries ---
+
+
+class Down:
+    """A provider that is out of order until told otherwise."""
+
+    name = "openai/fake"
+    capabilities = Capabilities()
+    works = False
+
+    async def complete(self, request: Request) -> Reply:
+        if not self.works:
+            raise ProviderError("connection refused", "connection")
+        return Reply('{"final_answer": "42"}')
+
+
+@pytest.fixture
+def down(configured, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Down]:
+    """A run of three trials on a model that is down, and the model; each trial was tried as often as it is by itself."""
+    model = Down()
+    monkeypatch.setattr("loopbench.models.real.open_model", lambda *arguments, **options: model)
+    folder = begun(configured(models=("openai/fake",), profiles=("clean",)))
+    for _ in range(3):
+        went_on(reopen(folder))
+    assert [(record.status, record.attempt) for record in read_records(folder)] == [("errored", 2)] * 3
+    return folder, model
+
+
+def test_infrastructure_is_tried_again_on_request_however_often_it_was(down):
+    folder, model = down
+    assert len(reopen(folder).missing()) == 0
+    asked = SessionSettings(retry="infrastructure")
+    assert {record.attempt for record in went_on(reopen(folder, sitting=asked))} == {3}
+    model.works = True
+    assert {(record.status, record.attempt) for record in went_on(reopen(folder, sitting=asked))} == {("scored", 4)}
+    assert len(reopen(folder, sitting=asked).missing()) == 0
+    assert "retried" not in read_manifest(folder)
+
+
+CRASHING = """
+from loopbench.protocol import Outcome, StopReason
+
+class Mine:
+    name, stops = "own", frozenset()
+    def with_step_limit(self, tool_steps): return self
+    async def run(self, query, tools, model, observer=None):
+        if broken: raise RuntimeError("broken")
+        return Outcome("1", StopReason.FINISHED, 0)
+
+broken = True
+"""
+
+
+def test_what_crashed_is_run_again_on_request_only_and_the_results_say_so_for_good(configured, tmp_path, monkeypatch):
+    (tmp_path / "own_crashing.py").write_text(CRASHING)
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = begun(configured(loops=("own_crashing:Mine",), profiles=("clean",)))
+    allowed = Permissions(["own_crashing:Mine"])
+    for retry in (None, "infrastructure"):
+        assert len(reopen(folder, allowed, SessionSettings(retry=retry)).missing()) == 0
+    importlib.import_module("own_crashing").broken = False  # type: ignore[attr-defined]
+    again = reopen(folder, allowed, SessionSettings(retry="errors"))
+    assert (again.missing().favoured, again.missing().again) == (3, 3)
+    assert {(record.stop, record.attempt) for record in went_on(again)} == {("finished", 1)}
+    note = read_manifest(folder)["retried"]
+    assert [(entry["what"], entry["trials"]) for entry in note] == [("errors", 3)]
+    warnings = results(folder).comparison.warnings
+    assert "3 trials that had crashed or timed out were run again on request: what they show is favourable" in warnings
+    assert len(reopen(folder, allowed, SessionSettings(retry="errors")).missing()) == 0
+
+
+# --- what a fork takes over ---
+
+
+def test_a_fork_takes_over_traces_too_and_says_where_from(configured):
+    folder = begun(configured(loops=("bare", BARE)))
+    other_code(folder)
+    made = fork(folder)
+    taken = [record for record in read_records(folder) if record.arm == made.arms[1].name]
+    assert {record.key for record in read_records(made.folder)} == {record.key for record in taken}
+    found = {record.key: record for record in read_records(made.folder)}
+    for record in taken:
+        assert read_trace(made.folder, found[record.key]) == read_trace(folder, record)
+        assert replace(found[record.key], trace_at=record.trace_at) == record
+    source = read_manifest(made.folder)["forked_from"]
+    assert source == {"run": folder.name, "digest": records_digest(taken), "trials": 3}
+    assert {record.arm for record in went_on(made)} == {made.arms[0].name}
+    assert results(made.folder).digest == results(begun(configured(loops=("bare", BARE)))).digest
+
+
+def test_a_fork_where_nothing_holds_or_nothing_changed_makes_no_directory(configured, tmp_path):
+    folder = begun(configured())
+    known = sorted((tmp_path / "runs").iterdir())
+    with pytest.raises(RunError, match="nothing has changed since this run began; go on with it: loopbench resume"):
+        fork(folder)
+    suite = read_manifest(folder)["suite"]
+    change(folder, suite={**suite, "digest": "0" * 64})
+    with pytest.raises(RunError, match=r"nothing can be taken over, all trials rest on what has changed: suite arithmetic"):
+        fork(folder)
+    change(folder, suite=suite, profiles={"flaky-format": "0" * 64})
+    with pytest.raises(RunError, match=r"no arm that is what it was has a trial; start a new run with the same settings$"):
+        fork(folder)
+    assert sorted((tmp_path / "runs").iterdir()) == known
+
+
+def test_a_fork_that_fails_on_the_way_leaves_nothing(configured, tmp_path):
+    folder = begun(configured(loops=("bare", BARE)))
+    other_code(folder)
+    (folder / "traces.zst").write_bytes(b"torn")
+    known = sorted((tmp_path / "runs").iterdir())
+    with pytest.raises(RunError, match=r"traces\.zst"):
+        fork(folder)
+    assert sorted((tmp_path / "runs").iterdir()) == known
+
+
+def test_a_fork_notes_what_was_done_to_the_records_it_took_over_and_no_more(configured):
+    folder = begun(configured(loops=("bare", BARE)))
+    other_code(folder)
+    note = {"when": "2026-01-01T00:00:00+00:00", "trials": 5}
+    change(folder, retried=[note | {"what": "errors"}], rescored=[note | {"suite": "x"}], extended=[note | {"to": 6}])
+    made = read_manifest(fork(folder).folder)
+    assert ("retried" in made, "extended" in made) == (False, False)  # all that was taken over is a first attempt
+    assert made["rescored"] == [note | {"suite": "x", "trials": 3}]
+    change(folder, rescored=["damaged"])
+    with pytest.raises(RunError, match=r"manifest\.json: TypeError"):
+        fork(folder)
+
+
+@given(st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(0, 9), max_size=3))
+def test_notes_count_no_more_trials_than_were_taken_over(record, attempts, counts):
+    manifest = {name: [{"when": "w", "trials": count} for count in counts] for name in ("retried", "rescored", "extended")}
+    found = notes_on(manifest, [record(attempt=attempt) for attempt in attempts])
+    assert found.keys() <= {"retried", "rescored"}
+    for name, most in (("retried", sum(attempt > 0 for attempt in attempts)), ("rescored", len(attempts))):
+        assert [note["trials"] for note in found.get(name, [])] == ([min(count, most) for count in counts] if most else [])
+
+
+# --- what an extension refuses ---
+
+
+def test_a_full_product_is_added_and_the_manifest_says_when(configured):
+    folder = begun(configured(profiles=("flaky-format", "flaky-tools")))
+    made = extend(folder, Additions(loops=(BARE,)))
+    assert [arm.name for arm in made.arms] == [
+        "bare/flaky-format", f"{BARE}/flaky-format", "bare/flaky-tools", f"{BARE}/flaky-tools",
+    ]  # fmt: skip
+    assert len(made.missing()) == 6
+    assert [(note["trials"], note["to"]) for note in read_manifest(folder)["extended"]] == [(6, 12)]
+
+
+@pytest.mark.parametrize(
+    ("additions", "said"),
+    [
+        (Additions(), "nothing is added: give --loop"),
+        (Additions(repeats=1), "nothing is added: give --loop"),
+        (Additions(tasks=2), "--tasks 2: the run has 3 already, and N is the new total"),
+        (Additions(repeats=0), "--repeats 0: the run has 1 already"),
+        (Additions(loops=("bare",)), "--loop: 'bare' stands twice"),
+        (Additions(loops=("bear",)), "did you mean 'bare'"),
+        (Additions(profiles=("flaky",)), "unknown profile 'flaky'"),
+        (Additions(models=("openai/x",)), "runs under 'clean' only"),
+    ],
+)
+def test_what_cannot_be_added_is_told_and_nothing_is_written(configured, additions, said):
+    folder = begun(configured())
+    before = (folder / "manifest.json").read_bytes()
+    with pytest.raises(ValueError, match=said) as caught:
+        extend(folder, additions)
+    assert "\n" not in str(caught.value)
+    assert (folder / "manifest.json").read_bytes() == before
+
+
+def test_all_tasks_cannot_be_more(configured):
+    folder = begun(configured(tasks=None))
+    with pytest.raises(ValueError, match="--tasks 99: the run has all 9 tasks of suite arithmetic already"):
+        extend(folder, Additions(tasks=99))
+
+
+def test_a_run_whose_ground_has_changed_is_not_added_to(configured):
+    folder = begun(configured())
+    other_code(folder)
+    with pytest.raises(RunError, match=r"arm bare/flaky-format \(its code\)"):
+        extend(folder, Additions(repeats=2))
+
+
+@pytest.mark.parametrize(("part", "said"), [("looks", "looked at on its way"), ("ablation", "it is an ablation")])
+def test_a_run_of_another_kind_is_not_added_to(configured, part, said):
+    folder = begun(configured())
+    change(folder, **{part: {}})
+    with pytest.raises(RunError, match=said):
+        extend(folder, Additions(repeats=2))
+
+
+def test_a_run_that_another_process_writes_to_is_not_added_to(configured):
+    folder = begun(configured())
+    with locked(folder), pytest.raises(RunError, match="another process is writing"):
+        extend(folder, Additions(repeats=2))
+
+
+def test_a_sitting_that_knows_nothing_of_an_extension_is_refused(configured):
+    folder = begun(configured())
+    kill(folder, 1)
+    stale = reopen(folder)
+    went_on(extend(folder, Additions(repeats=2)))
+    before = (folder / TRIALS).read_bytes()
+    with pytest.raises(RunError, match="another process has changed this run meanwhile; type the command again"):
+        run(stale, Count())
+    assert (folder / TRIALS).read_bytes() == before
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+def test_a_schedule_is_counted_without_being_made(configured, kept):
+    folder = begun(configured())
+    kill(folder, kept)
+    missing = reopen(folder).missing()
+    made: Sequence[Any] = list(missing)
+    assert len(missing) == len(made) == 3 - kept
+
+
+@given(
+    st.fixed_dictionaries({}, optional={"calls": st.integers(1, 99), "tokens": st.integers(1, 99), "dollars": st.floats(0.01, 9)}),
+    st.builds(Spent, st.integers(0, 200), st.integers(0, 200), st.floats(0, 20)),
+    st.integers(0, 40),
+)
+def test_a_larger_budget_leaves_room_for_what_is_left(limits, spent, ended):
+    more = larger(BudgetConfig(**limits), spent, ended / 40)
+    assert more.keys() == {name for name, limit in limits.items() if getattr(spent, name) >= limit}
+    assert all(getattr(spent, name) < limit for name, limit in more.items())
+    if ended:
+        assert all(getattr(spent, name) / ended * 40 <= limit for name, limit in more.items())

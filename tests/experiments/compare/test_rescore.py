@@ -1,0 +1,307 @@
+"""Answers judged again: the results are those of a run that had been judged so from the start, and nothing is asked for it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loopbench.experiments.compare import rescore as rescoring
+from loopbench.experiments.compare.extend import Additions, extend
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import reopen
+from loopbench.experiments.compare.rescore import REDACTED, UNTOLD, rescore
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
+from loopbench.metrics.scorers import scorer_named
+from loopbench.protocol import Query
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.permissions import Permissions
+from loopbench.runs.run_state import read_state
+from loopbench.runs.store.files import RunError, read_manifest, write_manifest
+from loopbench.runs.store.records import TRIALS, read_records
+
+SUITES = """
+from dataclasses import replace
+from loopbench.datasets import arithmetic, repairs
+from loopbench.datasets.task import Suite
+
+changed = {}
+fails = False
+
+def _changed(suite):
+    return replace(suite, tasks=tuple(replace(task, **changed.get(task.id, changed.get("all", {}))) for task in suite.tasks))
+
+def load() -> Suite:
+    return _changed(arithmetic.load(size=6))
+
+def stateful() -> Suite:
+    return _changed(repairs.load(size=3))
+
+def by_state(judgement) -> float:
+    if fails:
+        raise RuntimeError("no such scorer yet")
+    return float(judgement.state is not None)
+
+class Stubborn:
+    '''Gives up in the words of the right answer.'''
+    name, stops = "stubborn", frozenset()
+    def with_step_limit(self, tool_steps): return self
+    async def run(self, query, tools, model, observer=None):
+        from loopbench.protocol import Outcome, StopReason
+        return Outcome("7", StopReason.FINISHED, 0, gave_up=True)
+
+class Leaky(Stubborn):
+    async def run(self, query, tools, model, observer=None):
+        from loopbench.protocol import Outcome, StopReason
+        return Outcome("Bearer abcdefgh12345678", StopReason.FINISHED, 0)
+"""
+ALLOWED = ["own_judged:load", "own_judged:stateful", "own_judged:Stubborn", "own_judged:Leaky"]
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The module that suites, a scorer and loops come from; `changed`: task, or `all` → what of it is another."""
+    (tmp_path / "own_judged.py").write_text(SUITES)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_judged", raising=False)
+    scorer_named.cache_clear()  # of another test's module of this name
+    module = importlib.import_module("own_judged")
+    yield module
+    module.changed.clear()
+
+
+@pytest.fixture
+def ran(own: ModuleType, tmp_path: Path) -> Callable[..., Path]:
+    """Runs the suite as it is now; gives the directory."""
+
+    def begin(**changes: Any) -> Path:
+        values: dict[str, Any] = {
+            "loops": ("bare", "stateless"), "suite": "own_judged:load", "profiles": ("flaky-tools",), "runs": tmp_path / "runs",
+            "mlflow": False,
+        }  # fmt: skip
+        experiment = prepare(CompareConfig(**(values | changes)))
+        assert run(experiment, Unwatched()) == ""
+        return experiment.folder
+
+    return begin
+
+
+CHANGES = st.dictionaries(
+    st.sampled_from([f"arithmetic-{number:04}" for number in range(1, 7)]),
+    st.fixed_dictionaries(
+        {}, optional={"expected": st.sampled_from([None, 3, "12", 7.5]), "scorer": st.sampled_from(["exact", "contains"])}
+    ),
+)
+
+
+@pytest.mark.thorough
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(first=CHANGES, then=CHANGES)
+def test_a_run_that_was_judged_again_is_one_that_was_judged_so_from_the_start(own, ran, first, then):
+    own.changed = first
+    folder = ran()
+    before = {record.key: record for record in read_records(folder)}
+    spent, lines = read_state(folder).spent, (folder / TRIALS).read_bytes()
+    own.changed = then
+    made = rescore(folder, ALLOWED)
+    assert made.found.digest == results(ran()).digest
+    assert (folder / TRIALS).read_bytes().startswith(lines)
+    assert read_state(folder).spent == spent
+    after = {record.key: record for record in read_records(folder)}
+    assert made.changed == sum(before[key].scores != after[key].scores for key in before)
+    assert all(after[key].trace_at == before[key].trace_at for key in before)
+    was = next(iter(before.values())).suite_digest
+    notes = read_manifest(folder).get("rescored", [])
+    if made.found.manifest["suite"]["digest"] == was:
+        assert notes == []
+    else:
+        assert [(note["suite"], note["trials"]) for note in notes] == [(was, made.changed)]
+    manifest = (folder / "manifest.json").read_bytes()
+    assert rescore(folder, ALLOWED).changed == 0
+    assert (folder / "manifest.json").read_bytes() == manifest
+
+
+def test_a_run_goes_on_and_is_added_to_on_the_new_ground(own, ran):
+    folder = ran()
+    kept = (folder / TRIALS).read_bytes().splitlines(keepends=True)[:5]
+    (folder / TRIALS).write_bytes(b"".join(kept))
+    own.changed = {"all": {"expected": 7}}
+    with pytest.raises(RunError, match="the questions are the same, so the answers can be judged again: loopbench rescore"):
+        reopen(folder, Permissions(ALLOWED))
+    rescore(folder, ALLOWED)
+    assert run(reopen(folder, Permissions(ALLOWED)), Unwatched()) == ""
+    assert run(extend(folder, Additions(repeats=2), Permissions(ALLOWED)), Unwatched()) == ""
+    assert results(folder).digest == results(ran(repeats=2)).digest
+
+
+def test_a_kill_between_records_and_manifest_is_mended_by_the_same_command(own, ran, monkeypatch):
+    folder = ran()
+    first = read_records(folder)
+    own.changed = {"all": {"expected": 7}}
+
+    def killed(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rescoring, "write_manifest", killed)
+        with pytest.raises(KeyboardInterrupt):
+            rescore(folder, ALLOWED)
+    assert results(folder).is_complete
+    with pytest.raises(RunError, match="loopbench rescore"):
+        reopen(folder, Permissions(ALLOWED))
+    was = {record.key: record.scores for record in first}
+    rescore(folder, ALLOWED)
+    assert len(reopen(folder, Permissions(ALLOWED)).missing()) == 0
+    (note,) = read_manifest(folder)["rescored"]
+    assert note["trials"] == sum(was[record.key] != record.scores for record in read_records(folder)) > 0
+
+
+def test_whoever_gave_up_is_not_right_afterwards(own, ran):
+    folder = ran(loops=("own_judged:Stubborn",))
+    own.changed = {"all": {"expected": 7}}
+    assert rescore(folder, ALLOWED).changed == 0
+    assert {record.accuracy for record in read_records(folder)} == {0.0}
+
+
+def test_a_plan_that_was_never_seen_makes_a_wrong_answer_a_false_success(own, ran):
+    own.changed = {"all": {"expected": 7}}  # the loop asks no tool, and says so: right, by luck
+    folder = ran(loops=("own_judged:Stubborn",), profiles=("clean",))
+    rows = [json.loads(line) for line in (folder / TRIALS).read_bytes().splitlines()]
+    (folder / TRIALS).write_text("".join(json.dumps({**row, "gave_up": False}) + "\n" for row in rows))
+    assert rescore(folder, ALLOWED).changed == 6
+    own.changed = {"all": {"expected": 8}}
+    assert rescore(folder, ALLOWED).changed == 6
+    assert {(record.accuracy, record.false_success) for record in read_records(folder)} == {(0.0, True)}
+
+
+def test_end_states_are_judged_again_from_the_traces(own, ran):
+    folder = ran(suite="own_judged:stateful", loops=("bare",), profiles=("clean",))
+    assert {record.accuracy for record in read_records(folder)} == {1.0}
+    first = read_records(folder)[0].task
+    own.changed = {first: {"end_state": {"nothing": "like it"}}}
+    made = rescore(folder, ALLOWED)
+    assert (made.changed, made.found.digest) == (
+        1, results(ran(suite="own_judged:stateful", loops=("bare",), profiles=("clean",))).digest,
+    )  # fmt: skip
+
+
+def test_end_states_that_were_not_kept_cannot_be_judged(own, ran):
+    folder = ran(suite="own_judged:stateful", loops=("bare",), profiles=("clean",), traces="none")
+    before = (folder / TRIALS).read_bytes(), (folder / "manifest.json").read_bytes()
+    own.changed = {"all": {"scorer": "contains"}}
+    with pytest.raises(RunError, match=r"the end state that it left was not kept, .*--traces all"):
+        rescore(folder, ALLOWED)
+    assert ((folder / TRIALS).read_bytes(), (folder / "manifest.json").read_bytes()) == before
+
+
+def test_without_traces_answers_alone_are_judged(own, ran):
+    folder = ran(traces="none")
+    own.changed = {"all": {"expected": 7}}
+    assert rescore(folder, ALLOWED).found.digest == results(ran(traces="none")).digest
+
+
+def test_trials_that_could_not_be_scored_are_scored_once_that_works(own, ran):
+    own.changed, own.fails = {"all": {"scorer": "own_judged:by_state"}}, True
+    folder = ran(suite="own_judged:stateful", loops=("bare",), profiles=("clean",))
+    assert {record.status for record in read_records(folder)} == {"errored"}
+    own.fails = False
+    made = rescore(folder, ALLOWED)
+    assert made.changed == 3
+    assert {(record.status, record.reason, record.accuracy) for record in read_records(folder)} == {("scored", "", 1.0)}
+
+
+def test_a_scorer_that_fails_now_is_told_and_nothing_is_written(own, ran):
+    folder = ran(suite="own_judged:stateful", loops=("bare",), profiles=("clean",))
+    before = (folder / TRIALS).read_bytes()
+    own.changed, own.fails = {"all": {"scorer": "own_judged:by_state"}}, True
+    with pytest.raises(RunError, match="RuntimeError: no such scorer yet; nothing was written"):
+        rescore(folder, ALLOWED)
+    assert (folder / TRIALS).read_bytes() == before
+
+
+def test_answers_that_were_kept_without_their_secrets_keep_their_scores(own, ran):
+    own.changed = {"all": {"expected": "Bearer abcdefgh12345678", "scorer": "contains"}}
+    folder = ran(loops=("own_judged:Leaky",))
+    own.changed = {"all": {"expected": "something else", "scorer": "contains"}}
+    made = rescore(folder, ALLOWED)
+    assert (made.judged, made.changed, dict(made.kept)) == (0, 0, {REDACTED: 6})
+    assert {record.accuracy for record in read_records(folder)} == {1.0}
+
+
+def test_a_task_that_is_quarantined_now_leaves_the_denominator(own, ran):
+    folder = ran()
+    own.changed = {"arithmetic-0003": {"quarantined": "ambiguous"}}
+    made = rescore(folder, ALLOWED)
+    assert made.changed == 2
+    assert made.found.digest == results(ran()).digest
+    own.changed = {}
+    with pytest.raises(RunError, match="task arithmetic-0003 was quarantined, and is not now"):
+        rescore(folder, ALLOWED)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"query": "text"}, "task arithmetic-0001 asks something else"),
+        ({"id": "another"}, "task arithmetic-0001 is gone"),
+        ({"world": {"x": 1}}, "its tasks or its tools are not what they were"),
+        ({"plan": None}, "the plans are not what they were"),
+    ],
+)
+def test_other_questions_are_refused_and_nothing_is_written(own, ran, change, said):
+    folder = ran()
+    before = (folder / TRIALS).read_bytes(), (folder / "manifest.json").read_bytes()
+    own.changed = {"arithmetic-0001": {name: Query(value) if name == "query" else value for name, value in change.items()}}
+    with pytest.raises(RunError, match=said) as caught:
+        rescore(folder, ALLOWED)
+    assert "\n" not in str(caught.value)
+    assert ((folder / TRIALS).read_bytes(), (folder / "manifest.json").read_bytes()) == before
+
+
+def test_code_is_imported_only_where_it_was_typed(ran):
+    with pytest.raises(RunError, match="--allow own_judged:load"):
+        rescore(ran())
+
+
+# --- runs of earlier versions ---
+
+
+def earlier(folder: Path) -> None:
+    """As a version wrote it that kept neither what was asked nor whether a design gave up."""
+    manifest = read_manifest(folder)
+    write_manifest(folder, {name: value for name, value in manifest.items() if name != "asked"})
+    rows = [json.loads(line) for line in (folder / TRIALS).read_bytes().splitlines()]
+    lines = [json.dumps({name: value for name, value in row.items() if name not in ("gave_up", "plan_unseen")}) for row in rows]
+    (folder / TRIALS).write_text("".join(f"{line}\n" for line in lines))
+
+
+def test_of_an_earlier_version_trials_that_may_have_given_up_keep_their_scores(own, ran):
+    folder = ran(loops=("bare(max_steps=1)",))
+    earlier(folder)
+    stops = [record.stop for record in read_records(folder)]
+    own.changed = {"all": {"expected": 7}}
+    made = rescore(folder, ALLOWED)
+    assert "max_steps" in stops
+    assert made.kept == {UNTOLD: sum(stop not in ("finished", "forced") for stop in stops)}
+
+
+def test_of_an_earlier_version_the_traces_say_what_was_asked(own, ran):
+    folder = ran()
+    earlier(folder)
+    own.changed = {"arithmetic-0002": {"query": Query("Something else?")}}
+    with pytest.raises(RunError, match="task arithmetic-0002 asks something else"):
+        rescore(folder, ALLOWED)
+    untraced = ran(traces="none")
+    earlier(untraced)
+    with pytest.raises(RunError, match="nothing that was kept says what task"):
+        rescore(untraced, ALLOWED)

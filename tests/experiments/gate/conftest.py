@@ -1,0 +1,66 @@
+"""What the tests of the gate share: a run made once, and runs made up."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.metrics.record import Record
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.files import write_manifest
+from loopbench.runs.store.records import TRIALS
+
+TASKS = 12
+
+
+class Silent(Unwatched):
+    def finished(self, record: Record) -> None:
+        return None
+
+
+def made(folder: Path, **config: Any) -> Results:
+    """A run of its own."""
+    settings = {"loops": ("bare", "finish"), "profiles": ("clean", "flaky-tools"), "suite": f"arithmetic(size={TASKS})"}
+    experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **(settings | config)))
+    assert run(experiment, Silent()) == ""
+    return results(experiment.folder)
+
+
+@pytest.fixture(scope="session")
+def wind(tmp_path_factory) -> Results:
+    """Two loops over a few tasks, twice each, in clean air and under faults."""
+    return made(tmp_path_factory.mktemp("wind"), repeats=2)
+
+
+@pytest.fixture(scope="session")
+def fresh(tmp_path_factory) -> Callable[..., Results]:
+    """Makes a run; keywords are settings of its comparison."""
+    return lambda **config: made(tmp_path_factory.mktemp("fresh"), **config)
+
+
+@pytest.fixture
+def altered(wind, tmp_path) -> Callable[..., Results]:
+    """The run with other records, or another manifest; it has its traces still."""
+
+    def make(change: Callable[[Record], Record | None] = lambda record: record, **manifest: Any) -> Results:
+        folder = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
+        shutil.copytree(wind.folder, folder)
+        write_manifest(folder, {**wind.manifest, **manifest})
+        write_records(folder, [record for old in wind.records if (record := change(old)) is not None])
+        return results(folder)
+
+    return make
+
+
+def write_records(folder: Path, records: Sequence[Record]) -> None:
+    lines = (json.dumps(record.to_json()) + "\n" for record in records)
+    (folder / TRIALS).write_text("".join(lines), encoding="ascii")

@@ -1,0 +1,311 @@
+"""A run against a baseline: each outcome, each refusal, and the tasks that changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.gate import Baseline, GateResult, Incomparable, bless, judge
+from loopbench.metrics.record import Record
+
+
+@pytest.fixture(scope="session")
+def baseline(wind) -> Baseline:
+    return bless(wind)
+
+
+def failing(*names: str, arm: str = "bare/clean") -> Callable[[Record], Record]:
+    """These tasks of an arm are no longer solved."""
+
+    def change(record: Record) -> Record:
+        return replace(record, scores={"accuracy": 0.0}) if record.arm == arm and record.task in names else record
+
+    return change
+
+
+def task(number: int) -> str:
+    return f"arithmetic-{number:04d}"
+
+
+ALL = [task(number) for number in range(1, 13)]
+
+
+def arm_of(judged: GateResult, name: str) -> Any:
+    return next(arm for arm in judged.arms if arm.arm == name)
+
+
+# --- outcomes ---
+
+
+def test_the_same_again_is_identical(baseline, fresh):
+    again: Results = fresh(repeats=2)
+    judged = judge(again, baseline)
+    assert judged.outcome == "identical"
+    assert (judged.tasks, judged.same_result, judged.reasons, judged.notes) == ((), 0, (), ())
+    assert all(arm.identical for arm in judged.arms)
+    assert {line.outcome for line in judged.lines} == {"identical"}
+
+
+def test_the_order_of_trials_changes_nothing(wind, baseline, altered):
+    found = altered(failing(*ALL[:3]))
+    backwards = judge(replace(found, records=found.records[::-1]), baseline)
+    assert backwards.to_json() == judge(found, baseline).to_json()
+
+
+def test_a_drop_is_a_regression_and_its_tasks_are_told(altered, baseline):
+    judged = judge(altered(failing(*ALL[:8])), baseline)
+    assert judged.outcome == "regression"
+    assert [line.arm for line in judged.lines if line.outcome == "regression"] == ["bare/clean"]
+    assert [(change.arm, change.task, change.became) for change in judged.tasks] == [
+        ("bare/clean", name, "worse") for name in ALL[:8]
+    ]
+    assert judged.tasks[0].was.mean == 1.0
+    assert judged.tasks[0].now.mean == 0.0
+    assert judged.tasks[0].command.endswith(f"bare/clean/{task(1)}/0")
+    assert sum(judged.causes.values()) == 8
+
+
+def test_a_little_is_undecided_with_what_it_would_take(altered, baseline):
+    judged = judge(altered(failing(task(1))), baseline)
+    assert judged.outcome == "undecided"
+    (line,) = [line for line in judged.lines if line.outcome == "undecided"]
+    assert line.needed is not None
+    assert line.needed.tasks > 12
+
+
+def test_within_a_wide_margin_it_passes(altered, baseline):
+    assert judge(altered(failing(task(1))), baseline, metrics={"accuracy": 0.5}).outcome == "pass"
+
+
+def test_an_arm_that_is_not_the_same_is_judged_beside_those_that_are(altered, baseline):
+    judged = judge(altered(failing(task(1))), baseline)
+    assert {arm.arm: arm.identical for arm in judged.arms} == {
+        "bare/clean": False,
+        "finish/clean": True,
+        "bare/flaky-tools": True,
+        "finish/flaky-tools": True,
+    }
+
+
+def test_more_tokens_for_the_same_answers_are_another_outcome(altered, baseline):
+    """They are judged where that is asked for, and told in any case."""
+    found = altered(lambda r: replace(r, input_tokens=2 * r.input_tokens))
+    judged = judge(found, baseline)
+    assert judged.outcome == "undecided"  # 12 tasks say nothing of 2 points, and it is not the same
+    assert (judged.tasks, judged.same_result) == ((), 96)
+    dear = judge(found, baseline, metrics={"accuracy": 0.5, "tokens": 0.1})
+    assert dear.outcome == "regression"
+    assert {line.metric: line.outcome for line in arm_of(dear, "bare/clean").lines} == {"accuracy": "pass", "tokens": "regression"}
+    assert judge(found, baseline, metrics={"accuracy": 0.5, "tokens": 1.1}).outcome == "pass"
+
+
+def test_what_is_judged_by_a_clock_is_no_longer_identical_when_the_clock_differs(altered, baseline):
+    slower = altered(lambda r: replace(r, seconds=r.seconds + 1))
+    assert judge(slower, baseline).outcome == "identical"
+    assert judge(slower, baseline, metrics={"seconds": 0.1}).outcome == "regression"
+
+
+def test_accuracy_is_judged_whatever_else_is(altered, baseline):
+    judged = judge(altered(failing(*ALL)), baseline, metrics={"steps": 0.5})
+    assert judged.outcome == "regression"
+    assert {line.metric for line in judged.lines} == {"accuracy", "steps"}
+
+
+def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
+    made = judge(altered(failing(task(1))), baseline, path=tmp_path / "b.json").to_json()
+    assert json.loads(json.dumps(made, allow_nan=False)) == made
+    assert set(made) == {
+        "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "notes",
+    }  # fmt: skip
+    assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"}
+    assert set(made["arms"][0]["metrics"][0]) == {
+        "metric", "outcome", "baseline", "run", "effect", "ratio", "margin", "tasks", "units", "p_worse", "p_holm", "p_beyond",
+        "worse", "needed",
+    }  # fmt: skip
+    assert set(made["tasks"][0]) == {"arm", "task", "became", "was", "now", "repeat", "step", "cause", "detail", "command"}
+
+
+# --- other seeds, repeats and loops ---
+
+
+def test_another_seed_pairs_tasks_and_not_trials(baseline, fresh):
+    judged = judge(fresh(repeats=2, seed=5), baseline)
+    assert not judged.paired
+    assert judged.outcome != "identical"
+    assert any(note.startswith("Another seed than in the baseline, 5, not 0") for note in judged.notes)
+    clean = arm_of(judged, "bare/clean").lines[0]
+    assert (clean.effect.value, clean.tasks) == (0.0, 12)  # nothing strikes there
+    assert judged.same_result == 0
+
+
+def test_another_number_of_repeats_pairs_tasks_and_not_trials(baseline, fresh):
+    judged = judge(fresh(repeats=1), baseline)
+    assert not judged.paired
+    assert any(note.startswith("Another number of repeats than in the baseline, 1, not 2") for note in judged.notes)
+    assert {line.tasks for line in judged.lines} == {12}
+
+
+def test_where_trials_do_not_pair_up_tasks_are_told_by_their_means(baseline, altered, wind):
+    found = altered(failing(task(1)), seed=9)
+    judged = judge(found, baseline)
+    assert [(change.task, change.became, change.repeat) for change in judged.tasks] == [(task(1), "worse", 0)]
+
+
+def test_a_single_loop_under_the_same_conditions_is_the_counterpart(fresh):
+    was = bless(fresh(loops=("finish",)))
+    now = fresh(loops=("finish(parse_retries=0)",))
+    judged = judge(now, was)
+    assert [(arm.arm, arm.baseline_arm) for arm in judged.arms] == [
+        ("finish(parse_retries=0)/clean", "finish/clean"),
+        ("finish(parse_retries=0)/flaky-tools", "finish/flaky-tools"),
+    ]
+    assert "finish(parse_retries=0)/clean is held against finish/clean of the baseline." in judged.notes
+
+
+def test_an_arm_that_the_run_lacks_makes_it_invalid(baseline, fresh):
+    judged = judge(fresh(loops=("bare", "react_extract"), repeats=2), baseline)
+    assert judged.outcome == "invalid"
+    assert judged.reasons == tuple(
+        f"the run has no arm for finish/{profile}, which the baseline has" for profile in ("clean", "flaky-tools")
+    )
+    assert judged.lines == ()
+
+
+def test_an_arm_that_the_baseline_lacks_is_no_matter(wind, fresh):
+    judged = judge(wind, bless(fresh(loops=("bare",), repeats=2)))
+    assert judged.outcome == "identical"
+    assert "Not in the baseline, and not judged: finish/clean, finish/flaky-tools." in judged.notes
+
+
+# --- refusals ---
+
+
+def refused(found: Results, baseline: Baseline, why: str, **asked: Any) -> None:
+    with pytest.raises(Incomparable) as said:
+        judge(found, baseline, **asked)
+    assert why in str(said.value)
+    assert "\n" not in str(said.value)
+
+
+def changed_suite(baseline: Baseline, **changes: Any) -> Baseline:
+    return baseline.model_copy(update={"suite": baseline.suite.model_copy(update=changes)})
+
+
+def test_another_suite_is_refused_with_what_is_other(wind, baseline):
+    refused(wind, changed_suite(baseline, name="events"), "another suite than in the baseline: arithmetic, not events")
+    refused(wind, changed_suite(baseline, version="0"), "another version of suite arithmetic than in the baseline: 1, not 0")
+    refused(wind, changed_suite(baseline, digest="f" * 64), "another digest of suite arithmetic")
+    refused(wind, changed_suite(baseline, max_tool_steps=3), "another step limit than in the baseline: 11, not 3")
+
+
+def test_another_profile_or_policy_is_refused(wind, baseline):
+    profiles = {**baseline.profiles, "flaky-tools": "f" * 64}
+    refused(wind, baseline.model_copy(update={"profiles": profiles}), "another digest of profile flaky-tools")
+    versions = {**baseline.versions, "policy_and_profiles": 1}
+    refused(wind, baseline.model_copy(update={"versions": versions}), "another version of policy_and_profiles")
+
+
+def test_other_tasks_are_refused(wind, fresh):
+    fewer = fresh(tasks=6, repeats=2)
+    refused(fewer, bless(wind), "other tasks: 6 of the baseline were not run, such as arithmetic-0007")
+    refused(wind, bless(fewer), "other tasks: 6 are not in the baseline, such as arithmetic-0007")
+
+
+def test_a_metric_that_a_side_does_not_know_is_refused_by_name(wind, baseline, altered):
+    refused(wind, baseline, "metric cost_usd: not in the baseline, which knows accuracy, steps", metrics={"cost_usd": 0.1})
+    paid = bless(altered(lambda r: replace(r, cost_usd=0.01)))
+    refused(wind, paid, "metric cost_usd: known for 0 of 24 trials of bare/clean in the run", metrics={"cost_usd": 0.1})
+    some = altered(lambda r: replace(r, cost_usd=0.01 if r.task != task(1) else None))
+    refused(some, paid, "metric cost_usd: known for 22 of 24 trials of bare/clean in the run", metrics={"cost_usd": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"metrics": {"speed": 0.1}}, "unknown metric 'speed'"),
+        ({"metrics": {"steps": -1.0}}, "metric steps: a margin of 0 or more is needed"),
+        ({"alpha": 0.7}, "alpha: a level above 0 and below 0.5 is needed, got 0.7"),
+    ],
+)
+def test_bad_arguments_are_refused(wind, baseline, asked, why):
+    with pytest.raises(ValueError, match=why):
+        judge(wind, baseline, **asked)
+
+
+# --- invalid ---
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda r: None if r.task == task(1) else r, "8 of 96 trials are missing"),
+        (
+            lambda r: replace(r, status="errored") if (r.arm, r.task) == ("bare/clean", task(1)) else r,
+            "8.3% of its trials are errored",
+        ),
+        (lambda r: replace(r, status="excluded") if r.arm == "bare/clean" else r, "bare/clean: no trial was scored"),
+        (lambda r: replace(r, faults=tuple(replace(f, landed=False) for f in r.faults)), "scheduled faults landed"),
+    ],
+)
+def test_a_run_that_is_no_measure_is_invalid(altered, baseline, change, why):
+    judged = judge(altered(change), baseline)
+    assert judged.outcome == "invalid"
+    assert any(why in reason for reason in judged.reasons)
+    assert judged.lines == ()
+
+
+def test_a_baseline_that_is_no_measure_makes_it_invalid(wind, baseline):
+    arm = baseline.arms["bare/clean"]
+    spoiled = arm.model_copy(
+        update={"tasks": {**arm.tasks, task(1): arm.tasks[task(1)].model_copy(update={"outcome": (None, None)})}}
+    )
+    judged = judge(wind, baseline.model_copy(update={"arms": {**baseline.arms, "bare/clean": spoiled}}))
+    assert judged.reasons == ("bare/clean: 8.3% of its trials are errored in the baseline",)
+
+
+# --- what changed ---
+
+
+def test_tasks_that_got_better_or_stopped_otherwise_are_told_after_those_that_got_worse(altered, baseline):
+    def change(record: Record) -> Record:
+        if record.arm != "bare/clean":
+            return record
+        if record.task == task(2):
+            return replace(record, stop="forced")
+        return replace(record, scores={"accuracy": 0.0}) if record.task == task(5) and record.repeat == 1 else record
+
+    was = bless(altered(failing(task(9))))
+    judged = judge(altered(change), was)
+    assert [(item.task, item.became) for item in judged.tasks] == [(task(5), "worse"), (task(9), "better"), (task(2), "other")]
+    assert judged.tasks[0].repeat == 1
+    assert judged.tasks[0].cause is not None
+    assert [item.cause for item in judged.tasks[1:]] == [None, None]
+
+
+def test_the_first_difference_is_where_the_courses_part(fresh):
+    was = bless(fresh(loops=("finish",), profiles=("flaky-format",)))
+    judged = judge(fresh(loops=("finish(parse_retries=0)",), profiles=("flaky-format",)), was)
+    lost = [change for change in judged.tasks if change.became == "worse"]
+    assert lost
+    assert {change.cause for change in lost} == {"parse"}
+    assert all(change.step is not None and change.detail for change in lost)
+    assert judged.causes == {"parse": len(lost)}
+
+
+def test_without_a_trace_there_is_no_cause(altered, baseline):
+    def change(record: Record) -> Record:
+        return replace(failing(task(1))(record), trace_at=None)
+
+    (changed,) = judge(altered(change), baseline).tasks
+    assert (changed.step, changed.cause, changed.detail) == (None, None, "")
+
+
+def test_code_of_ones_own_behind_the_suite_that_changed_is_noted(wind, baseline):
+    judged = judge(wind, changed_suite(baseline, code="f" * 64))
+    assert judged.outcome == "identical"
+    assert any(note.startswith("The code of your own") for note in judged.notes)

@@ -1,0 +1,261 @@
+"""What the gate says, where names and details are whatever a model, a tool or a file gave: no text leaves its place."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.gate import (
+    GateResult,
+    JudgedArm,
+    Side,
+    TaskChange,
+    github_annotations,
+    headline,
+    text,
+    to_junit,
+    to_markdown,
+)
+from loopbench.experiments.gate.outputs import MAX_TASKS, paragraphs, table, task_lines
+from loopbench.metrics.gate import Bounds, GateLine, LineOutcome
+from loopbench.metrics.power import Needed
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e\ud800-\udfff]")
+HOSTILE = [
+    "::error title=forged::all is well",
+    " ::set-output name=x::y",
+    "a\n::warning::b",
+    "x\r\n::add-mask::y",
+    "##[error]forged",
+    "x ##vso[task.complete]y",
+    "100%, 50: %0A%0D",
+    "]]></failure><failure/>&lt;",
+    "\x00\x1b[31m\x08\ufffe\ud800\x85\u2028",
+    "| a | b |\n|---|\n# head <img src=x onerror=alert(1)> `code` [a](javascript:b)",
+]
+WORDS = st.sampled_from(HOSTILE) | st.text(max_size=20) | st.sampled_from(["finish/clean", "t1"])
+OUTCOMES: tuple[LineOutcome, ...] = ("identical", "pass", "regression", "undecided")
+NUMBER = st.sampled_from([0.0, 0.02, 0.5, 1.0, 1.25])
+
+
+@st.composite
+def lines(draw: st.DrawFn, arm: str) -> GateLine:
+    metric = draw(st.sampled_from(["accuracy", "steps", "cost_usd"]))
+    low = -float("inf") if metric == "accuracy" else 0.0
+    bounds = draw(st.sampled_from([Bounds(1.0, 0.9, 1.1), Bounds(1.0, low, float("inf"))]))
+    outcome = draw(st.sampled_from(OUTCOMES))
+    needed = draw(st.sampled_from([None, Needed(900, 2, 1800, 1.5, "equivalence"), Needed(90, 1, 90, None, "difference")]))
+    figures = (draw(NUMBER), draw(NUMBER), bounds, draw(NUMBER), 12, draw(st.sampled_from([3, 12])), 0.5, 0.0004, 0.2)
+    return GateLine(arm, metric, *figures, outcome, draw(st.booleans()), needed if outcome == "undecided" else None)
+
+
+@st.composite
+def sides(draw: st.DrawFn) -> Side:
+    trials = draw(st.lists(st.tuples(st.none() | WORDS, st.none() | st.sampled_from([0.0, 1.0])), min_size=1, max_size=3))
+    return Side(tuple(stop for stop, _ in trials), tuple(score for _, score in trials))
+
+
+@st.composite
+def judgements(draw: st.DrawFn) -> GateResult:
+    names = draw(st.lists(WORDS, min_size=1, max_size=2, unique=True))
+    arms = tuple(JudgedArm(name, draw(WORDS), False, 12, 12, tuple(draw(st.lists(lines(name), max_size=2)))) for name in names)
+    change = st.builds(
+        TaskChange,
+        st.sampled_from(names),
+        WORDS,
+        sides(),
+        sides(),
+        st.integers(0, 3),
+        st.none() | st.integers(1, 9),
+        st.sampled_from([None, "parse", "other"]),
+        WORDS,
+        WORDS,
+    )
+    return GateResult(
+        draw(st.sampled_from(["identical", "pass", "regression", "undecided", "invalid"])),
+        tuple(draw(st.lists(WORDS, max_size=2))),
+        arms,
+        tuple(draw(st.lists(change, max_size=3))),
+        draw(st.integers(0, 3)),
+        tuple(draw(st.lists(WORDS, max_size=2))),
+        Path("runs/r"),
+        None,
+        0.05,
+        draw(st.booleans()),
+    )
+
+
+UNDECIDED = st.sampled_from(["pass", "fail", "undecided"])
+
+
+def safe_lines(said: str) -> list[str]:
+    assert not CONTROL.search(said)
+    return said.split("\n")
+
+
+def no_command(line: str) -> bool:
+    """GitHub's runner strips white space before it looks for `::`, and finds `##[` anywhere."""
+    return not line.strip().startswith("::") and "##[" not in line and "##vso[" not in line
+
+
+# --- laws ---
+
+
+@given(judgements())
+def test_plain_text_holds_no_command_and_no_control_character(judged):
+    assert all(map(no_command, safe_lines(text(judged))))
+    for said in (headline(judged), *paragraphs(judged), *task_lines(judged), *(cell for row in table(judged).rows for cell in row)):
+        assert "\n" not in said
+        assert no_command(said)
+    assert headline(judged).startswith(f"{judged.outcome}:")
+
+
+@given(judgements(), UNDECIDED)
+def test_annotations_are_one_command_a_line_and_no_text_forges_another(judged, on_undecided):
+    found = github_annotations(judged, on_undecided)
+    for line in found:
+        assert safe_lines(line) == [line]
+        command = re.fullmatch(r"::(error|warning|notice) title=([^:,\n\r]*)::([^\n\r]*)", line)
+        assert command is not None
+        assert not re.search(r"%(?!25|0A|0D|3A|2C)", command[2] + command[3])
+    assert len(found) <= 10
+
+
+@given(judgements(), UNDECIDED)
+def test_junit_is_xml_with_a_case_per_metric(judged, on_undecided):
+    made = to_junit(judged, on_undecided)
+    root = ElementTree.fromstring(made)
+    suites = root.findall("testsuite")
+    assert len(suites) == len(judged.arms) + bool(judged.reasons)
+    for suite in suites:
+        cases = suite.findall("testcase")
+        assert int(suite.attrib["tests"]) == len(cases)
+        for kind, counted in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+            assert int(suite.attrib[counted]) == sum(case.find(kind) is not None for case in cases)
+    regressions = [line for line in judged.lines if line.outcome == "regression"]
+    undecided = [line for line in judged.lines if line.outcome == "undecided"]
+    assert len(root.findall(".//failure")) == len(regressions) + len(undecided) * (on_undecided == "fail")
+    assert len(root.findall(".//skipped")) == len(undecided) * (on_undecided == "undecided")
+
+
+@given(judgements())
+def test_markdown_tables_keep_their_columns_and_hold_no_markup(judged):
+    made = to_markdown(judged)
+    rows = [line for line in safe_lines(made) if line.startswith("|")]
+    for row in rows:
+        assert len(re.findall(r"(?<!\\)\|", row)) in (len(table(judged).columns) + 1, 9)
+    assert not re.search(r"(?<!\\)[<>]", made)
+    assert not re.search(r"(?<!\\)\]\(", made)
+    assert sum(line.startswith("#") for line in made.split("\n")) == 1 + bool(judged.lines) + bool(judged.tasks)
+
+
+@given(judgements())
+def test_json_is_plain_whatever_stands_in_it(judged):
+    made = judged.to_json()
+    assert json.loads(json.dumps(made, ensure_ascii=True, allow_nan=False)) == made
+
+
+# --- examples ---
+
+LINE = GateLine(
+    "finish/clean", "accuracy", 1.0, 0.85, Bounds(-0.15, -0.21, -0.09), 0.02, 120, 120, 0.0, 0.0, 1.0, "regression", True
+)
+CHANGE = TaskChange(
+    "finish/clean",
+    "t1",
+    Side(("finished", "finished"), (1.0, 1.0)),
+    Side(("finished", "max_steps"), (1.0, 0.0)),
+    1,
+    3,
+    "parse",
+    "the reply could not be read",
+    "loopbench show runs/r finish/clean/t1/1",
+)
+ARM = JudgedArm("finish/clean", "finish/clean", False, 240, 240, (LINE,))
+JUDGED = GateResult("regression", (), (ARM,), (CHANGE,), 4, ("a note",), Path("runs/r"), Path("b.json"), 0.05, True)
+
+
+def undecided() -> GateResult:
+    line = replace(LINE, outcome="undecided", worse=False, needed=Needed(900, 1, 900, 1.5, "equivalence"))
+    return replace(JUDGED, outcome="undecided", arms=(replace(ARM, lines=(line,)),))
+
+
+def test_the_words():
+    assert text(JUDGED).split("\n") == [
+        "regression: finish/clean in accuracy -0.150 [-0.210, -0.090], margin -0.02",
+        "arm  metric  baseline  run  change  margin  tasks  p (Holm)  outcome",
+        "finish/clean  accuracy  1.000  0.850  -0.150 [-0.210, -0.090]  -0.02  120  <0.001  regression",
+        "Tasks: 1 worse (parse 1), 0 better, 0 with another stop only.",
+        "4 more trials have the same score and stop, but other calls, answers, steps or tokens.",
+        "a note",
+        "- finish/clean/t1 worse: 1.00 finished 2 -> 0.50 finished 1, max_steps 1; first difference at step 3; parse: "
+        "the reply could not be read",
+        "    loopbench show runs/r finish/clean/t1/1",
+    ]
+
+
+def test_the_words_of_ratios_and_of_what_it_takes():
+    steps = replace(LINE, metric="steps", baseline=4.0, run=5.0, effect=Bounds(1.25, 1.1, float("inf")), margin=0.1, units=20)
+    row = table(replace(JUDGED, arms=(replace(ARM, lines=(steps,)),))).rows[0]
+    assert row[2:7] == ("4.00", "5.00", "×1.25 [1.10, –]", "×1.1", "120 in 20 templates")
+    assert paragraphs(undecided())[0] == (
+        "finish/clean in accuracy: were what was seen the truth, it would take 900 tasks × 1, 900 trials of the run, about $1.50, "
+        "to pass (4 times in 5)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("judged", "said"),
+    [
+        (replace(JUDGED, outcome="identical"), "identical: behaviour unchanged in all 240 trials"),
+        (replace(JUDGED, outcome="invalid", reasons=("a", "b"), arms=()), "invalid: a; b"),
+        (
+            replace(JUDGED, outcome="pass", arms=(replace(ARM, lines=(replace(LINE, outcome="pass"),)),)),
+            "pass: within the margin; worse, but within it: finish/clean in accuracy",
+        ),
+        (
+            replace(JUDGED, outcome="pass", arms=(replace(ARM, lines=(replace(LINE, outcome="pass", worse=False),) * 2),)),
+            "pass: within the margins",
+        ),
+    ],
+)
+def test_headlines(judged, said):
+    assert headline(judged) == said
+
+
+def test_annotations():
+    first, task = github_annotations(JUDGED)
+    assert first.startswith("::error title=loopbench gate%3A regression::finish/clean in accuracy -0.150 [-0.210, -0.090], margin")
+    assert "-0.02%0ATasks: 1 worse" in first
+    assert task.startswith("::warning title=finish/clean/t1::finish/clean/t1 worse: 1.00 finished 2 -> 0.50")
+    assert [line.split(" ")[0] for line in github_annotations(undecided())] == ["::warning", "::warning"]
+    assert [line.split(" ")[0] for line in github_annotations(undecided(), "fail")] == ["::error", "::warning"]
+    assert [line.split(" ")[0] for line in github_annotations(undecided(), "pass")] == ["::notice"]
+    assert [line.split(" ")[0] for line in github_annotations(replace(JUDGED, outcome="pass"))] == ["::notice"]
+
+
+def test_junit():
+    root = ElementTree.fromstring(to_junit(JUDGED))
+    case = root.find("testsuite/testcase")
+    assert case is not None
+    assert (case.attrib["classname"], case.attrib["name"]) == ("finish/clean", "accuracy")
+    failure = case.find("failure")
+    assert failure is not None
+    assert failure.attrib["message"] == "regression: -0.150 [-0.210, -0.090], margin -0.02"
+    assert failure.text is not None
+    assert "loopbench show runs/r finish/clean/t1/1" in failure.text
+    assert ElementTree.fromstring(to_junit(replace(JUDGED, reasons=("a",), arms=()))).find(".//error") is not None
+
+
+def test_many_tasks_are_cut_for_people():
+    many = replace(JUDGED, tasks=(CHANGE,) * (MAX_TASKS + 5))
+    assert task_lines(many)[-1] == "- and 5 more; --json has all"
+    assert len(many.to_json()["tasks"]) == MAX_TASKS + 5
+    assert len(github_annotations(many)) == 10

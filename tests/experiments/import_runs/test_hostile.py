@@ -1,0 +1,294 @@
+"""Files that mean harm, or are broken: one line that says so, and no run directory left behind."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import struct
+import tracemalloc
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
+from loopbench.experiments.import_runs.zip_file import MAX_MEMBER_BYTES, ZSTD
+
+FILES = Path(__file__).with_name("files")
+REPORT = json.loads((FILES / "capitals.json").read_text())
+EVAL = (FILES / "capitals.eval").read_bytes()
+HUGE = 10**400
+
+leaves = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from([HUGE, -1, 2**63, float("nan"), float("inf"), -0.0, 1e308]),
+    st.sampled_from(["", "\x00", "\ud800", "x" * 1000, "../../etc/passwd", "\x1b[2J", "=cmd()", "NaN", "<script>"]),
+    st.just([]),
+    st.just({}),
+    st.just([[{}]]),
+    st.just({"a": {"b": [None]}}),
+)
+
+
+def paths_in(value, path=()):
+    """Where anything stands in JSON."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from paths_in(item, (*path, key))
+
+
+def changed(value, path, leaf):
+    made = copy.deepcopy(value)
+    if not path:
+        return leaf
+    inside = made
+    for key in path[:-1]:
+        inside = inside[key]
+    inside[path[-1]] = leaf
+    return made
+
+
+def holds_or_refuses(kit, path, **reading):
+    """It is read, or refused in one line that names the file; in that case nothing is left."""
+    runs = kit.folder / "runs"
+    runs.mkdir(exist_ok=True)
+    before = set(runs.iterdir())
+    try:
+        kit.imported(path, **reading)
+        return
+    except ValueError as error:
+        said = str(error)
+    assert str(path) in said
+    assert "\n" not in said
+    assert len(said) < 1500
+    assert set(runs.iterdir()) == before
+
+
+@given(st.sampled_from(sorted(paths_in(REPORT), key=str)), leaves)
+def test_a_report_with_anything_anywhere(kit, path, leaf):
+    holds_or_refuses(kit, kit.put(json.dumps(changed(REPORT, path, leaf))), scorer="Exact", cluster="continent")
+
+
+@given(st.data(), leaves)
+def test_a_log_with_anything_anywhere(kit, data, leaf):
+    usage = {"input_tokens": 1, "output_tokens": 2, "total_cost": 0.5}
+    events = [{"event": "span_begin", "id": "s", "type": "scorer"}, {"event": "model", "span_id": "t", "output": {"usage": usage}}]
+    full = kit.sample(1, events=events, metadata={"k": "v"}, choices=["a"], attachments={"a": "b"}, messages=[{"role": "user"}])
+    full |= {
+        "error": {"message": "m"},
+        "limit": {"type": "time"},
+        "model_usage": {"gpt": usage},
+        "working_time": 1.5,
+        "turn_count": 1,
+    }
+    spec = {
+        "dataset": {"sample_ids": [1, 2]},
+        "config": {"epochs": 2},
+        "packages": {"inspect_ai": "0"},
+        "solver_args_passed": {"a": 1},
+    }
+    log = kit.log(full, kit.sample(2), spec=spec, plan={"steps": [{"solver": "react"}]})
+    path = data.draw(st.sampled_from(sorted(paths_in(log), key=str)))
+    holds_or_refuses(kit, kit.put(json.dumps(changed(log, path, leaf))), cluster="k")
+
+
+@given(st.lists(st.tuples(st.integers(0, len(EVAL) - 1), st.integers(0, 255)), min_size=1, max_size=8))
+def test_an_archive_with_any_bytes_changed(kit, changes):
+    raw = bytearray(EVAL)
+    for at, byte in changes:
+        raw[at] = byte
+    holds_or_refuses(kit, kit.put(bytes(raw), ".eval"), scorer="letters")
+
+
+@given(st.integers(0, len(EVAL)))
+def test_an_archive_cut_anywhere(kit, at):
+    path = kit.put(EVAL[:at], ".eval")
+    if at < len(EVAL):
+        with pytest.raises(ValueError, match="no zip file that can be read"):
+            kit.imported(path, scorer="letters")
+
+
+@given(st.binary(max_size=300), st.sampled_from([".eval", ".json", ".csv", ".jsonl", ""]))
+def test_any_bytes(kit, raw, suffix):
+    holds_or_refuses(kit, kit.put(raw, suffix))
+
+
+@given(st.text(max_size=200), st.sampled_from(["", "task,score\n"]))
+def test_any_text_as_a_table(kit, text, head):
+    holds_or_refuses(kit, kit.put((head + text).encode("utf-8", "surrogatepass"), ".csv"))
+
+
+# --- archives ---
+
+
+def with_member(kit, name="samples/1_epoch_1.json", data=b"{}", **changes):
+    """A log with one member whose header says what the keywords do."""
+    raw = bytearray(kit.archive({"header.json": json.dumps(kit.log()).encode(), name: data}))
+    info = zipfile.ZipFile(BytesIO(raw)).getinfo(name)
+    central = raw.rindex(b"PK\x01\x02")
+    offsets = {
+        "flags": (6, 8, "<H"),
+        "method": (8, 10, "<H"),
+        "crc": (14, 16, "<L"),
+        "packed": (18, 20, "<L"),
+        "size": (22, 24, "<L"),
+    }
+    for what, value in changes.items():
+        local, directory, form = offsets[what]
+        struct.pack_into(form, raw, info.header_offset + local, value)
+        struct.pack_into(form, raw, central + directory, value)
+    return kit.put(bytes(raw), ".eval")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"flags": 1}, "samples/1_epoch_1.json: encrypted"),
+        ({"size": MAX_MEMBER_BYTES + 1}, f"samples/1_epoch_1.json: more than {MAX_MEMBER_BYTES} bytes"),
+        ({"packed": 2**31}, f"samples/1_epoch_1.json: more than {MAX_MEMBER_BYTES} bytes"),
+        ({"size": 2**32 - 2}, "samples/1_epoch_1.json: more than"),
+        ({"method": 12}, "samples/1_epoch_1.json: cannot be unpacked"),
+        ({"method": 99}, "samples/1_epoch_1.json: cannot be unpacked"),
+        ({"method": ZSTD}, "samples/1_epoch_1.json: cannot be unpacked"),
+        ({"crc": 7}, "samples/1_epoch_1.json: (cannot be unpacked|damaged)"),
+        ({"size": 1}, "samples/1_epoch_1.json: (cannot be unpacked|damaged)"),
+    ],
+)
+def test_members_that_lie(kit, changes, said):
+    with pytest.raises(ValueError, match=said):
+        kit.imported(with_member(kit, **changes))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, ZSTD])
+def test_a_member_that_is_more_than_it_says_is_not_unpacked(kit, method):
+    raw = bytearray(kit.archive({"header.json": b"0" * 60_000_000}, method))
+    for at in (22, raw.index(b"PK\x01\x02") + 24):
+        struct.pack_into("<L", raw, at, 10)
+    path = kit.put(bytes(raw), ".eval")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"header\.json: (damaged|cannot be unpacked)"):
+            kit.imported(path)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTD])
+def test_a_wrong_checksum_is_seen(kit, method):
+    raw = bytearray(kit.archive({"header.json": b"{}"}, method))
+    for at in (14, raw.index(b"PK\x01\x02") + 16):
+        raw[at] ^= 1
+    with pytest.raises(ValueError, match=r"header\.json: (damaged|cannot be unpacked)"):
+        kit.imported(kit.put(bytes(raw), ".eval"))
+
+
+def test_archives_that_unpack_to_too_much_are_not_begun(kit):
+    raw = bytearray(kit.archive({f"m{n}": b"x" for n in range(150)}))
+    at = 0
+    while (at := raw.find(b"PK\x01\x02", at)) >= 0:
+        struct.pack_into("<L", raw, at + 24, MAX_MEMBER_BYTES)
+        at += 4
+    with pytest.raises(ValueError, match="its members unpack to 40265318400 bytes, more than is read"):
+        kit.imported(kit.put(bytes(raw), ".eval"))
+
+
+def test_names_of_members_are_no_paths(kit, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    evil = "samples/../../../evil_epoch_1.json"
+    log = kit.log(kit.sample("../../evil"))
+    members = {"header.json": json.dumps({**log, "samples": None}).encode(), evil: json.dumps(log["samples"][0]).encode()}
+    (record,) = kit.imported(kit.put(kit.archive(members), ".eval")).records
+    assert record.task == "../../evil"
+    assert not list(tmp_path.rglob("*evil*"))
+
+
+def test_other_archives_are_no_logs(kit):
+    with pytest.raises(ValueError, match=r"a zip file, but no log of Inspect: it has no header\.json"):
+        kit.imported(kit.put(kit.archive({"word/document.xml": b"<x/>"}), ".docx"))
+
+
+# --- JSON ---
+
+
+@pytest.mark.parametrize("suffix", [".json", ".eval"])
+def test_json_nested_too_deep(kit, suffix):
+    deep = b'{"eval": ' + b"[" * 200_000
+    path = kit.put(deep if suffix == ".json" else kit.archive({"header.json": deep}), suffix)
+    with pytest.raises(ValueError, match="nested too deep"):
+        kit.imported(path)
+
+
+def test_numbers_beyond_what_python_reads(kit):
+    with pytest.raises(ValueError, match="no JSON: Exceeds the limit"):
+        kit.imported(kit.put('{"eval": 1' + "0" * 5000 + "}"))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [("{}", "neither a log of Inspect nor a report"), ("[]", "no JSON object"), ("", "no JSON")]
+)
+def test_other_json_is_refused_with_what_to_do(kit, content, said):
+    with pytest.raises(ValueError, match=said):
+        kit.imported(kit.put(content))
+
+
+@pytest.mark.parametrize("format_", ["inspect", "pydantic-evals", "csv"])
+def test_a_format_that_was_typed_wins(kit, format_):
+    path = kit.put({"cases": [], "eval": {}, "name": "x"})
+    said = {"inspect": "eval.solver is no name", "pydantic-evals": "holds no trial", "csv": "no column of the"}[format_]
+    with pytest.raises(ValueError, match=said):
+        import_files([path], ImportRequest(format=format_), runs=kit.folder / "runs")
+
+
+# --- files ---
+
+
+def test_what_is_no_file(kit, tmp_path):
+    fifo = tmp_path / "pipe.csv"
+    os.mkfifo(fifo)
+    with pytest.raises(ValueError, match="no regular file"):
+        kit.imported(fifo)
+    with pytest.raises(ValueError, match="no regular file"):
+        kit.imported(Path("/dev/zero"))
+    with pytest.raises(IsADirectoryError):
+        kit.imported(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        kit.imported(tmp_path / "none.csv")
+
+
+def test_nothing_is_left_where_the_second_file_is_broken(kit, tmp_path):
+    good, bad = kit.put("task,score\nx,1\n", ".csv"), kit.put("task,score\nx,many\n", ".csv")
+    with pytest.raises(ValueError, match="no number: 'many'"):
+        import_files([good, bad], ImportRequest(), tmp_path / "run", tmp_path / "runs")
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_left_where_the_disk_refuses(kit, tmp_path, monkeypatch):
+    from loopbench.experiments.import_runs import importing
+
+    def full(folder, manifest):
+        raise OSError(28, "No space left on device", str(folder))
+
+    monkeypatch.setattr(importing, "write_manifest", full)
+    with pytest.raises(OSError, match="No space"):
+        import_files([kit.put("task,score\nx,1\n", ".csv")], ImportRequest(), tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_is_never_overwritten(kit, tmp_path):
+    path = kit.put("task,score\nx,1\n", ".csv")
+    import_files([path], ImportRequest(), tmp_path / "run")
+    with pytest.raises(ValueError, match="run: is there already"):
+        import_files([path], ImportRequest(), tmp_path / "run")
+
+
+@pytest.mark.parametrize("wanted", [{"alpha": 0.0}, {"alpha": 1.0}, {"margin": float("nan")}, {"margin": -1}])
+def test_levels_and_margins_are_shares(wanted):
+    with pytest.raises(ValueError, match="is not between 0 and 1"):
+        ImportRequest(reading=ReadingOptions(), **wanted)

@@ -1,0 +1,313 @@
+"""Logs of Inspect: what it wrote itself, and what it may write."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.import_runs.zip_file import ZSTD, ZipArchive
+
+EVENTS: list[dict[str, Any]] = [
+    {"event": "span_begin", "id": "s", "type": "solvers"},
+    {"event": "model", "span_id": "s", "output": {"usage": {"input_tokens": 7, "output_tokens": 2, "total_cost": 0.5}}},
+    {"event": "tool", "span_id": "s"},
+    {"event": "model", "span_id": "s", "error": "503", "output": {}},
+    {
+        "event": "model",
+        "span_id": "s",
+        "cache": "read",
+        "output": {"usage": {"input_tokens": 1, "output_tokens": 1, "total_cost": 0.5}},
+    },
+    {"event": "span_begin", "id": "j", "type": "scorers"},
+    {"event": "span_begin", "id": "k", "parent_id": "j", "type": "agent"},
+    {"event": "model", "span_id": "k", "output": {"usage": {"input_tokens": 1000, "output_tokens": 1000, "total_cost": 9.0}}},
+]
+
+
+def only(found):
+    """The one record."""
+    (record,) = found.records
+    return record
+
+
+# --- what Inspect wrote ---
+
+
+@pytest.mark.parametrize(
+    ("scorer", "name"), [("letters", "letters"), ("model_graded_qa", "model_graded_qa"), ("form/length", "length")]
+)
+def test_a_real_log_gives_the_accuracy_that_inspect_computed(kit, scorer, name):
+    log = kit.files / "capitals.eval"
+    (arm,) = kit.imported(log, scorer=scorer).comparison.arms
+    with log.open("rb") as file:
+        header = json.loads(ZipArchive(file).read("header.json"))
+    (computed,) = [one for one in header["results"]["scores"] if one["name"] == name]
+    first = next(iter(computed["metrics"].values()))
+    assert arm.summary.accuracy.value == pytest.approx(first["value"])
+
+
+def test_a_real_log_is_read_sample_by_sample(kit):
+    found = kit.imported(kit.files / "capitals.eval", scorer="letters", cluster="continent")
+    records = {(record.task, record.repeat): record for record in found.records}
+    assert len(records) == 8
+    assert found.title == "capitals imported: 4 tasks × 2"
+    assert {record.arm for record in found.records} == {"twice/mockllm/model"}
+    first = records["peru", 0]
+    assert (first.status, first.accuracy, first.stop, first.answer, first.cluster) == (
+        "scored",
+        0.0,
+        "finished",
+        "Cusco",
+        "america",
+    )
+    assert (first.steps, first.lm_calls, first.cost_usd) == (2, 2, 0.004)
+    assert (first.input_tokens, first.cached_tokens, first.output_tokens) == (26, 6, 10)  # and not the grader's 100 and 50
+    assert dict(first.scores) == {"accuracy": 0.0, "model_graded_qa": 1.0}
+    assert records["japan", 1].stop == "max_steps"
+    assert (records["japan", 1].accuracy, records["japan", 1].steps) == (0.5, 1)
+    assert records["mali", 1].status == "errored"
+    assert records["mali", 1].reason == "RuntimeError('connection reset by peer')"
+    assert (records["france", 1].status, records["france", 1].reason) == ("errored", "not scored: grader_failed")
+    (arm,) = found.comparison.arms
+    assert (arm.summary.scored, arm.summary.errored) == (6, 2)
+    assert arm.summary.false_success_rate is None
+
+
+# --- forms of a log ---
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTD])
+def test_every_form_of_a_log_gives_the_same_records(kit, method):
+    log = kit.log(*(kit.sample(f"a/{task}", epoch, "CI"[task % 2], events=EVENTS) for task in range(3) for epoch in (1, 2)))
+    plain = kit.imported(kit.put(log))
+    packed = kit.imported(kit.put(kit.archive(kit.members(log), method), ".eval"))
+    assert packed.digest == plain.digest
+    assert {record.suite_digest for record in packed.records} == {record.suite_digest for record in plain.records}
+
+
+def test_samples_in_chunks_give_the_same_records(kit):
+    text = "a long question"
+    whole = kit.sample(
+        "t", input="attachment://abc", attachments={"abc": text}, events=EVENTS, metadata={"kind": "k"}, messages=[{"role": "user"}]
+    )
+    parts = {name: value for name, value in whole.items() if name not in ("events", "messages", "attachments", "metadata")}
+    log = kit.log(parts | {"input": "attachment://0"})
+    members = {name: data for name, data in kit.members(log).items() if not name.startswith("samples")}
+    chunks = {
+        "sample.json": parts | {"input": "attachment://0"},
+        "metadata.json": whole["metadata"],
+        "events/10.json": EVENTS[10:],
+        "events/0.json": EVENTS[:3],
+        "events/3.json": EVENTS[3:10],
+        "events/stats.json": {"version": 1},
+        "attachments/0.json": [text],
+        "messages/0.json": whole["messages"],
+    }
+    members |= {f"samples/t_epoch_1/{name}": json.dumps(part).encode() for name, part in chunks.items()}
+    chunked = kit.imported(kit.put(kit.archive(members), ".eval"), cluster="kind")
+    plain = kit.imported(kit.put(kit.log(whole)), cluster="kind")
+    assert chunked.digest == plain.digest
+    assert chunked.records == plain.records
+
+
+def test_a_log_that_breaks_off_leaves_errored_trials(kit):
+    log = kit.log(kit.sample(1), spec={"dataset": {"sample_ids": [1, 2]}, "config": {"epochs": 2}})
+    members = kit.members(log)
+    members["_journal/start.json"] = members.pop("header.json")
+    started = kit.put(kit.archive({**members, "_journal/start.json": json.dumps({"eval": log["eval"]}).encode()}), ".eval")
+    for path in (kit.put({**log, "status": "cancelled"}), started):
+        found = kit.imported(path)
+        assert [(r.task, r.repeat, r.status) for r in found.records] == [
+            ("1", 0, "scored"),
+            ("1", 1, "errored"),
+            ("2", 0, "errored"),
+            ("2", 1, "errored"),
+        ]
+        assert "not run: the log ends with status" in found.records[1].reason
+        assert found.is_complete
+
+
+def test_the_last_of_two_members_of_one_name_counts(kit):
+    log = kit.log(kit.sample(1, value="I"))
+    members = kit.members(log)
+    path = kit.put(kit.archive(members), ".eval")
+    with zipfile.ZipFile(path, "a") as made, pytest.warns(UserWarning, match="Duplicate name"):
+        made.writestr("samples/1_epoch_1.json", json.dumps(kit.sample(1, value="C")))
+    assert only(kit.imported(path)).accuracy == 1
+
+
+# --- what became of a sample ---
+
+
+@pytest.mark.parametrize(
+    ("value", "accuracy"),
+    [
+        ("C", 1),
+        ("P", 0.5),
+        ("I", 0),
+        ("N", 0),
+        (True, 1),
+        (False, 0),
+        (0.25, 0.25),
+        ("0.75", 0.75),
+        ("yes", 1),
+        ("False", 0),
+        (1, 1),
+    ],
+)
+def test_values_are_those_of_inspect(kit, value, accuracy):
+    assert only(kit.imported(kit.put(kit.log(kit.sample(1, value=value))))).accuracy == accuracy
+
+
+@pytest.mark.parametrize(
+    ("limit", "stop"),
+    [
+        (None, "finished"),
+        ("message", "max_steps"),
+        ("turn", "max_steps"),
+        ("time", "timeout"),
+        ("working", "timeout"),
+        ("token", "budget"),
+        ("cost", "budget"),
+        ("context", "context_overflow"),
+        ("operator", "terminated"),
+        ("custom", "terminated"),
+    ],
+)
+def test_limits_become_stops(kit, limit, stop):
+    sample = kit.sample(1, limit=None if limit is None else {"type": limit, "limit": 3.0})
+    assert only(kit.imported(kit.put(kit.log(sample)))).stop == stop
+
+
+def test_an_error_is_seen_and_may_count(kit):
+    broken = kit.sample(2, error={"message": "no\nnetwork"}) | {"scores": {}}
+    path = kit.put(kit.log(kit.sample(1), broken))
+    record = kit.imported(path).records[1]
+    assert (record.status, record.reason, dict(record.scores)) == ("errored", "no network", {})
+    counted = kit.imported(path, errors_as_failures=True).records[1]
+    assert (counted.status, counted.stop, counted.accuracy, counted.reason) == ("scored", "crashed", 0.0, "no network")
+
+
+def test_a_score_beside_an_error_counts(kit):
+    record = only(kit.imported(kit.put(kit.log(kit.sample(1, value="I", error={"message": "gave up"})))))
+    assert (record.status, record.stop, record.accuracy) == ("scored", "crashed", 0.0)
+
+
+def test_what_was_not_scored_is_never_a_failure(kit):
+    path = kit.put(kit.log(kit.sample(1), kit.sample(2, value=float("nan")), kit.sample(3) | {"scores": None}))
+    found = kit.imported(path, errors_as_failures=True)
+    assert [record.status for record in found.records] == ["scored", "errored", "errored"]
+
+
+def test_invalidated_samples_are_excluded(kit):
+    record = only(kit.imported(kit.put(kit.log(kit.sample(1, invalidation={"reason": "leaked"})))))
+    assert (record.status, record.reason) == ("excluded", "invalidated: leaked")
+
+
+# --- what it took ---
+
+
+def test_scorers_calls_are_not_the_agents(kit):
+    usage = {"gpt": {"input_tokens": 1008, "output_tokens": 1003, "total_cost": 9.5}}
+    record = only(kit.imported(kit.put(kit.log(kit.sample(1, events=EVENTS, model_usage=usage)))))
+    assert (record.lm_calls, record.tool_calls, record.steps) == (2, 1, 2)
+    assert (record.input_tokens, record.output_tokens, record.cost_usd) == (8, 3, 0.5)
+
+
+def test_scorers_of_old_logs_are_told_apart_too(kit):
+    call = EVENTS[1]
+    old = [
+        {"event": "subtask", "events": [call, {"event": "tool", "events": [call]}]},
+        {"event": "step", "type": "scorer", "action": "begin"},
+        call,
+        {"event": "step", "type": "scorer", "action": "end"},
+        call,
+    ]
+    assert only(kit.imported(kit.put(kit.log(kit.sample(1, events=old))))).lm_calls == 3
+
+
+def test_without_events_the_totals_are_taken(kit):
+    usage = {
+        "a": {"input_tokens": 5, "output_tokens": 2, "input_tokens_cache_read": 3, "input_tokens_cache_write": 1},
+        "b": {"input_tokens": 1, "output_tokens": 1, "total_cost": 0.1},
+    }
+    record = only(kit.imported(kit.put(kit.log(kit.sample(1, model_usage=usage, messages=[{"role": "assistant"}])))))
+    assert (record.input_tokens, record.cached_tokens, record.output_tokens, record.cost_usd) == (10, 3, 3, None)
+    assert record.steps == 1
+    assert "lm_calls" in record.unknown
+
+
+def test_nothing_told_is_nothing_known(kit):
+    (arm,) = kit.imported(kit.put(kit.log(kit.sample(1)))).comparison.arms
+    told = arm.summary
+    assert told.accuracy is not None
+    assert [told.steps, told.lm_calls, told.tokens, told.seconds, told.cost_usd, told.nominal_usd] == [None] * 6
+
+
+def test_turns_seconds_and_retries(kit):
+    sample = kit.sample(1, events=EVENTS, turn_count=1, working_time=2.5, total_time=9.0, error_retries=[{}, {}])
+    record = only(kit.imported(kit.put(kit.log(sample))))
+    assert (record.steps, record.lm_calls, record.seconds, record.attempt) == (1, 2, 2.5, 2)
+
+
+# --- which score, which arm, which task ---
+
+
+def test_several_scores_need_a_choice(kit):
+    both = {"match": {"value": "C"}, "judge": {"value": {"form": 0.5, "tone": "I", "none": None}}}
+    path = kit.put(kit.log(kit.sample(1) | {"scores": both}))
+    with pytest.raises(ValueError, match=r"sample 1, epoch 1: scores by judge, match; say which is the accuracy: --scorer judge"):
+        kit.imported(path)
+    with pytest.raises(ValueError, match=r"judge gives several values; .* --scorer judge/form, judge/tone, judge/none"):
+        kit.imported(path, scorer="judge")
+    with pytest.raises(ValueError, match="no score by 'length'; there are scores by judge, match"):
+        kit.imported(path, scorer="length")
+    assert only(kit.imported(path, scorer="judge/form")).accuracy == 0.5
+    assert only(kit.imported(path, scorer="judge/none")).status == "errored"
+
+
+def test_samples_scored_by_different_scorers_need_a_choice(kit):
+    path = kit.put(kit.log(kit.sample(1), kit.sample(2) | {"scores": {"judge": {"value": 1}}}))
+    with pytest.raises(ValueError, match="scores by judge, match"):
+        kit.imported(path)
+    assert [record.status for record in kit.imported(path, scorer="judge").records] == ["errored", "scored"]
+
+
+def test_an_arm_is_solver_arguments_and_model(kit):
+    def named(**spec):
+        return kit.imported(kit.put(kit.log(kit.sample(1), spec=spec))).comparison.arms[0].info
+
+    assert named(solver="inspect_ai/react").arm == "react/openai/gpt-4o-mini"
+    info = named(solver_args_passed={"attempts": 3, "tools": []}, task_args_passed={"level": "hard"})
+    assert (info.arm, info.loop) == ("react(level=hard, attempts=3)/openai/gpt-4o-mini", "react")
+    assert info.options == {"level": "hard", "attempts": 3}
+    assert named(solver_args_passed={"prompt": "x" * 100}).arm == "react/openai/gpt-4o-mini"
+    assert "secret" not in named(solver_args_passed={"key": "api_key=secret1234567890abcdef"}).arm
+    steps = {"steps": [{"solver": "chain_of_thought"}, {"solver": "inspect_ai/generate"}]}
+    path = kit.put(kit.log(kit.sample(1), solver=None, plan=steps))
+    assert kit.imported(path).comparison.arms[0].info.arm == "chain_of_thought+generate/openai/gpt-4o-mini"
+
+
+def test_the_same_question_is_told_from_another(kit):
+    def digest_of(**changed):
+        return only(kit.imported(kit.put(kit.log(kit.sample(1, **changed))))).suite_digest
+
+    message = {"role": "user", "content": "What is 1?"}
+    assert digest_of(input=[{**message, "id": "abc"}]) == digest_of(input=[{**message, "id": "def", "source": "input"}])
+    assert digest_of(input=[message]) != digest_of(input=[{**message, "content": "What is 2?"}])
+    assert digest_of(target="yes") != digest_of(target="no")
+    shuffled = digest_of(choices=["a", "b"], target="A")
+    assert shuffled == digest_of(choices=["b", "a"], target="B")
+    assert digest_of(input="attachment://x", attachments={"x": "What is 1?"}) == digest_of(input="What is 1?")
+
+
+def test_clusters_come_from_the_metadata(kit):
+    found = kit.imported(
+        kit.put(kit.log(kit.sample(1, metadata={"kind": 7}), kit.sample(2, metadata={}), kit.sample(3))), cluster="kind"
+    )
+    assert [record.cluster for record in found.records] == ["7", "", ""]
+    with pytest.raises(ValueError, match="--cluster: no trial has 'kind'"):
+        kit.imported(kit.put(kit.log(kit.sample(1))), cluster="kind")

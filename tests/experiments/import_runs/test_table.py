@@ -1,0 +1,255 @@
+"""Tables of trials: CSV, TSV, JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.import_runs import ScoreScale
+from loopbench.experiments.import_runs.table import COLUMNS
+from loopbench.metrics.summary import METRICS
+
+HEAD = "arm,task,repeat,score\n"
+
+names = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Z")), min_size=1, max_size=8).filter(
+    lambda name: name.lower() not in ("nan", "na", "n/a", "null", "none")
+)
+amounts = st.one_of(st.none(), st.integers(0, 10**6))
+trials = st.lists(
+    st.fixed_dictionaries(
+        {
+            "arm": st.sampled_from(["a", "b", "c d"]),
+            "task": names,
+            "score": st.one_of(st.none(), st.sampled_from([0, 1, 0.25])),
+            "steps": amounts,
+            "tokens": amounts,
+            "cost_usd": st.one_of(st.none(), st.floats(0, 1000).map(lambda value: round(value, 6))),
+        }
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def as_csv(rows, delimiter=",", encoding="utf-8"):
+    file = io.StringIO()
+    made = csv.DictWriter(file, list(rows[0]), delimiter=delimiter, quoting=csv.QUOTE_MINIMAL)
+    made.writeheader()
+    made.writerows(rows)
+    return file.getvalue().encode(encoding)
+
+
+def only(found):
+    (record,) = found.records
+    return record
+
+
+@given(trials, st.sampled_from([",", "\t", ";"]), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]))
+def test_every_row_is_a_record_and_says_what_the_row_says(kit, rows, delimiter, encoding):
+    found = kit.imported(kit.put(as_csv(rows, delimiter, encoding), ".csv"))
+    lines = kit.imported(kit.put("\n".join(json.dumps(row) for row in rows), ".jsonl"))
+    assert lines.digest == found.digest
+    assert [record.cost_usd for record in lines.records] == [record.cost_usd for record in found.records]
+    counted: dict[tuple[str, str], int] = {}
+    records = {record.key: record for record in found.records}
+    for row in rows:
+        cell = (row["arm"], row["task"])
+        record = records[*cell, counted.setdefault(cell, 0)]
+        counted[cell] += 1
+        assert record.status == ("errored" if row["score"] is None else "scored")
+        for metric in ("steps", "tokens", "cost_usd"):
+            assert METRICS[metric](record) == row[metric]
+        if row["score"] is not None:
+            assert record.accuracy == row["score"]
+    arms, tasks = {arm for arm, _ in counted}, {task for _, task in counted}
+    assert len(records) == len(arms) * len(tasks) * max(counted.values())
+    assert sum(record.status == "excluded" for record in records.values()) == len(records) - len(rows)
+
+
+@given(st.permutations(["a,x,0,1", "a,x,1,0", "a,y,0,0", "a,y,1,1", "b,x,0,1", "b,x,1,1", "b,y,0,0", "b,y,1,0"]))
+def test_the_order_of_rows_means_nothing(kit, rows):
+    ordered = kit.imported(kit.put(HEAD + "\n".join(sorted(rows)), ".csv"))
+    assert kit.imported(kit.put(HEAD + "\n".join(rows), ".csv")).digest == ordered.digest
+
+
+@pytest.mark.parametrize("values", [("0", "1"), ("1", "2"), ("1.0", "2.0"), ("9", "10"), ("42", "1337"), ("first", "second")])
+def test_repeats_are_told_apart_whatever_they_are_called(kit, values):
+    rows = [f"{arm},{task},{value},{score}" for arm in "ab" for task in "xy" for value, score in zip(values, "01", strict=True)]
+    found = kit.imported(kit.put(HEAD + "\n".join(rows), ".csv"))
+    assert {(record.repeat, record.accuracy) for record in found.records} == {(0, 0.0), (1, 1.0)}
+    assert found.manifest["config"]["repeats"] == 2
+
+
+def test_repeats_that_are_numbered_through_count_within_their_task(kit):
+    found = kit.imported(kit.put(HEAD + "a,x,1,1\na,x,2,0\na,y,3,1\na,y,4,0\n", ".csv"))
+    assert [(record.task, record.repeat, record.accuracy) for record in found.records] == [
+        ("x", 0, 1.0),
+        ("x", 1, 0.0),
+        ("y", 0, 1.0),
+        ("y", 1, 0.0),
+    ]
+
+
+def test_synonyms_in_any_case_are_understood(kit):
+    for meaning, words in COLUMNS.items():
+        for word in words:
+            name = word.replace("_", " ").upper()
+            rest = [one for one in ("task", "score") if one != meaning]
+            cells = {"stop": "finished", "status": "ok", "repeat": "3"}
+            text = f"{name},{','.join(rest)}\n{cells.get(meaning, '1')}" + ",1" * len(rest)
+            assert only(kit.imported(kit.put(text, ".csv"))).accuracy == 1, name
+
+
+def test_a_row_can_say_everything(kit):
+    row = {
+        "arm": "a",
+        "task": "t",
+        "score": "P",
+        "status": "scored",
+        "stop": "max_steps",
+        "reason": "why",
+        "steps": 3,
+        "lm_calls": 4,
+        "tool_calls": 2,
+        "input_tokens": 100,
+        "output_tokens": 7,
+        "cost": 0.5,
+        "seconds": 1.5,
+        "confidence": 0.9,
+        "cluster": "k",
+        "model": "gpt",
+        "answer": "42",
+        "suite": "sums",
+        "extra": "left out",
+    }
+    found = kit.imported(kit.put(as_csv([row]), ".csv"))
+    record = only(found)
+    assert (record.accuracy, record.stop, record.reason, record.answer) == (0.5, "max_steps", "why", "42")
+    assert (record.steps, record.lm_calls, record.tool_calls, record.tokens, record.input_tokens) == (3, 4, 2, 107, 100)
+    assert (record.cost_usd, record.seconds, record.confidence, record.cluster, record.suite) == (0.5, 1.5, 0.9, "k", "sums")
+    assert found.comparison.arms[0].info.model == "gpt"
+    assert set(record.unknown) == {"cached_tokens", "false_success", "repeated_calls"}
+
+
+def test_a_table_without_arms_is_one(kit):
+    path = kit.put("task,score\nx,1\n", ".csv")
+    assert only(kit.imported(path)).arm == path.stem
+    assert only(kit.imported(kit.put("model,task,score\ngpt,x,1\n", ".csv"))).arm == "gpt"
+
+
+def test_the_score_and_the_cluster_may_be_any_column(kit):
+    path = kit.put("task,score,Stars,Kind\nx,1,3,k\n", ".csv")
+    assert only(kit.imported(path)).accuracy == 1
+    record = only(kit.imported(path, scorer="stars", cluster="kind", scale=ScoreScale(1, 5)))
+    assert (record.accuracy, record.cluster) == (0.5, "k")
+
+
+def test_which_of_two_scores_is_the_accuracy_is_not_guessed(kit):
+    path = kit.put("task,reward,Success\nx,0.3,1\n", ".csv")
+    with pytest.raises(ValueError, match=r"columns Success, reward; say which is the accuracy: --scorer Success$"):
+        kit.imported(path)
+    assert only(kit.imported(path, scorer="reward")).accuracy == 0.3
+
+
+def test_a_row_that_does_not_repeat_the_question_asks_the_same(kit):
+    rows = "arm,task,score,question\na,x,1,\na,y,1,who?\nb,x,1,why?\nb,y,1,\n"
+    told = rows.replace("x,1,\n", "x,1,why?\n")
+    found, whole, other = (
+        kit.imported(kit.put(text, ".csv")).manifest["suite"]["digest"] for text in (rows, told, rows.replace("why?", "how?"))
+    )
+    assert found == whole != other
+
+
+def test_errored_rows_say_why(kit):
+    rows = "arm,task,status,score,reason\na,v,,1,\na,w,,,\na,x,error,1,timed out\na,y,excluded,,bad task\na,z,,,no key\n"
+    path = kit.put(rows, ".csv")
+    found = {record.task: (record.status, record.reason, record.accuracy) for record in kit.imported(path).records}
+    assert found == {
+        "v": ("scored", "", 1.0),
+        "w": ("errored", "the score is blank", 0.0),
+        "x": ("errored", "timed out", 0.0),
+        "y": ("excluded", "bad task", 0.0),
+        "z": ("errored", "no key", 0.0),
+    }
+    counted = {record.task: record.status for record in kit.imported(path, errors_as_failures=True).records}
+    assert counted == {"v": "scored", "w": "errored", "x": "scored", "y": "excluded", "z": "errored"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the table is empty"),
+        ("\n\n", "the table is empty"),
+        (HEAD, "holds no trial"),
+        ("arm,score\na,1\n", "no column of the task: task, task_id, .* or id; there are arm, score"),
+        ("arm,task\na,x\n", "no column of the score: score, accuracy, .* or reward; there are arm, task"),
+        ("arm,task,score,score\n", "two columns are called 'score'"),
+        (HEAD + "a,x,0\n", "line 2: 3 cells, and the first line names 4 columns"),
+        (HEAD + "a,x,0,1\na,x,0,0\n", "line 3: arm, task and repeat '0' stand in line 2 already"),
+        (HEAD + "a,x,,1\n", "line 2: the repeat is empty"),
+        (HEAD + "a,,0,1\n", "line 2: the task is empty"),
+        (HEAD + ",x,0,1\n", "line 2: the arm is empty"),
+        (HEAD + 'a,x,0,"1\n', "line 2: unexpected end of data"),
+        (HEAD + 'a,"x\ny",0,1\na,z,0,seven\n', "line 4: the score is no number: 'seven'"),
+        (HEAD + "a,x,0,7\n", "line 2: the score 7 is not within 0 and 1; say what the scale is, --scale 0,100 say"),
+        (HEAD + "a,x,0,inf\n", "line 2: the score is no number: 'inf'"),
+        ("arm;task;score\na;x;0,5\n", "line 2: the score is written with a comma: '0,5'; write a point, 0.5"),
+        ("arm,task,score,cost\na,x,1,$3\n", r"line 2: cost is no number: '\$3'"),
+        ("arm,task,score,cost\na,x,1,-3\n", "line 2: cost is negative: '-3'"),
+        ("arm,task,score,Turns\na,x,1,2.5\n", "line 2: Turns is no whole number: '2.5'"),
+        ("arm,task,score,tokens\na,x,1,1e400\n", "line 2: tokens is no number that can be meant"),
+        ("arm,task,score,confidence\na,x,1,1.5\n", "line 2: confidence is not within 0 and 1: '1.5'"),
+        ("arm,task,score,stop\na,x,1,tired\n", "line 2: stop 'tired' is none of finished, forced"),
+        ("arm,task,score,status\na,x,1,fine\n", "line 2: status 'fine' is none of scored, ok, errored"),
+        ("arm,task,score,status\na,x,,ok\n", "line 2: status 'ok', and the score is blank"),
+        ("task,score,question\nx,1,why?\nx,0,who?\n", "line 3: task 'x' asks something else than in an earlier line"),
+        ("task,score,suite\nx,1,s\ny,1,t\n", "suites s, t in one table"),
+        ("task,score,cluster\nx,1,s\nx,1,t\n", "task 'x' is of two clusters, 's' and 't'"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(kit, text, said):
+    path = kit.put(text, ".csv")
+    with pytest.raises(ValueError, match=said) as caught:
+        kit.imported(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"task": "x", "score": 1}\n[1]', "line 2: no JSON object"),
+        ('{"task": "x", "score": 1}\n{', "line 2: Expecting property name"),
+        ('{"task": ["x"], "score": 1}', "line 1: the task is no name"),
+        (r'{"task": "x\ud83d", "score": 1}', r"line 1: the task holds half a character: 'x\\ud83d'"),
+        ('{"task": "x", "score": {"a": 1}}', "line 1: the score is no number: {'a': 1}"),
+        ('{"task": "x", "score": 1, "steps": true}', "line 1: steps is no number: True"),
+        ('{"task": "x", "score": Infinity}', "line 1: the score is no number that can be meant: inf"),
+        ('{"task": "x", "score": 1, "steps": 1' + "0" * 400 + "}", "line 1: steps is no number that can be meant"),
+        ("[" * 100_000, "line 1: nested too deep"),
+    ],
+)
+def test_what_is_wrong_in_json_lines_is_said_with_its_line(kit, text, said):
+    with pytest.raises(ValueError, match=said):
+        kit.imported(kit.put(text, ".jsonl"))
+
+
+def test_bytes_that_are_no_text_are_told_with_their_line(kit):
+    with pytest.raises(ValueError, match="line 2: no UTF-8 text"):
+        kit.imported(kit.put(HEAD.encode() + b"a,\xff,0,1\n", ".csv"))
+
+
+def test_more_arms_than_anybody_compares_are_a_wrong_column(kit):
+    with pytest.raises(ValueError, match="65 arms, more than 64"):
+        kit.imported(kit.put("arm,task,score\n" + "\n".join(f"a{n},x,1" for n in range(65)), ".csv"))
+
+
+def test_cells_are_bounded(kit):
+    rows = "\n".join([*(f"a,t{n},1" for n in range(1500)), *("b,t0,1" for _ in range(1500))])
+    with pytest.raises(ValueError, match="2 arms × 1500 tasks × 1500 repeats are more than"):
+        kit.imported(kit.put("arm,task,score\n" + rows, ".csv"))

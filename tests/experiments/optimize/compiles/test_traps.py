@@ -1,0 +1,422 @@
+"""DSPy's traps, each with our program: what its optimizers swallow, share, cut, freeze or begin twice."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+import dspy
+import pytest
+from dspy.utils.hasher import Hasher
+from dspy.utils.parallelizer import ParallelExecutor
+
+from loopbench.dspy_seam import lm_of
+from loopbench.dspy_seam.program import LoopProgram, PredictorCall, loop_with
+from loopbench.experiments.optimize.optimizers import OptimizerFailed, Workshop, judge, optimizer_named, unheard
+from loopbench.experiments.optimize.rollouts import BudgetSpent, Rollouts
+from loopbench.protocol import Optimizable, Program, own_prompt, read_program
+from loopbench.protocol.names import Spec, parse_spec
+from loopbench.runs.options import options_of
+from loopbench.runs.registry import builtin_names, find, make_loop
+
+pytestmark = pytest.mark.thorough
+
+DEMOS = (
+    "BootstrapFewShot(max_labeled_demos=6)",
+    "BootstrapFewShotWithRandomSearch(num_candidate_programs=2)",
+    "MIPROv2(num_candidates=4, num_trials=3)",
+    "SIMBA(bsize=4, num_candidates=3, max_steps=3)",
+    "InferRules(num_candidates=2)",
+)
+"""Optimizers that keep steps of rollouts."""
+
+
+# --- exceptions that are swallowed ---
+
+
+class Stop(BaseException):
+    """As a budget that is used up."""
+
+
+def raising(error: BaseException, at: int) -> Callable[[Program, int, int], float]:
+    """A rule that raises from its n-th rollout on."""
+    asked = []
+
+    def rule(program: Program, task: int, draw: int) -> float:
+        asked.append(task)
+        if len(asked) >= at:
+            raise error
+        return float(task % 2)
+
+    return rule
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kind", [Stop, KeyboardInterrupt, BudgetSpent])
+@pytest.mark.parametrize("at", [1, 4])
+def test_what_is_no_exception_ends_every_compile(
+    spec: str, bench_of: Any, kind: type[BaseException], at: int, threads: int
+) -> None:
+    if "Labeled" in spec:
+        pytest.skip("it runs nothing")
+    bench = bench_of(raising(kind("used up"), at))
+    with pytest.raises(kind, match="used up"):
+        bench.compile(spec, threads=threads)
+    assert len(bench.rollouts) < at + threads
+    time.sleep(0.02)
+    assert len(bench.rollouts) < at + threads  # nothing goes on behind our back
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_exception_in_a_rollout_ends_the_compile_and_is_no_score(spec: str, bench_of: Any, threads: int) -> None:
+    if "Labeled" in spec:
+        pytest.skip("it runs nothing")
+    bench = bench_of(raising(KeyError("no such task"), 3))
+    with pytest.raises(OptimizerFailed, match="in a rollout: KeyError: 'no such task'"):
+        bench.compile(spec, threads=threads)
+    assert len(bench.rollouts) < 3 + threads
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_exception_in_a_metric_ends_the_compile_and_is_no_score(spec: str, bench_of: Any, threads: int) -> None:
+    if "Labeled" in spec:
+        pytest.skip("it measures nothing")
+    bench = bench_of(lambda program, task, draw: "not a number")
+    with pytest.raises(OptimizerFailed, match="in the metric: ValueError: could not convert string to float"):
+        bench.compile(spec, threads=threads)
+    assert len(bench.rollouts) <= 12  # of one evaluation; another is not begun
+
+
+def test_what_waits_behind_a_failed_metric_is_not_begun(bench_of: Any) -> None:
+    def rule(program: Program, task: int, draw: int) -> str:
+        time.sleep(0.03)
+        return "not a number"
+
+    bench = bench_of(rule)
+    with pytest.raises(OptimizerFailed, match="in the metric"):
+        bench.compile("GEPA", threads=2, dev=bench.workshop().dev * 20)
+    assert len(bench.rollouts) < 100
+
+
+# --- proposals that are rejected without a word ---
+
+
+@pytest.mark.parametrize("spec", ["COPRO", "MIPROv2(num_candidates=3, num_trials=2)", "InferRules(num_candidates=1)"])
+def test_proposals_that_cannot_be_read_end_a_compile_that_needs_them(spec: str, bench_of: Any, proposer_of: Any) -> None:
+    bench = bench_of(proposer=proposer_of(readable=False))
+    with pytest.raises(OptimizerFailed) as raised:
+        bench.compile(spec)
+    assert "\n" not in str(raised.value)
+    assert "failed to parse" in str(raised.value)
+
+
+@pytest.mark.parametrize("spec", ["GEPA(max_metric_calls=30)", "SIMBA(bsize=4, num_candidates=3, max_steps=2, max_demos=0)"])
+def test_proposals_that_cannot_be_read_are_told_where_the_search_goes_on(spec: str, bench_of: Any, proposer_of: Any) -> None:
+    """DSPy gives the program that it began with, as if all were well."""
+    bench = bench_of(proposer=proposer_of(readable=False))
+    own = bench.student.program
+    assert bench.compile(spec).program == own
+    assert any("failed to parse" in line for line in bench.warned)
+    assert len(bench.warned) == len({*bench.warned}) <= 20
+    assert all("\n" not in line for line in bench.warned)
+    assert "no other instructions were ever tried" in unheard(len(bench.proposer.requests), [own, *bench.programs])
+    heard = bench_of()
+    heard.compile(spec)
+    assert unheard(len(heard.proposer.requests), [own, *heard.programs]) == ""
+
+
+def test_a_summary_that_failed_is_told(bench_of: Any, proposer_of: Any) -> None:
+    """MIPROv2 prints that it goes on without."""
+
+    class First(proposer_of):  # type: ignore[misc]
+        async def complete(self, request: Any) -> Any:
+            self.readable = "dataset" not in request.messages[0].content.lower()
+            return await super().complete(request)
+
+    bench = bench_of(proposer=First())
+    bench.compile("MIPROv2(num_candidates=3, num_trials=2)")
+    assert any(line.startswith("Error getting data summary") for line in bench.warned)
+
+
+# --- demonstrations that hold what came later, or what cannot be kept ---
+
+
+def compiled(rollouts: Rollouts, spec: str, proposer: Any) -> LoopProgram:
+    """A compile over real rollouts of a real loop; half of the tasks train, half dev."""
+    examples = {
+        split: [
+            dspy.Example(query=task.query.full_text, task=name, answer=task.expected).with_inputs("query", "task")
+            for name, (where, task) in rollouts.tasks.items()
+            if where == split
+        ]
+        for split in ("train", "dev")
+    }
+    student = LoopProgram(rollouts.arm.loop, runner=rollouts)
+    return optimizer_named(parse_spec(spec)).compile(Workshop(student, examples["train"], examples["dev"], lm_of(proposer)))
+
+
+def known_calls(rollouts: Rollouts) -> list[tuple[PredictorCall, ...]]:
+    return [rollout.calls for future in rollouts._known.values() if (rollout := future.result()) is not None]
+
+
+def fields_of(demo: Any) -> dict[str, Any]:
+    return {name: value for name, value in demo.items() if name != "augmented"}
+
+
+@pytest.mark.parametrize("spec", DEMOS)
+def test_a_demonstration_holds_nothing_of_later_steps(spec: str, rollouts_of: Any, proposer_of: Any) -> None:
+    """Each is one call of a rollout as it was made; and a call's conversation ends before its reply."""
+    rollouts = rollouts_of("bare", "teachable", 12)
+    made = compiled(rollouts, spec, proposer_of("Give numbers to tools as they stand."))
+    runs = known_calls(rollouts)
+    for calls in runs:
+        talks = [json.loads(call.inputs["conversation"]) for call in calls]
+        for call, talk, later in zip(calls, talks, talks[1:], strict=False):
+            assert later[: len(talk)] == talk
+            assert later[len(talk)] == {"role": "assistant", "content": call.outputs["reply"]}
+    prompt = made.program["decide"]
+    whole = [fields_of(demo) for demo in prompt.demos if prompt.is_whole(demo)]
+    known = [{**call.inputs, **call.outputs} for calls in runs for call in calls]
+    assert whole
+    assert all(demo in known for demo in whole)
+
+
+@pytest.mark.parametrize("spec", ["LabeledFewShot", *DEMOS])
+def test_demonstrations_can_be_pickled_and_a_saved_program_is_the_same(
+    spec: str, bench_of: Any, proposer_of: Any, tmp_path: Path
+) -> None:
+    bench = bench_of(proposer=proposer_of("Be kind."))
+    made = bench.compile(spec)
+    demos = [demo for predictor in made.predictors() for demo in predictor.demos]
+    assert demos
+    for demo in demos:
+        assert pickle.loads(pickle.dumps(demo)) == demo
+        assert cloudpickle.loads(cloudpickle.dumps(demo)) == demo
+        assert Hasher.hash(demo) == Hasher.hash(dspy.Example(**json.loads(json.dumps(demo.toDict()))))
+    made.save(tmp_path / "program.json")
+    assert read_program(tmp_path / "program.json").on(bench.loop) == made.program
+    again = bench.student
+    again.load(tmp_path / "program.json")
+    assert again.program == made.program
+
+
+def test_which_step_is_shown_depends_on_what_it_says_not_on_how_it_is_held(bench_of: Any) -> None:
+    """DSPy draws by a hash of pickles, which differ where equal texts are one object here, and two there, read from a log."""
+    live, read = bench_of(steps=4), bench_of(steps=4)
+
+    def as_read(inputs: Any) -> list[PredictorCall]:
+        made = type(read).calls_of(read, inputs)
+        return [
+            PredictorCall(call.predictor, json.loads(json.dumps(call.inputs)), json.loads(json.dumps(call.outputs)))
+            for call in made
+        ]
+
+    def shared(inputs: Any) -> list[PredictorCall]:
+        word = "the same text"
+        made = type(live).calls_of(live, inputs)
+        return [PredictorCall(call.predictor, {**call.inputs, "seen": [word, word]}, call.outputs) for call in made]
+
+    def apart(inputs: Any) -> list[PredictorCall]:
+        return [PredictorCall(call.predictor, json.loads(json.dumps(call.inputs)), call.outputs) for call in shared(inputs)]
+
+    read.calls_of = as_read
+    spec = "BootstrapFewShot(max_labeled_demos=0, max_bootstrapped_demos=6)"
+    live.rule = read.rule = lambda program, task, draw: 1.0
+    assert live.compile(spec).program == read.compile(spec).program
+    live.calls_of, read.calls_of = shared, apart
+    assert Hasher.hash(["a text", "a text"]) != Hasher.hash(json.loads('["a text", "a text"]'))  # else the trap is no more
+    assert live.compile(spec).program == read.compile(spec).program
+
+
+def test_simba_cuts_long_fields_in_its_own_copies(bench_of: Any, proposer_of: Any) -> None:
+    bench = bench_of(proposer=proposer_of("Be kind."))
+    made = bench.compile("SIMBA(bsize=4, num_candidates=3, max_steps=3, demo_input_field_maxlen=5)")
+    demos = [demo for prompt in made.program.values() for demo in prompt.demos]
+    assert any("TRUNCATED" in str(demo) for demo in demos)
+    assert bench.calls
+    assert not any("TRUNCATED" in str(call) for call in bench.calls)
+
+
+# --- what copies share, and what they must not ---
+
+
+def test_copies_of_a_program_ask_the_same_runner(bench: Any) -> None:
+    student = bench.student
+    for copied in (student.deepcopy(), student.reset_copy(), student.deepcopy().deepcopy()):
+        copied(query="Question 1?", task="t1")
+    assert len(bench.rollouts) == 3
+
+
+def test_infer_rules_keeps_the_best_rules_and_leaves_the_student_alone(bench_of: Any) -> None:
+    """DSPy writes them into the signature that all copies share: what was tried last stays."""
+    bench = bench_of(lambda program, task, draw: float(program["decide"].instructions.endswith("Mind the units. 1")))
+    student = bench.student
+    made = optimizer_named(parse_spec("InferRules(num_candidates=3)")).compile(bench.workshop(student=student))
+    assert made.program["decide"].instructions.endswith("Mind the units. 1")
+    assert student.program["decide"].instructions == "Decide."
+
+
+def test_infer_rules_shows_questions_and_answers_of_predictors_that_have_no_such_fields(bench: Any) -> None:
+    bench.compile("InferRules(num_candidates=1)")
+    shown = bench.proposer.requests[0].messages[-1].content
+    for number in range(6):
+        assert f"query: Question {number}?" in shown
+        assert f"answer: {number}\n" in shown
+    assert "reply: step" in shown
+
+
+@pytest.mark.parametrize("name", builtin_names("loop"))
+def test_no_two_predictors_of_a_design_are_one_to_gepa(name: str) -> None:
+    """It finds a predictor's steps in a trace by its signature."""
+    inner = {"loop": "phased"} if "loop" in options_of(find("loop", name)) else {}
+    loop = make_loop(Spec(name, inner))
+    assert isinstance(loop, Optimizable)
+    predictors = LoopProgram(loop, []).predictors()
+    for place, one in enumerate(predictors):
+        assert not any(one.signature.equals(other.signature) for other in predictors[:place])
+
+
+def test_gepa_takes_the_metric() -> None:
+    inspect.signature(judge).bind(None, None, None, None, None)
+    dspy.GEPA(metric=judge, max_metric_calls=1, instruction_proposer=lambda **_: {})
+
+
+def test_a_compiled_program_is_not_frozen(bench: Any) -> None:
+    """DSPy leaves what BootstrapFewShot and InferRules give marked as compiled, and refuses it, or passes over it, as a part."""
+    student = bench.student
+    student._compiled = True
+    made = optimizer_named(parse_spec("BootstrapFewShot")).compile(bench.workshop(student=student))
+    again = optimizer_named(parse_spec("BootstrapFewShot")).compile(bench.workshop(student=made))
+    assert again.program["decide"].demos
+
+    class Outer(dspy.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = made
+
+    assert [name for name, _ in Outer().named_predictors()] == ["inner.decide", "inner.say"]
+
+
+def test_a_program_from_a_file_is_what_an_optimizer_begins_with(bench_of: Any, tmp_path: Path) -> None:
+    first = bench_of().compile("InferRules(num_candidates=1)")
+    first.save(tmp_path / "first.json")
+    loop = bench_of().loop
+    bench = bench_of(loop=loop_with(loop, read_program(tmp_path / "first.json").on(loop)))
+    assert bench.student.program == first.program
+    made = bench.compile("GEPA(max_metric_calls=12)")
+    assert bench.programs[0] == first.program
+    assert {name: prompt.demos for name, prompt in made.program.items()} == {
+        name: prompt.demos for name, prompt in first.program.items()
+    }
+
+
+# --- rollouts that are begun twice, or go on after the end ---
+
+
+def test_a_straggler_is_asked_for_again_and_again_but_run_once(
+    rollouts_of: Any, proposer_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DSPy's executor gives a task up after 120 s, a tenth of a second here; a rollout that it asks for again is waited for."""
+    begin = ParallelExecutor.__init__
+    monkeypatch.setattr(ParallelExecutor, "__init__", lambda self, *args, **named: begin(self, *args, **{**named, "timeout": 0.1}))
+    rollouts = rollouts_of("bare", "clean", 6)
+    asked: list[str] = []
+    let_go = threading.Event()
+    known = rollouts._rollout
+
+    async def slow(key: Any, *rest: Any) -> Any:
+        asked.append(key)
+        while not let_go.is_set():
+            await asyncio.sleep(0.01)
+        return await known(key, *rest)
+
+    rollouts._rollout = slow
+    threading.Timer(2.5, let_go.set).start()
+    examples = [dspy.Example(query="", task=name, answer="").with_inputs("query", "task") for name in rollouts.tasks]
+    student = LoopProgram(rollouts.arm.loop, runner=rollouts)
+    optimizer = optimizer_named(parse_spec("COPRO(breadth=2, depth=1)"))
+    made = optimizer.compile(Workshop(student, examples[:2], (), lm_of(proposer_of()), threads=4))
+    assert type(made) is LoopProgram
+    assert len(asked) == len({*asked}) == 4  # two tasks under two programs
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_ctrl_c_waits_for_no_rollout(spec: str, bench_of: Any, threads: int) -> None:
+    """Nor for a thread of GEPA's that waits for one."""
+    if "Labeled" in spec:
+        pytest.skip("it runs nothing")
+    reached, released, waited_out = threading.Event(), threading.Event(), threading.Event()
+
+    def rule(program: Program, task: int, draw: int) -> float:
+        if task < 6:  # of train: GEPA's dev tasks are rolled out from the main thread, these are not
+            reached.set()
+            if not released.wait(8):
+                waited_out.set()
+        return 0.0
+
+    def press() -> None:
+        reached.wait(60)
+        time.sleep(0.05)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=press).start()
+    bench = bench_of(rule)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            bench.compile(spec, threads=threads)
+        assert not waited_out.is_set()
+    finally:
+        released.set()
+    time.sleep(0.05)
+    assert len([task for task, _ in bench.rollouts if int(task[1:]) < 6]) <= threads  # what was waiting is not begun
+
+
+def test_what_runs_when_a_compile_ends_is_waited_for(bench_of: Any) -> None:
+    """DSPy's executor leaves its threads to go on: rollouts that would be counted when the count is closed."""
+    ended = []
+    others = threading.Event()
+
+    def rule(program: Program, task: int, draw: int) -> float:
+        if task == 6:
+            others.wait(8)
+            raise Stop("used up")
+        others.set()
+        time.sleep(0.1)
+        ended.append(task)
+        return 0.0
+
+    bench = bench_of(rule)
+    with pytest.raises(Stop):
+        bench.compile("GEPA(max_metric_calls=99)", threads=3)
+    begun = [task for task, _ in bench.rollouts if task != "t6"]
+    assert 1 <= len(ended) == len(begun) <= 2
+
+
+# --- instructions that DSPy makes up ---
+
+
+@pytest.mark.parametrize(
+    "spec", ["LabeledFewShot", "BootstrapFewShot", "BootstrapFewShotWithRandomSearch(num_candidate_programs=0)"]
+)
+def test_no_instructions_stay_none(spec: str, bench_of: Any) -> None:
+    bench = bench_of()
+    bench.loop = bench.loop.with_predictors({"decide": own_prompt("", "reply")})
+    made = bench.compile(spec).program["decide"]
+    assert (made.instructions, bool(made.demos)) == ("", True)
+    assert {program["decide"].instructions for program in bench.programs} <= {""}
+
+
+def test_rules_alone_are_added_to_no_instructions(bench_of: Any) -> None:
+    bench = bench_of()
+    bench.loop = bench.loop.with_predictors({"decide": own_prompt("", "reply")})
+    made = bench.compile("InferRules(num_candidates=1)").program["decide"]
+    assert made.instructions.strip().startswith("Please adhere to the following rules")

@@ -1,0 +1,106 @@
+"""What tests of an optimization share: a small suite, a runner of rollouts over it, and a watcher that remembers."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from loopbench.datasets.task import Suite
+from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from loopbench.experiments.optimize.event_loop_thread import Background
+from loopbench.experiments.optimize.rollouts import Rollouts
+from loopbench.metrics.record import Record
+from loopbench.models.metering import Budget, Meter
+from loopbench.models.profiles import load_profile
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.registry import make_loop, make_suite
+from loopbench.runs.schedule import Arm
+from loopbench.runs.trial.setting import TrialContext
+
+BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "optimizers.py"
+
+
+@dataclass
+class Remembers(Unwatched):
+    """A watcher that keeps what it is told."""
+
+    told: list[tuple[str, Any]] = field(default_factory=list)
+    spent: list[SearchCost] = field(default_factory=list)
+
+    def began(self, design: str, own: Candidate) -> None:
+        self.told.append(("began", own.number))
+
+    def tried(self, design: str, candidate: Candidate) -> None:
+        self.told.append(("tried", candidate.number))
+
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
+        self.told.append(("rolled_out", (candidate.number, record.task, record.repeat)))
+        self.spent.append(search)
+
+    def proposed(self, design: str, proposals: SearchCost) -> None:
+        self.told.append(("proposed", proposals.calls))
+
+    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
+        self.told.append(("ended", (ended.status, kept.number)))
+
+    def finished(self, record: Record) -> None:
+        """Of a trial of the test."""
+
+    def rollouts(self) -> list[tuple[int, str, int]]:
+        return [what for kind, what in self.told if kind == "rolled_out"]
+
+
+@pytest.fixture
+def watcher() -> Remembers:
+    return Remembers()
+
+
+@pytest.fixture(scope="session")
+def small_suite() -> Suite:
+    return make_suite(parse_spec("arithmetic(size=40)"))
+
+
+@pytest.fixture
+def rollouts_of(small_suite: Suite, tmp_path: Path) -> Iterator[Callable[..., Rollouts]]:
+    """Makes the runner of one design over the first tasks of a small suite; called twice, it goes on with the same log."""
+    with ExitStack() as stack:
+        background = stack.enter_context(Background())
+        made: dict[Path, Rollouts] = {}
+
+        def make(
+            loop: str = "bare", profile: str = "clean", tasks: int = 4, watcher: Remembers | None = None, **budget: Any
+        ) -> Rollouts:
+            soft = budget.pop("is_soft", False)
+            spec = parse_spec(loop)
+            arm = Arm(f"{spec}/{profile}", spec, make_loop(spec, small_suite.max_tool_steps), "scripted", load_profile(profile))
+            found = {task.id: ("train" if place % 2 else "dev", task) for place, task in enumerate(small_suite.tasks[:tasks])}
+            setting = TrialContext(small_suite, meter=Meter(Budget(**budget)))
+            log = tmp_path / f"{loop}.jsonl"
+            if log in made:
+                made[log].close()
+            rollouts = Rollouts(arm, found, setting, background, log, watcher or Remembers(), seed=0, is_soft=soft)
+            made[log] = stack.enter_context(closing(rollouts))
+            return rollouts
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def optimizers_benchmark() -> ModuleType:
+    """benchmarks/optimizers.py, whose tables stand in the docs."""
+    spec = importlib.util.spec_from_file_location("benchmarks_optimizers", BENCHMARK)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

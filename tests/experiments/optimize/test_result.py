@@ -1,0 +1,429 @@
+"""What an optimization says, whole or cut off, and that a test split which was not locked is noticed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.optimize.candidates import SearchCost, SearchEnd
+from loopbench.experiments.optimize.files import ENDED, PROGRAM, ROLLOUTS
+from loopbench.experiments.optimize.log import JsonLinesLog, log_digest
+from loopbench.experiments.optimize.result import OptimizationResult, optimization_result, spent_once
+from loopbench.experiments.optimize.tables import notes, tables, to_markdown, verdicts
+from loopbench.metrics.gains import Cost
+from loopbench.metrics.record import Record
+from loopbench.protocol import Prompt, program_digest
+from loopbench.runs.folders import TEST, is_optimization, trials_folder
+from loopbench.runs.store.files import RunError, read_manifest, write_manifest
+from loopbench.runs.store.journal import Journal
+
+OWN = program_digest({"decide": Prompt("Own.", {}, {})})
+TASKS = 60
+
+
+@dataclass(frozen=True)
+class Written:
+    """A design as it is written down."""
+
+    design: str
+    before: int
+    """Test tasks solved of 60."""
+    after: int
+    instructions: str = "Better."
+    status: str = "finished"
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        return program_digest({"decide": Prompt(self.instructions, {}, {})})
+
+    @property
+    def ended(self) -> SearchEnd:
+        found = SearchEnd(
+            design=self.design,
+            status="finished",
+            reason="",
+            digest=self.digest,
+            chosen=3,
+            candidates=7,
+            before={"d1": 0.0, "d2": 0.0},
+            after={"d1": 1.0, "d2": 0.0},
+            search=SearchCost(20, 60, 6_000),
+            proposals=SearchCost(0, 5, 500),
+            evaluation=SearchCost(2, 6, 600),
+        )
+        return replace(found, **self.changes)
+
+
+A, B = Written("bare", 20, 50), Written("finish", 30, 32)
+Write = Callable[..., Path]
+
+
+def manifest(designs: tuple[Written, ...]) -> dict[str, Any]:
+    return {
+        "kind": "optimization",
+        "created": "2025-01-01T00:00:00+00:00",
+        "config": {
+            "compare": {"repeats": 1},
+            "search": {"budget": {"calls": 100, "tokens": None, "dollars": None, "seconds": None}, "amortize": 1_000},
+        },
+        "seed": 0,
+        "suite": {"name": "s", "version": "1", "digest": "d", "max_tool_steps": 3},
+        "optimizer": {"name": "COPRO", "options": {}, "spec": "COPRO"},
+        "designs": [
+            {"design": item.design, "folder": f"designs/{place}-{item.design}", "loop": item.design, "options": {}, "program": OWN}
+            for place, item in enumerate(designs, 1)
+        ],
+        "splits": {name: {"tasks": n, "digest": name} for name, n in (("train", 4), ("dev", 2))}
+        | {"test": {"tasks": TASKS, "digest": "t", "opened": None}},
+    }
+
+
+def write_design(folder: Path, design: Written) -> None:
+    folder.mkdir(parents=True)
+    log = JsonLinesLog(folder / ROLLOUTS)
+    for task in ("d1", "d2"):
+        log.append({"key": [OWN, task, 0, None], "record": {}, "calls": [], "feedback": ""})
+    log.close()
+    program = {"decide": {"signature": {"instructions": design.instructions}, "demos": []}, "loopbench": {"loop": design.design}}
+    (folder / PROGRAM).write_text(json.dumps(program), encoding="utf-8")
+    (folder / ENDED).write_text(json.dumps(design.ended.to_json()), encoding="utf-8")
+
+
+def record(arm: str, task: int, solved: int, **changes: Any) -> Record:
+    values: dict[str, Any] = {"suite": "s", "suite_digest": "d", "repeat": 0, "seed": 0, "status": "scored", "stop": "finished"}
+    values |= {"calls": {"decide": 2}, "input_tokens": 190, "output_tokens": 10, "started_at": 1.0}
+    return Record(arm=arm, task=f"t{task}", scores={"accuracy": float(task < solved)}, **(values | changes))
+
+
+def write_test(folder: Path, designs: tuple[Written, ...], tasks: int = TASKS, **changes: Any) -> None:
+    folder.mkdir()
+    arms = [(f"{item.design}/clean", item, False) for item in designs]
+    arms += [(f"{item.design}@{PROGRAM}/clean", item, True) for item in designs]
+    listed = [
+        {"arm": name, "loop": item.design, "options": {}, "model": "scripted", "profile": "clean"}
+        | ({"program": item.digest} if optimized else {})
+        for name, item, optimized in arms
+    ]
+    config = {"repeats": 1, "alpha": 0.05, "margin": 0.02}
+    write_manifest(folder, {"config": config, "seed": 0, "suite": {"name": "s", "version": "1", "tasks": TASKS}, "arms": listed})
+    with Journal(folder) as journal:
+        for task in range(tasks):
+            for name, item, optimized in arms:
+                journal.append(record(name, task, item.after if optimized else item.before, **changes), b"")
+
+
+def opened(folder: Path, designs: tuple[Written, ...]) -> None:
+    made = read_manifest(folder)
+    made["splits"]["test"]["opened"] = {
+        "at": "2025-01-01T01:00:00+00:00",
+        "programs": {item.design: item.digest for item in designs},
+        "rollouts": {item["design"]: log_digest(folder / item["folder"] / ROLLOUTS) for item in made["designs"]},
+    }
+    write_manifest(folder, made)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes the run directory of an optimization of these designs."""
+
+    def made(*designs: Written, **changes: Any) -> Path:
+        folder = tmp_path / "run"
+        folder.mkdir()
+        write_manifest(folder, manifest(designs))
+        for place, item in enumerate(designs, 1):
+            write_design(folder / f"designs/{place}-{item.design}", item)
+        opened(folder, designs)
+        write_test(folder / TEST, designs, **changes)
+        return folder
+
+    return made
+
+
+# A whole one.
+
+
+def test_a_whole_optimization(write):
+    found = optimization_result(write(A, B))
+    assert (found.is_complete, found.state, found.invalid) == (True, "", False)
+    bare, finish = found.to_json()["designs"]
+    assert (bare["design"], bare["status"], bare["candidates"], bare["chosen"]) == ("bare", "finished", 7, 3)
+    assert bare["dev"] == {"before": 0.0, "after": 0.5, "gain": 0.5, "tasks": 2}
+    assert (bare["test"]["difference"]["value"], bare["test"]["verdict"]) == (pytest.approx(0.5), "better")
+    assert finish["test"]["verdict"] == "undecided"
+    assert bare["optimism"] == pytest.approx(0.0)
+    assert finish["optimism"] == pytest.approx(0.5 - 2 / 60)
+    assert bare["cost"]["search"] == {"trials": 20, "calls": 60, "tokens": 6_000, "cost_usd": None}
+    assert bare["cost"]["per_task_before"] == {"calls": 2.0, "tokens": 200.0, "cost_usd": None}
+    assert bare["cost"]["per_solved_before"]["tokens"] == pytest.approx(600)
+    assert bare["cost"]["amortised"]["per_task"]["tokens"] == pytest.approx(200 + 7_100 / 1_000)
+    assert bare["cost"]["amortised"]["break_even"]["tokens"] == 7_100 // (2.5 * 200 - 200) + 1
+
+
+def test_the_names_that_scripts_read_are_there(write):
+    made = optimization_result(write(A, B)).to_json()
+    assert json.loads(json.dumps(made, allow_nan=False)) == made
+    top = {"run", "digest", "complete", "state", "invalid", "optimizer", "budget", "splits", "designs", "ranking", "test"}
+    assert made.keys() == top
+    names = {"design", "status", "reason", "program", "digest", "unchanged", "candidates", "chosen", "dev", "test", "optimism"}
+    assert made["designs"][0].keys() == names | {"cost", "warnings"}
+    spent = {"search", "proposals", "evaluation", "amortised"}
+    uses = {"per_task_before", "per_task_after", "per_solved_before", "per_solved_after"}
+    assert made["designs"][0]["cost"].keys() == spent | uses
+    assert {"before", "after", "top_changed", "change", "interaction"} <= made["ranking"].keys()
+    assert made["test"].keys() >= {"arms", "pairs", "digest", "complete"}
+
+
+def test_the_ranking_turns_around(write):
+    found = optimization_result(write(A, B))
+    ranking = found.to_json()["ranking"]
+    assert [item["design"] for item in ranking["before"]] == ["finish", "bare"]
+    assert [item["design"] for item in ranking["after"]] == ["bare", "finish"]
+    assert (ranking["top_changed"], ranking["change"]) == (True, "crossed")
+    line, each = verdicts(found)
+    assert line.startswith("Highest before: finish, 0.500")
+    assert "after: bare, 0.833" in line
+    assert "optimization changed which loop is best (gain of bare minus gain of finish: 0.467" in line
+    assert each == "Optimized, on the test tasks: better: bare; no difference shown: finish"
+
+
+def test_the_digest_depends_on_programs_and_records(write, tmp_path):
+    first = optimization_result(write(A, B)).digest
+    (tmp_path / "run").rename(tmp_path / "first")
+    assert optimization_result(write(A, B)).digest == first
+    (tmp_path / "run").rename(tmp_path / "second")
+    other = replace(A, instructions="Other.")
+    assert optimization_result(write(other, B)).digest != first
+    (tmp_path / "run").rename(tmp_path / "third")
+    assert optimization_result(write(replace(A, after=49), B)).digest != first
+
+
+def test_each_design_has_its_own_two_arms(write):
+    found = optimization_result(write(A, B))
+    assert found.gains is not None
+    solved = [[side and round(side.value * TASKS) for side in (gain.before, gain.after)] for gain in found.gains.gains]
+    assert solved == [[20, 50], [30, 32]]
+
+
+# One that was cut off.
+
+
+def test_a_search_that_goes_on(write):
+    folder = write(A, B)
+    made = read_manifest(folder)
+    made["splits"]["test"]["opened"] = None
+    write_manifest(folder, made)
+    for path in (folder / TEST).iterdir():
+        path.unlink()
+    (folder / "designs/2-finish" / ENDED).unlink()
+    found = optimization_result(folder)
+    assert found.state == "incomplete: 1 of 2 designs are not optimized yet, the test split is locked"
+    assert [design.status for design in found.designs] == ["finished", "not ended"]
+    made = found.to_json()
+    assert (made["ranking"], made["test"], made["designs"][1]["dev"]) == (None, None, None)
+    assert made["designs"][0]["dev"]["gain"] == 0.5
+    assert verdicts(found) == []
+    assert [table.title for table in tables(found)] == ["Gains by COPRO, budget 100calls for each design", "Cost"]
+    assert found.state in to_markdown(found)
+
+
+def test_a_test_that_goes_on(write):
+    found = optimization_result(write(A, B, tasks=30))
+    assert found.state == "incomplete: 120 of 240 trials of the test split"
+    assert not found.is_complete
+    assert found.gains is not None
+
+
+def test_a_test_that_was_opened_and_not_begun(write):
+    folder = write(A)
+    for path in (folder / TEST).iterdir():
+        path.unlink()
+    assert optimization_result(folder).state == "incomplete: no trial of the test split was run yet"
+    with pytest.raises(RunError, match="no trial of the test split"):
+        trials_folder(folder)
+
+
+def test_trials_of_an_optimization_are_those_of_its_test(write):
+    folder = write(A)
+    assert is_optimization(folder)
+    assert trials_folder(folder) == trials_folder(folder / TEST) == folder / TEST
+    assert not is_optimization(folder / TEST)
+
+
+# The lock.
+
+
+def breach_rollout(folder: Path) -> None:
+    log = JsonLinesLog(folder / "designs/1-bare" / ROLLOUTS)
+    log.append({"key": [OWN, "d1", 7, None]})
+    log.close()
+
+
+def breach_task(folder: Path) -> None:
+    log = JsonLinesLog(folder / "designs/1-bare" / ROLLOUTS)
+    log.append({"key": [OWN, "t5", 0, None]})
+    log.close()
+    made = read_manifest(folder)
+    made["splits"]["test"]["opened"]["rollouts"]["bare"] = log_digest(folder / "designs/1-bare" / ROLLOUTS)
+    write_manifest(folder, made)
+
+
+def breach_manifest(folder: Path) -> None:
+    made = read_manifest(folder)
+    made["splits"]["test"]["opened"] = None
+    write_manifest(folder, made)
+
+
+def breach_program(folder: Path) -> None:
+    path = folder / "designs/1-bare" / PROGRAM
+    path.write_text(path.read_text(encoding="utf-8").replace("Better", "Changed"), encoding="utf-8")
+
+
+def breach_ended(folder: Path) -> None:
+    path = folder / "designs/1-bare" / ENDED
+    path.write_text(path.read_text(encoding="utf-8").replace(A.digest, "0" * 64), encoding="utf-8")
+
+
+def breach_not_ended(folder: Path) -> None:
+    (folder / "designs/1-bare" / ENDED).unlink()
+
+
+def breach_arm(folder: Path) -> None:
+    made = read_manifest(folder / TEST)
+    made["arms"][1]["program"] = "0" * 64
+    write_manifest(folder / TEST, made)
+
+
+def breach_own(folder: Path) -> None:
+    made = read_manifest(folder / TEST)
+    made["arms"][0]["program"] = A.digest
+    write_manifest(folder / TEST, made)
+
+
+def breach_arms(folder: Path) -> None:
+    made = read_manifest(folder / TEST)
+    write_manifest(folder / TEST, {**made, "arms": [*made["arms"], {**made["arms"][0], "arm": "third"}]})
+
+
+@pytest.mark.parametrize(
+    ("breach", "said"),
+    [
+        (breach_rollout, "changed since the test split was opened"),
+        (breach_task, "was shown task 't5' of the test split"),
+        (breach_manifest, "does not say that it was opened"),
+        (breach_program, "not the program that was tested"),
+        (breach_ended, "opened for other programs"),
+        (breach_not_ended, "opened for other programs"),
+        (breach_arm, "ran another program than the test split was opened for"),
+        (breach_own, "ran another program than the design's own"),
+        (breach_arms, "3 arms for 1 designs"),
+    ],
+)
+def test_a_breach_of_the_lock_is_told_in_one_line(write, breach, said):
+    folder = write(A)
+    assert optimization_result(folder).is_complete
+    breach(folder)
+    with pytest.raises(RunError, match=said) as told:
+        optimization_result(folder)
+    assert str(folder) in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_comparison_is_no_optimization(write):
+    with pytest.raises(RunError, match="no optimization"):
+        optimization_result(write(A) / TEST)
+
+
+@pytest.mark.parametrize("name", ["designs", "splits", "optimizer", "suite"])
+def test_a_manifest_that_lacks_something_is_told(write, name):
+    folder = write(A)
+    made = read_manifest(folder)
+    del made[name]
+    write_manifest(folder, made)
+    with pytest.raises(RunError, match="do not fit together"):
+        optimization_result(folder)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"design": 1}'])
+def test_an_end_that_cannot_be_read_is_told(write, text):
+    folder = write(A)
+    (folder / "designs/1-bare" / ENDED).write_text(text, encoding="utf-8")
+    with pytest.raises(RunError, match=r"ended\.json"):
+        optimization_result(folder)
+
+
+# What is printed.
+
+
+def shown(found: OptimizationResult) -> dict[str, list[dict[str, str]]]:
+    return {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in tables(found)}
+
+
+def test_tables(write):
+    found = shown(optimization_result(write(A, B)))
+    assert [*found] == ["Gains by COPRO, budget 100calls for each design", "Ranking before and after", "Cost"]
+    bare, finish = found["Gains by COPRO, budget 100calls for each design"]
+    assert (bare["dev"], bare["verdict"], bare["optimism"]) == ("0.000 → 0.500", "better", "+0.000")
+    assert bare["gain"].startswith("0.500 [")
+    assert (bare["programs"], bare["LM calls"], bare["proposals"]) == ("7", "60 of 100", "5")
+    assert finish["verdict"] == "undecided"
+    calls, tokens = (row for row in found["Cost"] if row["design"] == "bare")
+    assert (calls["optimization"], tokens["optimization"]) == ("60 + 5 + 6", "6,000 + 500 + 600")
+    assert tokens["a solved one before"] == "600"
+    assert tokens["break-even"] == "24"
+
+
+def test_dollars_are_shown_where_they_are_known(write):
+    priced = {name: SearchCost(1, 10, 100, 0.251) for name in ("search", "proposals", "evaluation")}
+    found = optimization_result(write(replace(A, changes=priced), cost_usd=0.01, nominal_usd=0.01))
+    row = next(row for row in shown(found)["Cost"] if row["of"] == "USD")
+    assert (row["optimization"], row["a solved one before"]) == ("0.2510 + 0.2510 + 0.2510", "0.03000")
+    assert found.designs[0].cost is not None
+    assert found.designs[0].cost.amortised is not None
+    assert found.designs[0].cost.amortised.break_even.dollars == 51  # 0.753 / (2.5 · 0.01 - 0.01) = 50.2
+
+
+def test_dollars_are_unknown_where_a_part_of_them_is():
+    assert spent_once([SearchCost(1, 5, 50, 0.5), SearchCost(0, 2, 20)]) == Cost(7, 70, None)
+    assert spent_once([SearchCost(1, 5, 50, 0.5), SearchCost()]) == Cost(5, 50, 0.5)
+    assert spent_once([SearchCost(), SearchCost()]) == Cost(0, 0, None)
+
+
+def test_what_ended_early_and_what_changed_nothing_is_said(write):
+    early = replace(A, changes={"status": "budget", "reason": "100 calls", "warnings": ("2 rollouts were errored",)})
+    same = replace(B, instructions="Own.")
+    said = notes(optimization_result(write(early, same)))
+    assert said[0] == "Warning: bare: 2 rollouts were errored"
+    assert "bare: stopped, the best program so far was kept: 100 calls" in said
+    assert "finish: the program that it began with was kept." in said
+    assert any("simulated" in note for note in said)
+
+
+def test_an_invalid_test_has_no_verdict(write):
+    faults = [
+        {"kind": "tool.slow", "point": f"decide:c{n}", "landed": False, "absorbed": False, "recovered": False} for n in range(3)
+    ]
+    folder = write(A, tasks=0)
+    with Journal(folder / TEST) as journal:
+        for arm in ("bare/clean", f"bare@{PROGRAM}/clean"):
+            journal.append(Record.from_json(record(arm, 1, 9).to_json() | {"faults": faults}), b"")
+    found = optimization_result(folder)
+    assert results(folder / TEST).comparison.invalid
+    assert found.to_json()["invalid"] is True
+    assert verdicts(found) == []
+    assert "The test is invalid: no verdict of it holds." in notes(found)
+
+
+def test_markdown_takes_names_literally(write):
+    evil = replace(A, changes={"warnings": ("<b>|x|</b> [a](b) \x1b[2J",)})
+    made = to_markdown(optimization_result(write(evil)))
+    assert "\x1b" not in made
+    tokens = [child for token in MarkdownIt().enable("table").parse(made) for child in token.children or ()]
+    assert not {token.type for token in tokens} & {"link_open", "html_inline", "strong_open"}

@@ -1,0 +1,293 @@
+"""An optimization from configuration to tested programs: repeatable, resumable, the test split opened once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.optimize.config import OptimizeConfig, load_optimize_config
+from loopbench.experiments.optimize.log import read_log
+from loopbench.experiments.optimize.run import Optimization, prepare, reopen, run
+from loopbench.runs.permissions import Permissions
+from loopbench.runs.store.files import RunError, read_manifest
+from loopbench.runs.store.lock import locked
+
+pytestmark = pytest.mark.thorough
+
+Configured = Callable[..., OptimizeConfig]
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Configured:
+    """Makes a configuration: bare, few tasks, a weakness that examples teach away, without MLflow."""
+    defaults: dict[str, Any] = {
+        "loops": ("bare",),
+        "suite": "arithmetic(size=60)",
+        "profiles": ("teachable",),
+        "optimizer": "BootstrapFewShotWithRandomSearch(num_candidate_programs=1)",
+        "train": 8,
+        "dev": 6,
+        "repeats": 1,
+        "mlflow": False,
+        "runs": tmp_path / "runs",
+    }
+    return lambda **changes: load_optimize_config(None, defaults | changes)
+
+
+def digests(folder: Path) -> tuple[Any, ...]:
+    """All that must be equal for equal input."""
+    opened = read_manifest(folder)["splits"]["test"]["opened"]
+    return (opened["programs"], {name: log["digest"] for name, log in opened["rollouts"].items()}, results(folder / "test").digest)
+
+
+def finished(made: Optimization, watcher: Any) -> Path:
+    assert run(made, watcher, watcher) == ""
+    return made.folder
+
+
+def timeless(folder: Path) -> list[Any]:
+    """The rollouts of all designs, without what differs from sitting to sitting."""
+    kept = ("key", "calls", "feedback")
+    return [[line[name] for name in kept] for path in sorted(folder.glob("designs/*/rollouts.jsonl")) for line in read_log(path)]
+
+
+def test_equal_input_gives_equal_programs_and_equal_tests(configured: Configured, watcher: Any) -> None:
+    first, second = (finished(prepare(configured()), watcher) for _ in range(2))
+    assert timeless(first) == timeless(second)
+    assert digests(first)[0] == digests(second)[0]
+    assert digests(first)[2] == digests(second)[2]
+
+
+def test_what_is_learned_holds_on_the_test_split(configured: Configured, watcher: Any) -> None:
+    folder = finished(prepare(configured(suite="arithmetic(size=200)")), watcher)
+    before, after = (arm.summary.accuracy for arm in results(folder / "test").comparison.arms)
+    assert before is not None
+    assert after is not None
+    assert before.high < after.low
+
+
+class Interrupting:
+    """Passes on to a watcher, and presses Ctrl-C at a rollout."""
+
+    def __init__(self, watcher: Any, at: int) -> None:
+        self.watcher = watcher
+        self.left = at
+
+    def rolled_out(self, *told: Any) -> None:
+        self.watcher.rolled_out(*told)
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.watcher, name)
+
+
+@pytest.mark.parametrize("at", [1, 5, 17])
+def test_an_interrupted_search_goes_on_as_if_nothing_had_been(configured: Configured, watcher: Any, at: int) -> None:
+    whole = finished(prepare(configured()), watcher)
+    made = prepare(configured())
+    stopping = Interrupting(watcher, at)
+    with pytest.raises(KeyboardInterrupt):
+        run(made, stopping, watcher)
+    kept = timeless(made.folder)
+    again = finished(reopen(made.folder), watcher)
+    assert timeless(again)[: len(kept)] == kept  # not one was run twice
+    assert timeless(again) == timeless(whole)
+    assert digests(again)[0] == digests(whole)[0]
+    assert digests(again)[2] == digests(whole)[2]
+
+
+def test_the_test_split_is_opened_once(configured: Configured, watcher: Any) -> None:
+    made = prepare(configured())
+    assert made.manifest["splits"]["test"]["opened"] is None
+    folder = finished(made, watcher)
+    opened = read_manifest(folder)["splits"]["test"]["opened"]
+    assert opened["programs"] == {"bare": made.designs[0].ended().digest}
+    tested = {record.task for record in results(folder / "test").records}
+    assert tested == {task.id for task in made.splits.test}
+    assert tested.isdisjoint(line["key"][1] for line in read_log(made.designs[0].folder / "rollouts.jsonl"))
+    assert finished(reopen(folder), watcher) == folder  # nothing is left to do, and nothing is done
+
+    ended = made.designs[0].folder / "ended.json"
+    ended.write_text(ended.read_text("utf-8").replace(made.designs[0].ended().digest, "0" * 64), "utf-8")
+    with pytest.raises(RunError, match="opened before, for other programs; it is opened once"):
+        run(reopen(folder), watcher, watcher)
+
+
+def test_a_program_that_was_changed_by_hand_is_not_tested_as_the_one_that_was_found(configured: Configured, watcher: Any) -> None:
+    made = prepare(configured())
+    finished(made, watcher)
+    path = made.designs[0].folder / "optimized.json"
+    program = json.loads(path.read_text("utf-8"))
+    program["decide"]["signature"]["instructions"] += " And cheat."
+    path.write_text(json.dumps(program), "utf-8")
+    with pytest.raises(RunError, match=r"optimized\.json: not the program that the optimization gave"):
+        run(reopen(made.folder), watcher, watcher)
+
+
+def test_over_http_it_is_the_same(configured: Configured, watcher: Any) -> None:
+    first, second = (finished(prepare(configured(over_http=over_http)), watcher) for over_http in (False, True))
+    assert sorted(map(json.dumps, timeless(first))) == sorted(map(json.dumps, timeless(second)))
+    assert digests(first)[0] == digests(second)[0]
+    assert digests(first)[2] == digests(second)[2]
+
+
+def test_with_threads_the_rollouts_are_the_same(configured: Configured, watcher: Any) -> None:
+    first, second = (finished(prepare(configured(threads=threads)), watcher) for threads in (1, 4))
+    assert sorted(map(json.dumps, timeless(first))) == sorted(map(json.dumps, timeless(second)))
+    assert digests(first)[0] == digests(second)[0]
+
+
+def test_a_budget_keeps_the_best_program_so_far(configured: Configured, watcher: Any) -> None:
+    made = prepare(configured(budget={"calls": 150}, optimizer="BootstrapFewShotWithRandomSearch"))
+    finished(made, watcher)
+    ended = made.designs[0].ended()
+    assert (ended.status, ended.reason) == ("budget", "budget of 150 model calls used up")
+    assert ended.search.calls == 150  # the rollout that it cut short included
+    assert ended.search.calls > sum(line["spent"]["calls"] for line in read_log(made.designs[0].folder / "rollouts.jsonl"))
+    assert ended.chosen > 0
+    assert sum(ended.after.values()) > sum(ended.before.values())
+
+
+def test_a_run_that_was_moved_in_its_test_goes_on(configured: Configured, watcher: Any, tmp_path: Path) -> None:
+    folder = finished(prepare(configured(optimizer="LabeledFewShot")), watcher)
+    expected = digests(folder)
+    trials = folder / "test" / "trials.jsonl"
+    trials.write_bytes(b"".join(trials.read_bytes().splitlines(keepends=True)[:9]))
+    moved = folder.rename(tmp_path / "moved")
+    assert not results(moved / "test").is_complete
+    assert digests(finished(reopen(moved), watcher)) == expected
+    assert results(moved / "test").is_complete
+
+
+def test_a_program_put_back_is_tested(configured: Configured, watcher: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed one is found before the test is begun: nothing of it stays."""
+    made = prepare(configured(optimizer="LabeledFewShot"))
+    with monkeypatch.context() as patched:
+        patched.setattr("loopbench.experiments.optimize.run.open_test", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(made, watcher, watcher)
+    path = made.designs[0].folder / "optimized.json"
+    whole = path.read_text("utf-8")
+    path.write_text(whole.replace('"demos": [', '"demos": [{},', 1), "utf-8")
+    with pytest.raises(RunError, match=r"optimized\.json: not the program that the optimization gave"):
+        run(reopen(made.folder), watcher, watcher)
+    assert read_manifest(made.folder)["splits"]["test"]["opened"] is None
+    path.write_text(whole, "utf-8")
+    assert results(finished(reopen(made.folder), watcher) / "test").is_complete
+
+
+def _interrupted(made: Optimization) -> Any:
+    raise KeyboardInterrupt
+
+
+UNPLANNED = """
+from dataclasses import replace
+
+from loopbench.runs.registry import make_suite
+from loopbench.protocol.names import parse_spec
+
+
+def made(split: str = "test"):
+    suite = make_suite(parse_spec("arithmetic(size=60)"))
+    tasks = [replace(task, plan=None) if task.labels["split"] == split else task for task in suite.tasks]
+    return replace(suite, tasks=tuple(tasks))
+"""
+
+
+def test_tasks_without_a_plan_are_told_before_the_search(
+    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "unplanned_i6.py").write_text(UNPLANNED, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"26 of 26 tasks have no plan"):
+        prepare(configured(suite="unplanned_i6:made"))
+    with pytest.raises(ValueError, match=r"no task of its split train can be run: .* no plan, which the scripted model needs"):
+        prepare(configured(suite="unplanned_i6:made(split=train)"))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_budget_of_a_comparison_is_none_of_a_search(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("[budget]\ncalls = 10\n", "utf-8")
+    with pytest.raises(ValueError, match="budget: it stands in the table `search`"):
+        load_optimize_config(file, {})
+    file.write_text("[search.budget]\ncalls = 10\n", "utf-8")
+    assert load_optimize_config(file, {}).search.budget.calls == 10
+
+
+def test_prices_on_the_command_line_join_the_providers_table(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('models = ["openai/gpt-4o-mini"]\n[provider]\nattempts = 2\n', "utf-8")
+    provider = load_optimize_config(file, {"provider": {"prices": "prices.toml"}}).compare.provider
+    assert (provider.attempts, provider.prices) == (2, Path("prices.toml"))
+
+
+def test_a_program_is_where_another_search_begins(configured: Configured, watcher: Any, tmp_path: Path) -> None:
+    made = prepare(configured())
+    finished(made, watcher)
+    path = made.designs[0].folder / "optimized.json"
+    with pytest.raises(ValueError, match="rename the program that it begins with"):
+        prepare(configured(loops=(f"bare@{path}",)))
+    other = tmp_path / "other.json"
+    other.write_bytes(path.read_bytes())
+    with pytest.raises(ValueError, match="optimize them one by one"):
+        prepare(configured(loops=("bare", f"bare@{other}")))
+    renamed = path.rename(tmp_path / "first.json")
+    again = prepare(configured(loops=(f"bare@{renamed}",), optimizer="COPRO(breadth=2, depth=1)"))
+    finished(again, watcher)
+    ended = again.designs[0].ended()
+    assert sum(ended.before.values()) == len(ended.before)
+    names = [arm.info.arm for arm in results(again.folder / "test").comparison.arms]
+    assert names == ["bare@first.json/teachable", "bare@optimized.json/teachable"]
+
+
+def test_only_one_process_writes_to_a_run(configured: Configured, watcher: Any) -> None:
+    made = prepare(configured())
+    with locked(made.folder), pytest.raises(RunError, match="another process is writing to this run"):
+        run(made, watcher, watcher)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"profiles": ("clean", "teachable")}, "profiles: one is wanted, not 2"),
+        ({"models": ("scripted", "openai/x"), "profiles": ("clean",)}, "models: one is wanted, not 2"),
+        ({"split": "test"}, "split is no part of an optimization"),
+        ({"budget": {"seconds": 3}}, "seconds are no equal budget"),
+        ({"trial_budget": {"dollars": 3}}, "a budget in dollars is for real models"),
+        ({"budget": {"dollars": 3}}, "a budget in dollars is for real models"),
+        ({"optimizer": "GEPPA"}, "GEPA"),
+        ({"optimizer": "GEPA(x=1)"}, "unknown option 'x'"),
+        ({"train": 0}, "train"),
+        ({"loops": ("bare@nowhere.json",)}, "nowhere.json"),
+        ({"suite": "arithmetic@x.json"}, "is for loops"),
+        ({"proposer": "openai/gpt-4o-mini"}, "OPENAI_API_KEY"),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_made(
+    configured: Configured, tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises((ValueError, OSError), match=said):
+        prepare(configured(**changes))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_optimizer_of_ones_own_has_to_be_typed_again(
+    configured: Configured, watcher: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine_i6.py").write_text(
+        "from dspy.teleprompt import LabeledFewShot\n\n\nclass Mine(LabeledFewShot): ...\n", "utf-8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    made = prepare(configured(optimizer="mine_i6:Mine(k=2)"))
+    with pytest.raises(RunError, match="--allow mine_i6:Mine"):
+        reopen(made.folder)
+    finished(reopen(made.folder, Permissions(["mine_i6:Mine"])), watcher)
+    assert len(json.loads((made.designs[0].folder / "optimized.json").read_text("utf-8"))["decide"]["demos"]) == 2

@@ -1,0 +1,515 @@
+"""A suite behind the server: whole trials by programs with their own tools, by the suite's tools over HTTP, and the books."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.datasets import arithmetic, calculator
+from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.experiments.serve import trials as serving
+from loopbench.experiments.serve.trials import SuiteTrials, is_error, read_result, same_result, unwrapped
+from loopbench.models.profiles import Profile, load_profile
+from loopbench.models.server import Server
+from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
+
+FUNCTIONS = {tool.name: tool.function for tool in calculator.TOOLS}
+MORE = "One of them is not enough."
+
+
+def say(value: Any) -> str:
+    return json.dumps(value)
+
+
+def serve(
+    suite: Suite, work: Callable[[Any, Any], Coroutine[Any, Any, Any]], profile: Profile | str = "clean", **options: Any
+) -> Any:
+    """Serve a suite and do the work, given the trials and an HTTP client."""
+    trials = SuiteTrials(suite, load_profile(profile) if isinstance(profile, str) else profile, **options)
+
+    async def whole() -> Any:
+        async with Server(trials, more=trials.more) as server, httpx.AsyncClient(base_url=server.url, timeout=30) as plain:
+            return await work(trials, plain)
+
+    try:
+        return asyncio.run(whole())
+    finally:
+        trials.close()
+
+
+def client(plain: httpx.AsyncClient, trial: str = "") -> openai.AsyncOpenAI:
+    base = f"{plain.base_url}/t/{trial}/v1" if trial else f"{plain.base_url}/v1"
+    return openai.AsyncOpenAI(base_url=base, api_key="none", max_retries=0, timeout=30)
+
+
+def own_tool(name: str, arguments: str, tell: Callable[[Any], str] = say) -> str:
+    """A program's own tool, which knows nothing of receipts."""
+    try:
+        return tell(FUNCTIONS[name](**json.loads(arguments)))
+    except Exception as error:
+        return f"Error: {error}"
+
+
+async def loop(asking: Any, entry: Any, tool: Callable[[str, str], Any] = own_tool, model: str = "scripted") -> str | None:
+    """A plain while loop on the official client."""
+    messages: list[Any] = [{"role": "user", "content": f"Solve this. {entry['question']}"}]
+    for _ in range(14):
+        made = await asking.chat.completions.create(model=model, messages=messages, tools=entry["tools"])
+        message = made.choices[0].message
+        if not message.tool_calls:
+            return str(message.content)
+        messages.append(message.model_dump(exclude_none=True))
+        for call in message.tool_calls:
+            text = tool(call.function.name, call.function.arguments)
+            text = await text if asyncio.iscoroutine(text) else text
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
+    return None
+
+
+async def entries(plain: httpx.AsyncClient) -> list[Any]:
+    return list((await plain.get("/tasks")).json()["tasks"])
+
+
+async def solved(plain: httpx.AsyncClient, entry: Any, answer: Any) -> float:
+    return float((await plain.post(f"/t/{entry['trial']}/answer", json={"answer": answer})).json()["score"])
+
+
+# --- a program with tools of its own ---
+
+
+@pytest.mark.parametrize("tell", [say, str, lambda value: f'"{value}"', lambda value: json.dumps(float(value))])
+def test_a_plain_loop_with_its_own_tools_solves_every_task(tell):
+    """However its tools write a number, and whatever they say of a division by zero."""
+    suite = arithmetic.load()
+    suite = replace(suite, tasks=suite.tasks[:12])
+
+    async def work(trials, plain):
+        scores = []
+        for entry in await entries(plain):
+            async with client(plain, entry["trial"]) as asking:
+                answer = await loop(asking, entry, lambda name, arguments: own_tool(name, arguments, tell))
+            scores.append(await solved(plain, entry, answer))
+        return scores
+
+    assert serve(suite, work) == [1.0] * 12
+
+
+def test_the_question_alone_names_the_task():
+    suite = replace(arithmetic.load(), tasks=arithmetic.load().tasks[:12])
+
+    async def work(trials, plain):
+        async with client(plain) as asking:
+            for _ in range(2):  # a conversation that begins begins its trial anew
+                answers = [await loop(asking, entry) for entry in await entries(plain)]
+        return [await solved(plain, entry, answer) for entry, answer in zip(await entries(plain), answers, strict=True)]
+
+    assert serve(suite, work) == [1.0] * 12
+
+
+def test_of_two_questions_the_longer_one_is_meant():
+    short, long = make_task("short", "Twice 3?", 3), make_task("long", f"Twice 3? {MORE}", 4)
+
+    async def work(trials, plain):
+        async with client(plain) as asking:
+            for entry in await entries(plain):
+                await loop(asking, entry, lambda name, arguments: "1")
+        return [(await plain.get(f"/t/{name}")).json()["model_calls"] for name in ("short,0,~1", "long,0,~2")]
+
+    assert serve(make_suite(short, long), work) == [2, 2]
+
+
+def double(n: int) -> int:
+    """Twice n."""
+    return 2 * n
+
+
+def make_task(name: str, question: str, n: int, **changes: Any) -> Task:
+    plan = Plan((PlannedCall("c1", "double", {"n": n}, f"Find twice {n} for {name}."),), Ref("c1"))
+    return replace(Task(name, Query(question), 2 * n, "numeric", plan), **changes)
+
+
+def make_suite(*tasks: Task, environment: Any = None) -> Suite:
+    world = environment or StatelessEnvironment((Tool.from_function(double, blocking=False),))
+    return Suite("tiny", "1", tasks or (make_task("t1", "Twice 21?", 21),), lambda _: world)
+
+
+@pytest.mark.parametrize(
+    ("told", "answer"), [("42", "42"), ("42.0", "42"), ('"42"', "42"), ("43", "43"), ("[1]", "[1]"), ("much", "much")]
+)
+def test_a_result_is_the_true_one_or_is_believed(told, answer):
+    async def work(trials, plain):
+        (entry,) = await entries(plain)
+        async with client(plain, "t1") as asking:
+            return await loop(asking, entry, lambda name, arguments: told)
+
+    assert serve(make_suite(), work) == answer
+
+
+@pytest.mark.parametrize(
+    "told", ["Error: busy", "ToolException: busy", '{"error": "busy"}', '{"isError": true}', "Traceback (most …"]
+)
+def test_an_error_is_a_failed_attempt(told):
+    """The model calls again, until the tool works."""
+    said = iter([told, told, "42"])
+
+    async def work(trials, plain):
+        (entry,) = await entries(plain)
+        async with client(plain, "t1") as asking:
+            answer = await loop(asking, entry, lambda name, arguments: next(said))
+        return answer, (await plain.get("/t/t1")).json()["model_calls"]
+
+    assert serve(make_suite(), work) == ("42", 4)
+
+
+def test_only_calls_that_the_model_made_are_served():
+    """A result beside a call that nobody asked for, or under another id, tells the model nothing."""
+
+    async def work(trials, plain):
+        (entry,) = await entries(plain)
+        call = {"id": "mine", "type": "function", "function": {"name": "double", "arguments": '{"n": 21}'}}
+        messages: list[Any] = [
+            {"role": "user", "content": entry["question"]},
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "mine", "content": "42"},
+        ]
+        async with client(plain, "t1") as asking:
+            made = await asking.chat.completions.create(model="scripted", messages=messages, tools=entry["tools"])
+        return made.choices[0].finish_reason
+
+    assert serve(make_suite(), work) == "tool_calls"
+
+
+def test_a_result_that_is_not_shown_is_asked_for_again():
+    async def work(trials, plain):
+        (entry,) = await entries(plain)
+        ask = {"model": "scripted", "messages": [{"role": "user", "content": entry["question"]}], "tools": entry["tools"]}
+        async with client(plain, "t1") as asking:
+            made = [await asking.chat.completions.create(**ask) for _ in range(3)]
+        return [reply.choices[0].message.tool_calls[0].function.name for reply in made]
+
+    assert serve(make_suite(), work) == ["double"] * 3
+
+
+# --- the suite's own tools over HTTP ---
+
+
+def through_http(plain: httpx.AsyncClient, trial: str) -> Callable[[str, str], Any]:
+    async def call(name: str, arguments: str) -> str:
+        seen = (await plain.post(f"/t/{trial}/tools/{name}", json=json.loads(arguments))).json()
+        return str(seen["data"])
+
+    return call
+
+
+def test_a_whole_trial_over_http_with_receipts_and_counts():
+    suite = replace(arithmetic.load(), tasks=arithmetic.load().tasks[:12])
+
+    async def work(trials, plain):
+        scores = []
+        for entry in await entries(plain):
+            async with client(plain, entry["trial"]) as asking:
+                answer = await loop(asking, entry, through_http(plain, entry["trial"]))
+            scores.append(await solved(plain, entry, answer))
+        return scores, (await plain.get("/t/arithmetic-0001")).json()
+
+    scores, report = serve(suite, work)
+    assert scores == [1.0] * 12
+    calls = suite.tasks[0].plan.calls if suite.tasks[0].plan else ()
+    assert report["tool_calls"] == len(calls)
+    assert report["model_calls"] == len(calls) + 1
+    assert report["input_tokens"] > report["output_tokens"] > 0
+    assert (report["answered"], report["score"], report["profile"]) == (True, 1.0, "clean")
+
+
+def test_the_tools_suffer_the_profiles_faults():
+    profile = Profile.model_validate({"name": "x", "rates": {"tool.flaky": 1.0}})
+
+    async def work(trials, plain):
+        (entry,) = await entries(plain)
+        async with client(plain, "t1") as asking:
+            answer = await loop(asking, entry, through_http(plain, "t1"))
+        return answer, (await plain.get("/t/t1")).json()
+
+    answer, report = serve(make_suite(), work, profile)
+    assert answer == "42"
+    assert report["faults"] == {"scheduled": 1, "landed": 1, "absorbed": 0, "recovered": 1}
+    assert report["tool_calls"] == 3
+
+
+def test_a_tool_that_does_not_exist_or_is_called_wrongly_answers_so():
+    async def work(trials, plain):
+        none = (await plain.post("/t/t1/tools/triple", json={"n": 1})).json()
+        wrong = (await plain.post("/t/t1/tools/double", json={"m": 1})).json()
+        return [(seen["status"], seen["data"].split(":")[0]) for seen in (none, wrong)]
+
+    assert serve(make_suite(), work) == [("error", "UnknownTool"), ("error", "InvalidArguments")]
+
+
+# --- trials, labels, profiles ---
+
+
+def test_trials_of_one_task_are_told_apart_by_repeat_and_label():
+    names = ["t1", "t1,0", "t1,1", "t1,0,red", "t1,0,blue,too"]
+
+    async def work(trials, plain):
+        for name in names:
+            await plain.post(f"/t/{name}/tools/double", json={"n": 1})
+        return [(await plain.get(f"/t/{name}")).json() for name in names]
+
+    found = serve(make_suite(), work)
+    assert [report["tool_calls"] for report in found] == [2, 2, 1, 1, 1]  # the first two are one
+    assert [(report["repeat"], report["label"]) for report in found[2:]] == [(1, ""), (0, "red"), (0, "blue,too")]
+
+
+def test_the_models_name_chooses_the_profile():
+    async def work(trials, plain):
+        (entry,) = await entries(plain)
+        ask = {"messages": [{"role": "user", "content": entry["question"]}], "tools": entry["tools"]}
+        profiles = []
+        async with client(plain, "t1") as asking:
+            for model in ("scripted", "scripted/flaky-tools"):
+                await asking.chat.completions.create(model=model, **ask)
+                profiles.append((await plain.get("/t/t1")).json()["profile"])
+            listed = [model.id async for model in asking.models.list()]
+            for model in ("gpt-4o", "scripted/none", "scripted/../clean", "scripted//etc/x.toml"):
+                with pytest.raises(openai.NotFoundError, match="does not exist"):
+                    await asking.chat.completions.create(model=model, **ask)
+        return profiles, listed
+
+    profiles, listed = serve(make_suite(), work, "forgetful")
+    assert profiles == ["forgetful", "flaky-tools"]
+    assert {"scripted", "scripted/clean", "scripted/stubborn"} <= set(listed)
+
+
+def test_old_trials_are_closed(monkeypatch):
+    closed: list[int] = []
+
+    class World:
+        tools = (Tool.from_function(double, blocking=False),)
+
+        def state(self):
+            return None
+
+        def close(self):
+            closed.append(1)
+
+    monkeypatch.setattr(serving, "MAX_TRIALS", 3)
+
+    async def work(trials, plain):
+        for n in range(5):
+            await plain.post(f"/t/t1,{n}/tools/double", json={"n": 1})
+        return len(closed), (await plain.get("/t/t1,0")).status_code, (await plain.get("/t/t1,4")).status_code
+
+    assert serve(make_suite(environment=World()), work) == (2, 404, 200)
+    assert len(closed) == 5
+
+
+def test_the_listing_gives_nothing_away():
+    plan = Plan((PlannedCall("c1", "double", {"n": 21}, "GOAL"),), Ref("c1"))
+    task = Task("t1", Query("Twice 21?", "A passage."), "GOLD", "exact", plan)
+    hidden = make_task("t2", "No plan?", 1, plan=None, no_plan="why")
+
+    async def work(trials, plain):
+        return (await plain.get("/tasks")).json()
+
+    listing = serve(make_suite(task, hidden), work)
+    (entry,) = listing["tasks"]
+    assert entry.keys() == {"trial", "question", "context", "schema", "tools"}
+    assert "GOLD" not in json.dumps(listing)
+    assert "GOAL" not in json.dumps(listing)
+    assert entry["tools"][0]["function"]["name"] == "double"
+
+
+def test_the_first_answer_counts():
+    async def work(trials, plain):
+        first = await plain.post("/t/t1/answer", json={"answer": 41})
+        second = await plain.post("/t/t1/answer", json={"answer": 42})
+        return first.json(), second.status_code, (await plain.get("/t/t1")).json()["score"]
+
+    assert serve(make_suite(), work) == ({"score": 0.0}, 400, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/t/t1", None, 404),
+        ("GET", "/t/none", None, 404),
+        ("POST", "/t/t1", {}, 405),
+        ("GET", "/t/t1/answer", None, 405),
+        ("GET", "/t/t1/tools/double", None, 405),
+        ("POST", "/tasks", {}, 405),
+        ("POST", "/t/t1/answer", {}, 400),
+        ("POST", "/t/t1/answer", [], 400),
+        ("POST", "/t/t1/tools/double", 3, 400),
+        ("POST", "/t/t1,x/tools/double", {}, 404),
+        ("POST", "/t/t1,-1/tools/double", {}, 404),
+        ("POST", "/t/t1,99999999999/tools/double", {}, 404),
+        ("POST", "/t/../tools/double", {}, 404),
+        ("POST", "/t/t2/v1/chat/completions", {"model": "scripted", "messages": [{"role": "user", "content": "x"}]}, 404),
+        ("POST", "/v1/chat/completions", {"model": "scripted", "messages": [{"role": "user", "content": "x"}]}, 404),
+        ("GET", "/else", None, 404),
+    ],
+)
+def test_pages_that_are_not_there_or_are_asked_wrongly(method, path, body, status):
+    async def work(trials, plain):
+        response = await plain.request(method, path, json=body)
+        assert set(response.json()["error"]) == {"message", "type", "param", "code"}
+        return response.status_code
+
+    assert serve(make_suite(make_task("t1", "Twice 21?", 21), make_task("t2", "?", 1, quarantined="odd")), work) == status
+
+
+def test_a_plan_that_does_not_replay_is_said_so():
+    broken = make_task("t1", "Twice 21?", 21, plan=Plan((PlannedCall("c1", "triple", {"n": 1}, "Find."),), Ref("c1")))
+
+    async def work(trials, plain):
+        async with client(plain, "t1") as asking:
+            with pytest.raises(openai.BadRequestError, match="does not replay"):
+                await asking.chat.completions.create(model="scripted", messages=[{"role": "user", "content": "x"}])
+
+    serve(make_suite(broken), work)
+
+
+@pytest.mark.parametrize("kind", ["provider.cut", "provider.garbled", "provider.dropped"])
+def test_connections_break_for_a_program_with_its_own_tools(kind):
+    """At the answer too, where the model's view of the request has receipts that the request itself has not."""
+    profile = Profile.model_validate(
+        {"name": "x", "rates": {kind: 1.0}, "clears": {"feedback": 0, "after": 1, "never": 0, "attempts": 1}}
+    )
+    broken = []
+
+    async def patient(asking, **ask):
+        while True:
+            try:
+                return await asking.chat.completions.create(**ask)
+            except (openai.APIConnectionError, ValueError) as error:
+                broken.append(type(error))
+
+    async def work(trials, plain):
+        (entry,) = await entries(plain)
+        messages: list[Any] = [{"role": "user", "content": entry["question"]}]
+        async with client(plain, "t1") as asking:
+            first = await patient(asking, model="scripted", messages=messages, tools=entry["tools"])
+            call = first.choices[0].message.tool_calls[0].id
+            messages += [first.choices[0].message.model_dump(exclude_none=True)]
+            messages += [{"role": "tool", "tool_call_id": call, "content": "42"}]
+            last = await patient(asking, model="scripted", messages=messages, tools=entry["tools"])
+        return last.choices[0].message.content, (await plain.get("/t/t1")).json()["faults"]
+
+    answer, faults = serve(make_suite(), work, profile)
+    assert (answer, len(broken)) == ("42", 2)
+    assert faults == {"scheduled": 2, "landed": 2, "absorbed": 0, "recovered": 2}
+
+
+def test_wire_faults_reach_a_program_that_brings_no_codec():
+    profile = Profile.model_validate(
+        {"name": "x", "rates": {"provider.rate_limit": 1.0}, "clears": {"feedback": 0, "after": 1, "never": 0}}
+    )
+
+    async def work(trials, plain):
+        (entry,) = await entries(plain)
+        async with client(plain, "t1") as asking:
+            for _ in range(2):
+                with pytest.raises(openai.RateLimitError):
+                    await loop(asking, entry)
+            made = await asking.chat.completions.create(
+                model="scripted", messages=[{"role": "user", "content": entry["question"]}], tools=entry["tools"]
+            )
+        return made.choices[0].finish_reason, (await plain.get("/t/t1")).json()["faults"]["landed"]
+
+    assert serve(make_suite(), work, profile) == ("tool_calls", 1)
+
+
+# --- what a tool's text means ---
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["data", "result", "text", "status", "ok", "other"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.integers() | st.floats(allow_nan=False, allow_infinity=False))
+def test_a_number_is_the_same_however_it_is_written(number):
+    for text in (json.dumps(number), json.dumps(json.dumps(number)), f" {number} "):
+        assert same_result(read_result(text), number)
+        assert not is_error(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "held"),
+    [
+        ({"status": "success", "data": "180", "tool_name": "multiply"}, 180),
+        ({"result": {"value": 3}}, 3),
+        ([{"type": "text", "text": "3.5"}], 3.5),
+        ({"status": "shipped", "order": 17}, {"status": "shipped", "order": 17}),
+        ({"data": 1, "value": 2}, {"data": 1, "value": 2}),
+        ([{"text": "1"}, {"text": "2"}], [{"text": "1"}, {"text": "2"}]),
+        ({"status": "success"}, {"status": "success"}),
+        (3, 3),
+        (None, None),
+    ],
+)
+def test_an_envelope_is_looked_into(value, held):
+    assert unwrapped(value) == held
+
+
+@given(json_values)
+def test_what_is_looked_into_is_a_part_of_the_value_and_needs_it_once(value):
+    inner = unwrapped(value)
+    assert unwrapped(inner) == inner
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (9, "9", True),
+        ("9.0", 9, True),
+        (1 / 3, 0.3333333333333, True),
+        (9, 8, False),
+        (True, 1, False),
+        ("a", "a", True),
+        ({"x": 1}, {"x": 1.0}, True),
+        ({"x": 1}, {"y": 1}, False),
+        ([1, "2"], [1, 2], True),
+        ([1], [1, 2], False),
+        (None, 0, False),
+        (10**400, 1.0, False),
+    ],
+)
+def test_same_results(one, other, same):
+    assert same_result(one, other) is same
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("Error: x", True),
+        ("error", True),
+        ("ZeroDivisionError: division by zero", True),
+        ('{"error": null, "value": 3}', False),
+        ('{"error": "x"}', True),
+        ("errors are 3", False),
+        ("the error is 0.3", False),
+        ("3", False),
+        ("", False),
+        ('{"status": "success", "data": "3", "tool_name": "add"}', False),
+        ('{"status": "error", "data": "no such city", "tool_name": "find"}', True),
+        ('{"ok": false, "result": null}', True),
+        ('{"status": "failed", "order": 17}', False),
+    ],
+)
+def test_errors_are_told_by_their_beginning(text, error):
+    assert is_error(text) is error

@@ -1,0 +1,263 @@
+"""Why trials of a run were lost: real runs of several designs, traces that are damaged or missing, and many of them at once."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.why.why import comparable, loss_of, why
+from loopbench.metrics.record import Record, records_digest
+from loopbench.metrics.trajectory.trajectory import TracedRun, course, events
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.records import TRIALS, read_records
+from loopbench.runs.store.traces import PLAIN_TRACES, read_trace
+
+LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
+PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
+
+
+def ran(folder: Path, **config: Any) -> Results:
+    made = prepare(CompareConfig(runs=folder, mlflow=False, **config))
+    run(made, Unwatched())
+    return results(made.folder)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Two repeats of 12 tasks, five designs, two profiles."""
+    folder = tmp_path_factory.mktemp("runs")
+    return ran(folder, loops=LOOPS, profiles=("flaky-format", "forgetful"), suite="arithmetic", tasks=12, repeats=2)
+
+
+def lost(found: Results, arm: str) -> list[Record]:
+    return [record for record in found.records if record.arm == arm and record.status == "scored" and record.accuracy < 1]
+
+
+# --- counts ---
+
+
+def test_every_loss_is_counted_once_and_has_a_cause(found):
+    reasons = why(found)
+    assert reasons.untraced == 0
+    assert [arm.arm for arm in reasons.arms] == [arm.info.arm for arm in found.comparison.arms]
+    for arm in reasons.arms:
+        assert arm.lost == len(lost(found, arm.arm)) == sum(arm.causes.values()) == len(arm.examples)
+        assert list(arm.causes.values()) == sorted(arm.causes.values(), reverse=True)
+    assert sum(arm.lost for arm in reasons.arms) > 20
+
+
+def test_pairs_are_those_that_met_the_same_and_their_counts_add_up(found):
+    reasons = why(found)
+    assert [(pair.a, pair.b) for pair in reasons.pairs] == comparable(found)
+    assert all(pair.a.split("/")[1] == pair.b.split("/")[1] for pair in reasons.pairs)
+    records = {record.key: record for record in found.records}
+    for pair in reasons.pairs:
+        assert pair.both + pair.only_a + pair.only_b + pair.neither == 24
+        assert sum(pair.causes[pair.a].values()) == pair.only_b
+        assert sum(pair.causes[pair.b].values()) == pair.only_a
+        assert pair.tasks == len({each.task for each in pair.divergences})
+        for each in pair.divergences:
+            assert records[each.loser, each.task, each.repeat].accuracy < 1 <= records[each.winner, each.task, each.repeat].accuracy
+            step = course(read_trace(found.folder, records[each.loser, each.task, each.repeat]))[each.step - 1]
+            assert step.signature
+
+
+def test_examples_can_be_few_and_counts_stay_whole(found):
+    few, every = why(found, most=1), why(found)
+    for one, other in zip(few.pairs, every.pairs, strict=True):
+        assert one.causes == other.causes
+        kept = Counter((each.loser, each.cause) for each in one.divergences)
+        assert set(kept.values()) <= {1}
+        assert set(kept) == {(each.loser, each.cause) for each in other.divergences}
+
+
+def test_a_pair_a_task_and_an_arm_can_be_chosen(found):
+    pair = ("bare/flaky-format", "react_extract/flaky-format")
+    chosen = why(found, pairs=[pair], task="arithmetic-0008")
+    assert [(one.a, one.b) for one in chosen.pairs] == [pair]
+    assert {each.task for each in chosen.pairs[0].divergences} == {"arithmetic-0008"}
+    assert [group.profile for group in chosen.findings.groups] == ["flaky-format"]
+    assert len(chosen.findings.groups[0].arms) == 5  # who else met the task is part of what is said of it
+    alone = why(found, pairs=(), arms=["bare/forgetful"])
+    assert (alone.pairs, [arm.arm for arm in alone.arms]) == ((), ["bare/forgetful"])
+    with pytest.raises(RunError, match="no trial of a task 'nope'"):
+        why(found, task="nope")
+
+
+def test_a_trial_by_itself_is_told_as_in_the_list(found):
+    arm = why(found, pairs=(), arms=["react_extract/flaky-format"]).arms[0]
+    records = {record.key: record for record in found.records}
+    assert [loss_of(found, records[arm.arm, one.task, one.repeat]) for one in arm.examples] == [one.loss for one in arm.examples]
+
+
+def test_designs_lose_for_what_they_are_known_for(found):
+    causes = {arm.arm: arm.causes for arm in why(found).arms}
+    assert next(iter(causes["react_extract/flaky-format"])) == "parse"
+    assert next(iter(causes["stateless/flaky-format"])) == "parse"
+    assert "parse" not in causes["bare/forgetful"]
+
+
+def test_it_can_be_written_down(found):
+    assert json.loads(json.dumps(why(found).to_json(), allow_nan=False))["pairs"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("suite", ["events", "repairs", "typed"])
+def test_causes_are_found_in_every_suite(tmp_path, suite):
+    """Hardly anything is left over: the five designs under all that goes wrong."""
+    found = ran(tmp_path, loops=LOOPS, profiles=PROFILES, suite=suite, tasks=8)
+    causes = sum((Counter(arm.causes) for arm in why(found, most=0).arms), Counter[str]())
+    assert causes["other"] <= 0.02 * causes.total()
+    assert {"parse", "termination", "lost observation", "tool argument", "fault not recovered"} <= set(causes)
+
+
+# --- calls made again ---
+
+
+def test_repeated_calls_are_those_of_the_trace(found):
+    told = 0
+    for record in found.records:
+        gave: set[str] = set()
+        again = 0
+        for event in events(read_trace(found.folder, record)):
+            if isinstance(event, TracedRun):
+                again += event.call.key in gave
+                gave |= {event.call.key} if event.gave else set()
+        assert record.repeated_calls == again
+        told += again
+    assert told > 0
+
+
+def test_repeated_calls_are_no_part_of_the_digest(found):
+    other = [replace(record, repeated_calls=record.repeated_calls + 1) for record in found.records]
+    assert records_digest(other) == found.digest
+
+
+def test_records_of_an_earlier_version_are_read_and_not_counted(found, tmp_path):
+    lines = [json.loads(line) for line in (found.folder / TRIALS).read_text().splitlines()]
+    for line in lines:
+        del line["repeated_calls"]
+    (tmp_path / TRIALS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    old = read_records(tmp_path)
+    assert records_digest(old) == found.digest
+    assert {(record.repeated_calls, "repeated_calls" in record.unknown) for record in old} == {(0, True)}
+    findings = why(replace(found, records=tuple(old)), most=0).findings
+    assert all(arm.repeated_calls is None for group in findings.groups for arm in group.arms)
+
+
+# --- traces that are missing or damaged ---
+
+
+def test_without_traces_the_tasks_are_told_all_the_same(found):
+    imported = replace(found, records=tuple(replace(record, trace_at=None) for record in found.records))
+    reasons = why(imported)
+    assert reasons.untraced == sum(arm.lost for arm in reasons.arms) > 0
+    assert all(not arm.causes for arm in reasons.arms)
+    assert [(pair.only_a, pair.only_b) for pair in reasons.pairs] == [(pair.only_a, pair.only_b) for pair in why(found).pairs]
+    assert reasons.findings == why(found).findings
+
+
+def test_where_only_the_winner_has_no_trace_the_loss_is_told_alone(found):
+    pair = ("bare/flaky-format", "react_extract/flaky-format")
+    bare = [replace(record, trace_at=None) if record.arm == pair[0] else record for record in found.records]
+    reasons = why(replace(found, records=tuple(bare)), pairs=[pair])
+    assert reasons.pairs[0].divergences == ()
+    assert sum(reasons.arms[1].causes.values()) == reasons.arms[1].lost > 0
+
+
+def damaged(found: Results, folder: Path, change: Callable[[dict[str, Any]], None]) -> Results:
+    """A run whose only trace is that of its first loss, changed."""
+    record = next(record for record in found.records if record.status == "scored" and record.accuracy < 1)
+    trace = read_trace(found.folder, record)
+    change(trace)
+    line = json.dumps(trace).encode() + b"\n"
+    (folder / PLAIN_TRACES).write_bytes(line)
+    return replace(found, folder=folder, records=(replace(record, trace_at=(0, len(line))),))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda trace: trace.update(events=[7]),
+        lambda trace: trace["events"][0].update(role=None),
+        lambda trace: trace["events"][0].update(messages="none"),
+        lambda trace: trace.update(stop=["x"]),
+    ],
+)
+def test_a_damaged_trace_is_one_line_that_names_trial_and_field(found, tmp_path, change):
+    hostile = damaged(found, tmp_path, change)
+    (record,) = hostile.records
+    for act in (lambda: why(hostile), lambda: loss_of(hostile, record)):
+        with pytest.raises(RunError) as refused:
+            act()
+        said = str(refused.value)
+        assert said.startswith(f"{tmp_path / PLAIN_TRACES}: trial {record.arm}/{record.task}/{record.repeat}: ")
+        assert "\n" not in said
+
+
+VALUE: st.SearchStrategy[Any] = st.sampled_from([None, 3, -1, "x", [], {}, [[]], True, 1e400, "\ud800", "\u2028"])
+
+
+@given(st.randoms(), VALUE)
+def test_a_trace_with_anything_in_it_is_told_or_refused(found, tmp_path_factory, random_, value):
+    def change(trace: dict[str, Any]) -> None:
+        event = random_.choice(trace["events"])
+        event[random_.choice(sorted(event))] = value
+
+    hostile = damaged(found, tmp_path_factory.mktemp("hostile"), change)
+    try:
+        said = repr(why(hostile).arms)
+    except RunError as refused:
+        said = str(refused)
+    assert said
+    assert "\n" not in said
+
+
+# --- many ---
+
+
+def copied(found: Results, folder: Path, times: int) -> Results:
+    """A run of so many times the trials, each with a trace."""
+    records, offset = [], 0
+    with (folder / PLAIN_TRACES).open("wb") as file:
+        for record in found.records:
+            for k in range(times):
+                task = f"{record.task}-{k}"
+                line = json.dumps(read_trace(found.folder, record) | {"task": task}).encode() + b"\n"
+                records.append(replace(record, task=task, trace_at=(offset, len(line))))
+                offset += file.write(line)
+    return replace(found, folder=folder, records=tuple(records))
+
+
+@pytest.mark.thorough
+def test_memory_stays_flat_over_many_trials(found, tmp_path):
+    """What is kept of a trial is its place in the counts, and no part of its trace."""
+
+    def peak(times: int) -> int:
+        folder = tmp_path / str(times)
+        folder.mkdir()
+        many = copied(found, folder, times)
+        tracemalloc.start()
+        why(many, most=1)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    few, many = peak(1), peak(8)
+    trials = 7 * len(found.records)
+    mean_trace = sum(record.trace_at[-1] for record in found.records if record.trace_at) / len(found.records)
+    assert (many - few) / trials < mean_trace / 10

@@ -1,0 +1,352 @@
+"""What the sections say is what the metrics found; one that has nothing to say is not there."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.ablate.ablation import AblationRequest, ablated
+from loopbench.experiments.ablate.ablation import prepare as prepare_ablation
+from loopbench.experiments.ablate.tables import conclusions
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.compare.tables import needed_in_words
+from loopbench.experiments.optimize.config import OptimizeConfig, SearchConfig
+from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
+from loopbench.experiments.optimize.run import prepare as prepare_optimization
+from loopbench.experiments.optimize.run import run as optimize
+from loopbench.experiments.optimize.watchers import SILENT
+from loopbench.experiments.why.why import why
+from loopbench.metrics.trajectory.trajectory import course, unmatched
+from loopbench.reports.html.causes import MAX_TRACES, pick, told
+from loopbench.reports.html.document import (
+    Amount,
+    Banner,
+    Folded,
+    Grid,
+    PageLink,
+    PageSection,
+    Paragraph,
+    SideBySide,
+    Subsection,
+    cell_text,
+)
+from loopbench.reports.html.page import optimization_html, report_html, sections
+from loopbench.reports.html.side_by_side import MAX_PIECES, cut, side_by_side
+from loopbench.reports.html.verdict import together, verdict_section
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.store.traces import TRACES, read_trace
+from loopbench.text.numbers import interval
+
+
+def of(found: Results, name: str, **options: Any) -> PageSection:
+    return next(section for section in sections(found, **options) if section.id == name)
+
+
+def blocks(section: PageSection | Subsection | Folded, kind: type[Any]) -> Iterator[Any]:
+    for block in section.blocks:
+        if isinstance(block, kind):
+            yield block
+        if isinstance(block, Subsection | Folded):
+            yield from blocks(block, kind)
+
+
+# --- why ---
+
+
+def test_causes_are_counted_as_why_counts_them(breeze):
+    explained = why(breeze)
+    lost = {(pair.a, pair.b): pair for pair in explained.pairs}
+    section = of(breeze, "why")
+    parts = [block for block in section.blocks if isinstance(block, Subsection)]
+    assert [part.title for part in parts] == ["arithmetic, flaky-format", "arithmetic, flaky-tools"]
+    rows = 0
+    for part in parts:
+        (grid,) = part.blocks
+        assert isinstance(grid, Grid)
+        profile = part.title.partition(", ")[2]
+        for row in grid.rows:
+            loser, _, winner = (f"{name}/{profile}" if name != "to" else name for name in cell_text(row[0]).split())
+            pair = lost.get((loser, winner)) or lost[winner, loser]
+            assert cell_text(row[1]) == str(pair.only_a if pair.b == loser else pair.only_b)
+            counts = dict(zip(grid.columns[2:], map(int, map(cell_text, row[2:])), strict=True))
+            assert {cause: count for cause, count in counts.items() if count} == dict(pair.causes[loser])
+            rows += 1
+    assert rows == sum(bool(count) for pair in explained.pairs for count in (pair.only_a, pair.only_b))
+
+
+def test_every_cause_of_every_pair_has_an_example_with_its_command(breeze):
+    section = of(breeze, "why")
+    (examples,) = [grid for folded in blocks(section, Folded) for grid in folded.blocks]
+    trials = {f"{record.arm}/{record.task}/{record.repeat}": record for record in breeze.records}
+    told_of = set()
+    for trial, winner, cause, detail, _, command in (tuple(map(cell_text, row)) for row in examples.rows):
+        assert command == f"loopbench show {breeze.folder.name} {trial}"
+        record = trials[trial]
+        assert record.accuracy < 1
+        assert trials[f"{winner}/{record.task}/{record.repeat}"].accuracy == 1
+        assert detail.endswith(".")
+        told_of.add((record.arm, cause))
+    assert told_of == {(one.loser, one.cause) for pair in why(breeze).pairs for one in pair.divergences}
+
+
+def test_links_lead_to_the_trials_side_by_side_and_no_further(breeze):
+    why_, traces = of(breeze, "why"), of(breeze, "traces")
+    anchors = [folded.id for folded in blocks(traces, Folded)]
+    links = [cell.to for grid in blocks(why_, Grid) for row in grid.rows for cell in row if isinstance(cell, PageLink)]
+    assert sorted(links) == sorted(anchors) == [f"trace-{number}" for number in range(1, len(anchors) + 1)]
+    assert 1 < len(anchors) <= MAX_TRACES
+    prefixed = of(breeze, "x-traces", prefix="x")
+    assert {folded.id for folded in blocks(prefixed, Folded)} == {f"x-{anchor}" for anchor in anchors}
+
+
+@pytest.mark.parametrize("most", [0, 1, 3, 100])
+def test_examples_are_as_different_as_can_be(breeze, most):
+    pairs = why(breeze, most=1).pairs
+    picked = pick(pairs, most)
+    kinds = [(one.loser, one.cause) for one in picked]
+    assert len(picked) <= most
+    assert len(set(kinds)) == len(kinds)
+    assert len({(one.loser, one.task) for one in picked}) == len(picked)
+    if most == 100:
+        assert {kind for kind, _ in kinds} == {one.loser for pair in pairs for one in pair.divergences}
+
+
+def test_a_run_of_one_arm_tells_its_own_losses(breeze):
+    infos = [arm for arm in breeze.comparison.arms if arm.info.arm == "phased/flaky-tools"]
+    records = tuple(record for record in breeze.records if record.arm == "phased/flaky-tools")
+    alone = replace(breeze, records=records, comparison=replace(breeze.comparison, arms=tuple(infos), pairs=(), omnibus=()))
+    (grid,) = [block for block in of(alone, "why").blocks if isinstance(block, Grid)]
+    assert cell_text(grid.rows[0][0]) == "phased/flaky-tools"
+    assert cell_text(grid.rows[0][1]) == str(sum(record.accuracy < 1 for record in records))
+    assert "traces" not in {section.id for section in sections(alone)}
+
+
+def test_a_run_whose_traces_are_gone_says_so_and_has_all_else(breeze, tmp_path, page):
+    folder = tmp_path / breeze.folder.name
+    shutil.copytree(breeze.folder, folder)
+    (folder / TRACES).unlink()
+    found = results(folder)
+    section = of(found, "why")
+    (banner,) = section.blocks
+    assert isinstance(banner, Banner)
+    assert (banner.title, str(tmp_path) in banner.items[0]) == ("The traces of this run cannot be read", False)
+    assert "Pair by pair" in page(report_html(found)).named("main")[0].text
+
+
+def test_records_without_traces_are_counted(breeze):
+    records = tuple(replace(record, trace_at=None) for record in breeze.records)
+    found = {section.id: section for section in sections(replace(breeze, records=records))}
+    lost = sum(record.accuracy < 1 for record in records)
+    assert "traces" not in found
+    (said,) = found["why"].blocks
+    assert isinstance(said, Paragraph)
+    assert f"{told(replace(breeze, records=records), '').why.untraced} lost trials have no trace" in said.text
+    assert told(replace(breeze, records=records), "").why.untraced <= lost
+
+
+# --- tasks ---
+
+
+def test_tasks_that_nobody_solved_and_flaky_ones_are_named(breeze):
+    groups = why(breeze).findings.groups
+    section = of(breeze, "tasks")
+    for group, part in zip(groups, [block for block in section.blocks if isinstance(block, Subsection)], strict=True):
+        said = str(part.blocks)
+        assert all(task in said for kind in ("unsolved", "flaky") for task in group.of_kind(kind)[:10])
+        (listed,) = [grid for folded in blocks(part, Folded) for grid in folded.blocks]
+        assert len(listed.rows) == min(len(group.notable), 40)
+        assert {cell_text(row[0]) for row in listed.rows} <= {task.task for task in group.notable}
+
+
+# --- side by side ---
+
+
+def lost_pair(found: Results) -> tuple[Any, Any]:
+    """Traces of a trial that was solved, and of one of the same task that was not."""
+    one = next(one for pair in why(found, most=1).pairs for one in pair.divergences)
+    records = {record.key: record for record in found.records}
+    winner, loser = (read_trace(found.folder, records[arm, one.task, one.repeat]) for arm in (one.winner, one.loser))
+    return winner, loser
+
+
+def test_both_courses_are_marked_once_where_they_part(breeze):
+    for section in blocks(of(breeze, "traces"), SideBySide):
+        for course_ in section.courses:
+            assert sum(piece.parts_here for piece in course_.pieces) == 1
+            assert course_.pieces[-1].kind == "end"
+            assert course_.pieces[-1].label.startswith("stop: ")
+            assert all(piece.kind != "prompt" for piece in course_.pieces if piece.parts_here)
+
+
+def test_the_mark_stands_at_the_first_step_that_the_other_does_not_have(breeze):
+    winner, loser = lost_pair(breeze)
+    ours, theirs = course(winner), course(loser)
+    alone = sorted(unmatched([step.signature for step in ours], [step.signature for step in theirs]))
+    made = side_by_side((winner, loser), "run").courses[1]
+    marked = next(piece for piece in made.pieces if piece.parts_here)
+    step = theirs[alone[0]]
+    event = None if step.event is None else loser["events"][step.event]
+    if event is None:
+        assert marked.kind == "end"
+    elif event["event"] == "tool":
+        assert marked.label.startswith(event["tool"]) or marked.text == event.get("fault")
+    else:
+        assert marked.text.startswith((event.get("fault") or event.get("reply", ""))[:20])
+
+
+def test_equal_courses_part_at_their_end(calm):
+    trace = read_trace(calm.folder, calm.records[0])
+    for made in side_by_side((trace, trace), "run").courses:
+        assert [piece.parts_here for piece in made.pieces] == [False] * (len(made.pieces) - 1) + [True]
+
+
+def test_a_long_trial_keeps_its_ends_and_the_mark(calm):
+    trace = read_trace(calm.folder, calm.records[0])
+    note = {"event": "note", "kind": "k", "n": 1}
+    longer = {**trace, "events": [*[note] * 300, *trace["events"], *[note] * 300]}
+    made = side_by_side((trace, {**longer, "answer": "other"}), "run").courses[1]
+    assert len(made.pieces) <= MAX_PIECES + 3
+    assert any(piece.parts_here for piece in made.pieces)
+    left_out = [int(piece.text.split()[0]) for piece in made.pieces if piece.label == "left out"]
+    assert sum(left_out) + len(made.pieces) - len(left_out) > 600
+
+
+def test_a_text_is_cut_in_its_middle():
+    assert cut("x" * 700) == "x" * 700
+    text = cut("a" * 500 + "b" * 500)
+    assert text.startswith("a" * 350 + "\n… 300 characters left out …\n" + "b" * 10)
+
+
+# --- verdict ---
+
+
+def test_what_deciding_takes_stands_in_the_verdict(breeze):
+    undecided = [pair for pair in breeze.comparison.pairs if pair.metric == "accuracy" and pair.needed is not None]
+    assert undecided
+    said = str(of(breeze, "verdict").blocks)
+    best = set()
+    for profile in ("flaky-format", "flaky-tools"):
+        arms = [arm for arm in breeze.comparison.arms if arm.info.profile == profile]
+        best.add(max(arms, key=lambda arm: arm.summary.accuracy.value).info.arm)
+    for pair in undecided:
+        if {pair.a, pair.b} & best:
+            assert needed_in_words(pair.needed) in said
+
+
+def test_arms_without_a_common_task_are_not_set_against_each_other(breeze):
+    arms, (a, b, c) = breeze.comparison.arms[:3], (arm.info.arm for arm in breeze.comparison.arms[:3])
+    pairs = tuple(pair for pair in breeze.comparison.pairs if {pair.a, pair.b} == {a, c})
+    found = replace(breeze, comparison=replace(breeze.comparison, arms=arms, pairs=pairs))
+    assert [[arm.info.arm for arm in members] for members in together(arms, pairs)] == [[a, c], [b]]
+    first, second = (block.text for block in verdict_section(found).blocks if isinstance(block, Paragraph))
+    best = max((arms[0], arms[2]), key=lambda arm: arm.summary.accuracy.value)
+    assert first == f"Highest accuracy: {best.info.loop}, {interval(best.summary.accuracy, 3)}."
+    assert second == f"{arms[1].info.loop}: {interval(arms[1].summary.accuracy, 3)}."
+
+
+# --- ablations ---
+
+
+@pytest.fixture(scope="module")
+def ablation(tmp_path_factory) -> Results:
+    """Two options of a loop, together."""
+    wanted = AblationRequest("finish", ("parse_retries=0,2", "list_tools_in_error=false,true"))
+    config = CompareConfig(
+        loops=("finish",), profiles=("flaky-format",), suite="arithmetic(size=12)", runs=tmp_path_factory.mktemp("a"), mlflow=False
+    )
+    made = prepare_ablation(wanted, config)
+    assert run(made, SILENT) == ""
+    return results(made.folder)
+
+
+def test_an_ablation_says_what_each_factor_does_right_after_the_verdict(ablation, safe):
+    found = safe(report_html(ablation))
+    assert [element.text.strip() for element in found.named("h2")][:2] == ["Verdict", "What each factor does"]
+    text = found.named("main")[0].text
+    made = ablated(ablation)
+    assert made is not None
+    assert all(line in text for line in conclusions(made))
+    assert "Highest accuracy: " not in text
+    assert "Effects on accuracy" in [element.text for element in found.named("title")]
+
+
+def test_a_comparison_that_is_no_ablation_has_no_effects(breeze):
+    assert "effects" not in {section.id for section in sections(breeze)}
+
+
+# --- optimizations ---
+
+
+@pytest.fixture(scope="module")
+def optimized(tmp_path_factory) -> OptimizationResult:
+    """One design, a few rollouts."""
+    folder = tmp_path_factory.mktemp("o")
+    compare = CompareConfig(
+        loops=("bare",), profiles=("teachable",), suite="arithmetic(size=60)", tasks=6, runs=folder, mlflow=False
+    )
+    made = prepare_optimization(OptimizeConfig(compare=compare, search=SearchConfig(train=4, dev=4)))
+    assert optimize(made) == ""
+    return optimization_result(made.folder)
+
+
+@pytest.mark.thorough
+def test_an_optimization_has_its_gains_before_its_test(optimized, safe):
+    found = safe(optimization_html(optimized))
+    headings = [element.text.strip() for element in found.named("h2")]
+    assert headings[:3] == ["Verdict", "Gains, ranking and cost", "Optimized programs"]
+    assert {"Test: Verdict", "Test: Arms", "Test: Pair by pair"} <= set(headings)
+    assert {"run", f"{optimized.folder.name}/test"} <= {element.text for element in found.named("th", "td")}
+    assert "What each design gained" in [element.text for element in found.named("title")]
+    assert optimization_html(optimization_result(optimized.folder)) == optimization_html(optimized)
+
+
+@pytest.mark.thorough
+def test_hostile_text_in_an_optimization_stays_text(optimized, hostile, safe):
+    designs = tuple(
+        replace(design, design=f"{design.design}{hostile}", warnings=(hostile,), ended=replace(design.ended, reason=hostile))
+        for design in optimized.designs
+    )
+    safe(optimization_html(replace(optimized, designs=designs)))
+
+
+@pytest.mark.thorough
+def test_an_optimization_without_its_test_has_a_page(optimized, safe, tmp_path):
+    shutil.copytree(optimized.folder, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "test")
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    manifest["splits"]["test"]["opened"] = None
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
+    found = safe(optimization_html(optimization_result(tmp_path / "run")))
+    assert "no trial of the test split was run yet" in found.named("main")[0].text
+
+
+# --- tables ---
+
+
+def test_bars_are_shares_and_say_their_number(breeze):
+    rows = [row for section in sections(breeze) for grid in blocks(section, Grid) for row in grid.rows]
+    amounts = [cell for row in rows for cell in row if isinstance(cell, Amount)]
+    assert len(amounts) > 50
+    assert all(0 <= amount.share <= 1 and amount.text for amount in amounts)
+
+
+def test_numbers_stand_to_the_right_and_words_to_the_left(breeze):
+    (grid,) = blocks(of(breeze, "arms"), Grid)
+    assert grid.numeric == (False, *[True] * (len(grid.columns) - 1))
+    words = Grid("c", ("a", "b", "c"), (("x", "a is better", "–"), ("y", "–", "<0.001")))
+    assert words.numeric == (False, False, True)
+    assert Grid("c", ("a", "b"), (("1.", "655ee354ec15"), ("1,000 + 2", "2026-11-22"))).numeric == (True, False)
+
+
+def test_commands_can_be_pasted_into_a_shell(breeze):
+    arm = "finish(forced_finish=off)/flaky-tools"
+    trace = {**lost_pair(breeze)[1], "arm": arm}
+    made = side_by_side((trace, trace), "a run").courses[0]
+    assert shlex.split(made.command) == ["loopbench", "show", "a run", f"{arm}/{trace['task']}/{trace['repeat']}"]

@@ -1,0 +1,382 @@
+"""`loopbench.load`: tables agree with the records and with the comparison, whatever text a model wrote."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import loopbench
+from loopbench.experiments.ablate import ablation
+from loopbench.experiments.compare import run as compare
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.tables import plain
+from loopbench.experiments.why.why import why
+from loopbench.metrics.record import FaultRecord, Record
+from loopbench.metrics.summary import METRICS, count_faults
+from loopbench.protocol import StopReason, render_value
+from loopbench.reports.dataframes import MAX_WARNINGS
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.files import RunError
+
+pytestmark = pytest.mark.thorough
+
+TEXT = st.text(max_size=12) | st.sampled_from(["<script>alert(1)</script>", "a&b\"'", "=1+1", "\ud800", "x\x1b[31m\u202e"])
+COUNTS = st.dictionaries(st.sampled_from(["wire", "tool.KeyError", "<b>"]), st.integers(1, 5), max_size=2)
+FAULTS = st.builds(
+    FaultRecord, st.just("wire.empty"), st.just("decide:c1"), landed=st.booleans(), absorbed=st.booleans(), recovered=st.booleans()
+)
+
+
+@st.composite
+def runs(draw: Any) -> tuple[list[str], list[Record]]:
+    """Names of arms, and records of some of their trials."""
+    arms = draw(st.lists(TEXT, min_size=1, max_size=3, unique=True))
+    tasks = draw(st.lists(TEXT, min_size=1, max_size=4, unique=True))
+    cells = [(arm, task, repeat) for task in tasks for arm in arms for repeat in range(2)]
+    chosen = draw(st.lists(st.sampled_from(cells), unique=True, max_size=len(cells)))
+    return arms, [draw(records(arm, task, repeat, f"c{tasks.index(task) // 2}")) for arm, task, repeat in chosen]
+
+
+def records(arm: str, task: str, repeat: int, cluster: str) -> st.SearchStrategy[Record]:
+    return st.builds(
+        Record,
+        arm=st.just(arm),
+        suite=st.just("s"),
+        suite_digest=st.just("d"),
+        task=st.just(task),
+        repeat=st.just(repeat),
+        seed=st.integers(0, 2**32),
+        cluster=st.just(cluster),
+        status=st.sampled_from(["scored", "scored", "scored", "errored", "excluded"]),
+        reason=TEXT,
+        stop=st.none() | st.sampled_from([str(stop) for stop in StopReason]),
+        answer=st.none() | TEXT | st.integers() | st.lists(TEXT, max_size=2),
+        scores=st.fixed_dictionaries({"accuracy": st.sampled_from([0.0, 0.5, 1.0])}, optional={"steps": st.floats(0, 1)}),
+        steps=st.integers(0, 9),
+        calls=st.dictionaries(st.sampled_from(["decide", "answer"]), st.integers(1, 5)),
+        input_tokens=st.integers(0, 10**6),
+        cost_usd=st.none() | st.floats(0, 5),
+        retries=COUNTS,
+        errors=COUNTS,
+        faults=st.lists(FAULTS, max_size=2).map(tuple),
+        confidence=st.none() | st.floats(0, 1),
+        false_success=st.booleans(),
+        started_at=st.sampled_from([0.0, 1.7e9, 1.75e9 + 0.25, 1e300]),
+    )
+
+
+def write_run(folder: Path, arms: Sequence[Mapping[str, Any]], found: Sequence[Record]) -> Path:
+    folder.mkdir(parents=True)
+    manifest = {
+        "config": {"alpha": 0.05, "margin": 0.02, "repeats": 2, "suite": "s"},
+        "suite": {"name": "s<i>", "version": "1", "digest": "d", "tasks": 4, "max_tool_steps": 5},
+        "seed": 0,
+        "arms": arms,
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "trials.jsonl").write_text("".join(json.dumps(record.to_json()) + "\n" for record in found))
+    return folder
+
+
+def made_of(arm: str, **options: Any) -> dict[str, Any]:
+    return {"arm": arm, "loop": f"loop {arm}", "options": options, "model": "scripted", "profile": "clean"}
+
+
+def loaded(arms: Sequence[str], found: Sequence[Record]) -> loopbench.Loaded:
+    return loaded_from(list(map(made_of, arms)), found)
+
+
+def loaded_from(arms: Sequence[Mapping[str, Any]], found: Sequence[Record]) -> loopbench.Loaded:
+    with tempfile.TemporaryDirectory() as scratch:
+        return loopbench.load(write_run(Path(scratch) / "run", arms, found))
+
+
+def same(value: Any, known: Any) -> bool:
+    """A table's value, and what it is to be."""
+    return bool(pd.isna(value)) if known is None else bool(value == known)
+
+
+# --- laws ---
+
+
+@settings(max_examples=30)
+@given(runs())
+def test_trials_are_the_records(drawn):
+    arms, found = drawn
+    trials = loaded(arms, found).trials
+    ordered = sorted(found, key=lambda record: (arms.index(record.arm), record.task, record.repeat))
+    assert len(trials) == len(ordered)
+    for (_, row), record in zip(trials.iterrows(), ordered, strict=True):
+        assert row["trial"] == render_value(f"{record.arm}/{record.task}/{record.repeat}")
+        for name in ("arm", "task", "cluster", "status", "reason", "stop", "answer"):
+            value = getattr(record, name)
+            assert same(row[name], None if value is None else render_value(value))
+        for name in ("repeat", "seed", "steps", "lm_calls", "tokens", "cost_usd", "confidence", "false_success", "attempt"):
+            assert same(row[name], getattr(record, name))
+        assert row["loop"] == render_value(f"loop {record.arm}")
+        assert same(row["accuracy"], record.accuracy if record.status == "scored" else None)
+        assert same(row.get("scores.steps"), record.scores.get("steps"))  # no score takes the place of a count
+        faults = count_faults([record])
+        assert (row["faults.scheduled"], row["faults.landed"]) == (faults.scheduled, faults.landed)
+        known = record.started_at if 0 < record.started_at < 1e10 else None
+        assert same(row["started_at"].timestamp() if row["started_at"] is not pd.NaT else None, known)
+    for family in ("errors", "retries", "calls"):
+        for kind in {kind for record in found for kind in getattr(record, family)}:
+            counts = [getattr(record, family).get(kind, 0) for record in ordered]
+            assert list(trials[f"{family}.{kind}"]) == counts
+            assert trials[f"{family}.{kind}"].dtype == "int64"
+
+
+@settings(max_examples=30)
+@given(runs())
+def test_arms_and_pairs_are_the_comparison(drawn):
+    run = loaded(*drawn)
+    for (_, row), arm in zip(run.arms.iterrows(), run.comparison.arms, strict=True):
+        assert row["arm"] == render_value(arm.info.arm)
+        assert (row["trials"], row["scored"], row["errored"]) == (arm.summary.trials, arm.summary.scored, arm.summary.errored)
+        for metric in METRICS:
+            interval = getattr(arm.summary, metric)
+            for end, name in (("value", ""), ("low", "_low"), ("high", "_high")):
+                assert same(row[f"{metric}{name}"], None if interval is None else getattr(interval, end))
+            assert row[f"{metric}_n"] == (0 if interval is None else interval.n)
+        assert {name: row[f"stops.{name}"] for name in arm.summary.stops} == arm.summary.stops
+    for (_, row), pair in zip(run.pairs.iterrows(), run.comparison.pairs, strict=True):
+        assert (row["a"], row["b"], row["metric"]) == (render_value(pair.a), render_value(pair.b), pair.metric)
+        assert (row["difference"], row["difference_low"]) == (pair.difference.value, pair.difference.low)
+        assert (row["p_holm"], row["verdict"]) == (pair.p_holm, pair.verdict.word)
+        for name in ("tasks", "repeats", "trials", "cost_usd", "to_show"):
+            assert same(row[f"needed.{name}"], None if pair.needed is None else getattr(pair.needed, name))
+
+
+@settings(max_examples=30)
+@given(runs())
+def test_means_over_tasks_are_the_means_of_arms(drawn):
+    run = loaded(*drawn)
+    for arm in run.comparison.arms:
+        own = run.tasks[run.tasks["arm"] == render_value(arm.info.arm)]
+        for name in ("scored", "errored", "excluded"):
+            assert own[name].sum() == getattr(arm.summary, name)
+        assert (own["solved"] <= own["scored"]).all()
+        for metric in METRICS:
+            interval = getattr(arm.summary, metric)
+            assert own[metric].notna().sum() == (0 if interval is None else interval.n)
+            if interval is not None:
+                assert own[metric].mean() == pytest.approx(interval.value)
+
+
+@settings(max_examples=30)
+@given(runs())
+def test_types_and_columns_do_not_depend_on_what_came_out(drawn):
+    run, empty = loaded(*drawn), loaded(drawn[0], [])
+    for name in ("trials", "arms", "pairs", "tasks", "effects"):
+        table, bare = getattr(run, name), getattr(empty, name)
+        assert dict(bare.dtypes) == {column: table.dtypes[column] for column in bare.columns}
+        assert list(table.columns[: len(bare.columns)]) == list(bare.columns)
+    for table in (run.trials, run.arms, run.pairs, run.tasks, run.effects):
+        assert "object" not in set(map(str, table.dtypes))
+        pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(table.to_parquet())), table)
+
+
+class Shown(HTMLParser):
+    """What a browser would make of a text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.text = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += f"{data}\n"
+
+
+@settings(max_examples=30)
+@given(runs())
+def test_a_notebook_shows_text_as_text(drawn):
+    run = loaded(*drawn)
+    shown = Shown(run._repr_html_())
+    assert shown.tags == {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td"}
+    assert plain(run.results.title) in shown.text
+    for said in (*run.verdicts, *run.comparison.warnings[:MAX_WARNINGS]):
+        assert plain(said) in shown.text
+    assert all(f"{plain(arm)}\n" in shown.text for arm in drawn[0])
+    assert "\n" not in repr(run)
+    run._repr_html_().encode()
+
+
+def test_the_verdict_comes_first_and_what_is_invalid_says_so():
+    run = loaded(["a", "b"], [])
+    shown = Shown(run._repr_html_())
+    assert run.comparison.invalid is False
+    lacking = Record("a", "s", "d", "t", 0, 0, "errored", errors={"recording": 1})
+    invalid = loaded(["a", "b"], [lacking])
+    assert "invalid" not in shown.text
+    assert Shown(invalid._repr_html_()).text.split("\n")[1] == "This run is invalid: no verdict of it holds."
+
+
+def test_many_warnings_are_counted():
+    arms = [f"arm {number}" for number in range(MAX_WARNINGS + 3)]
+    run = loaded(arms, [Record(arm, "s", "d", "t", 0, 0, "excluded") for arm in arms])
+    hidden = len(run.comparison.warnings) - MAX_WARNINGS
+    assert f"{hidden} more warnings" in run._repr_html_()
+
+
+def test_options_become_numbers_where_all_are():
+    options: list[dict[str, Any]] = [{"n": 1, "x": 1, "b": True, "s": "a"}, {"n": 2, "x": 0.5, "b": False, "s": 3, "some": 7}]
+    arms = loaded_from([made_of("one", **options[0]), made_of("two", **options[1])], []).arms
+    assert {name: str(arms.dtypes[f"options.{name}"]) for name in options[1]} == {
+        "n": "int64",
+        "x": "float64",
+        "b": "bool",
+        "s": "string",
+        "some": "Int64",
+    }
+    assert list(arms["options.s"]) == ["a", "3"]
+    assert arms["options.some"].isna().tolist() == [True, False]
+
+
+def test_what_an_imported_record_does_not_tell_is_not_known():
+    told = Record("a", "s", "d", "t1", 0, 0, "scored", steps=3)
+    silent = Record("a", "s", "d", "t2", 0, 0, "scored", unknown=("steps", "tool_calls", "false_success"))
+    trials = loaded(["a"], [told, silent]).trials
+    for name, value in (("steps", 3), ("tool_calls", 0), ("false_success", False)):
+        assert trials[name][0] == value
+        assert pd.isna(trials[name][1])
+    assert str(trials["steps"].dtype) == "Int64"
+
+
+def test_effects_are_those_of_an_ablation(tmp_path):
+    config = CompareConfig(tasks=6, profiles=("flaky-format",), runs=tmp_path, mlflow=False)
+    experiment = ablation.prepare(ablation.AblationRequest("finish", ("parse_retries=0,2", "parallel_tools=false,true")), config)
+    assert compare.run(experiment, Silent()) == ""
+    run = loopbench.load(experiment.folder)
+    made = ablation.ablated(run.results)
+    assert made is not None
+    assert run.effects["term"].tolist() == [effect.term for effect in made.effects.effects]
+    assert run.effects["difference"].tolist() == [effect.difference.value for effect in made.effects.effects]
+    assert set(run.effects["kind"]) == {"main", "interaction"}
+    assert set(run.arms["options.parse_retries"]) == {0, 2}
+
+
+# --- which run ---
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A run of two arms, two repeats, with faults."""
+    runs = tmp_path_factory.mktemp("loaded") / "runs"
+    config = CompareConfig(
+        loops=("bare", "bare(max_steps=2)"), tasks=6, repeats=2, profiles=("flaky-tools",), runs=runs, mlflow=False
+    )
+    experiment = prepare(config)
+    assert compare.run(experiment, Silent()) == ""
+    return experiment.folder
+
+
+class Silent(Unwatched):
+    def finished(self, record: Record) -> None:
+        return None
+
+
+def test_a_run_is_found_by_path_by_name_and_as_the_latest(folder, monkeypatch, tmp_path):
+    whole = loopbench.load(folder)
+    assert len(whole.trials) == 24
+    monkeypatch.chdir(folder.parent.parent)
+    for run in (str(folder), folder.name, f"runs/{folder.name}", "latest", Path("latest")):
+        assert loopbench.load(run).results.records == whole.results.records
+    monkeypatch.chdir(tmp_path)
+    assert loopbench.load("latest", runs=folder.parent).results.digest == whole.results.digest
+
+
+def test_an_optimization_gives_its_test(folder, tmp_path):
+    whole = tmp_path / "optimized"
+    whole.mkdir()
+    (whole / "manifest.json").write_text(json.dumps({"kind": "optimization", "config": {}}))
+    with pytest.raises(RunError, match="no trial of the test split was run yet"):
+        loopbench.load(whole)
+    shutil.copytree(folder, whole / "test")
+    assert len(loopbench.load(whole).trials) == 24
+
+
+def test_every_trial_gives_its_trace(folder):
+    run = loopbench.load(folder)
+    for trial, calls, answer in zip(run.trials["trial"], run.trials["lm_calls"], run.trials["answer"], strict=True):
+        trace = run.trace(trial)
+        assert f"{trace['arm']}/{trace['task']}/{trace['repeat']}" == trial
+        assert sum(event["event"] == "ask" for event in trace["events"]) == calls
+        assert same(answer, None if trace["answer"] is None else render_value(trace["answer"]))
+    with pytest.raises(RunError, match="matches 2"):
+        run.trace("bare/flaky-tools/arithmetic-0001")
+
+
+def test_a_run_says_what_its_records_say(folder):
+    run = loopbench.load(folder)
+    assert run.views == run.results.views
+    assert run.why().pairs == why(run.results).pairs
+    with pytest.raises(RunError, match="no trial of a task 'nowhere'"):
+        run.why("nowhere")
+
+
+def test_a_model_of_statistics_takes_the_columns_as_they_are(folder):
+    run = loopbench.load(folder)
+    fitted = smf.ols("steps ~ arm + false_success", run.trials).fit()
+    assert len(fitted.params) == 3
+    assert run.trials.groupby("arm", sort=False)["accuracy"].mean().tolist() == pytest.approx(run.arms["accuracy"].tolist())
+    assert run.tasks.pivot(index="task", columns="arm", values="solved").shape == (6, 2)
+
+
+def test_a_bad_run_is_one_line(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    broken = {
+        "empty": {},
+        "no manifest": {"manifest.json": "[]"},
+        "no arms": {"manifest.json": '{"config": {}}'},
+        "no record": {"trials.jsonl": "[]\n"},
+        "another arm": {"trials.jsonl": (folder / "trials.jsonl").read_text().replace('"arm":"bare/', '"arm":"x/', 1)},
+    }
+    for name, files in broken.items():
+        if files:
+            shutil.copytree(folder, tmp_path / name)
+        else:
+            (tmp_path / name).mkdir()
+        for file, text in files.items():
+            (tmp_path / name / file).write_text(text)
+    for run in (*broken, "latest", "nowhere", "x" * 5000, "a\0b", ""):
+        with pytest.raises(RunError) as caught:
+            loopbench.load(run)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_value_of_another_type_is_one_line(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "run")
+    text = (folder / "trials.jsonl").read_text()
+    (tmp_path / "run" / "trials.jsonl").write_text(text.replace('"attempt":0', '"attempt":"many"', 1))
+    run = loopbench.load(tmp_path / "run")
+    assert len(run.arms) == 2
+    with pytest.raises(RunError, match="holds a value of another type"):
+        run.trials  # noqa: B018
+
+
+def test_importing_the_package_imports_no_pandas():
+    code = "import sys, loopbench; dir(loopbench); print('pandas' in sys.modules); loopbench.load; print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["False", "True"]

@@ -1,0 +1,267 @@
+"""What the tests of the engine share: runs, designs that misbehave, and worker processes to be killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare.prepare import Experiment, prepare
+from loopbench.experiments.compare.run import run
+from loopbench.metrics.record import Record, records_digest
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.store.records import read_records
+
+NASTY = '''
+"""Designs that misbehave, each in one way."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import time
+
+from loopbench.protocol import HARNESS_STOPS, Outcome, StopReason
+
+
+class Base:
+    stops = HARNESS_STOPS
+
+    def __init__(self, seconds: float = 0.0):
+        self.seconds = seconds
+
+    def with_step_limit(self, tool_steps):
+        return self
+
+    @property
+    def name(self):
+        return type(self).__name__
+
+    async def run(self, query, tools, model, observer=None):
+        await self.misbehave()
+        return Outcome("done", StopReason.FINISHED, 0)
+
+
+class Spins(Base):
+    async def misbehave(self):
+        while True:
+            pass
+
+
+class Sleeps(Base):
+    async def misbehave(self):
+        time.sleep(10**6)
+
+
+class Swallows(Base):
+    """The interruption, and goes on."""
+
+    async def misbehave(self):
+        while True:
+            with contextlib.suppress(BaseException):
+                while True:
+                    pass
+
+
+class SwallowsTwo(Base):
+    async def misbehave(self):
+        for _ in range(2):
+            with contextlib.suppress(BaseException):
+                while True:
+                    pass
+        while True:
+            pass
+
+
+class SpinsInATask(Base):
+    async def misbehave(self):
+        async def spin():
+            while True:
+                pass
+
+        await asyncio.gather(spin(), asyncio.sleep(0))
+
+
+class Matches(Base):
+    """Code in C that holds on to the interpreter."""
+
+    async def misbehave(self):
+        re.match("(a+)+$", "a" * 64 + "b")
+
+
+class Hangs(Base):
+    """In a thread, for good."""
+
+    async def misbehave(self):
+        await asyncio.to_thread(time.sleep, 10**6)
+
+
+class Lingers(Base):
+    """Leaves a task behind that swallows its cancellation."""
+
+    async def misbehave(self):
+        async def immortal():
+            while True:
+                with contextlib.suppress(BaseException):
+                    await asyncio.sleep(0.01)
+
+        self.task = asyncio.create_task(immortal())
+
+
+class Exits(Base):
+    async def misbehave(self):
+        os._exit(7)
+
+
+class Dies(Base):
+    async def misbehave(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Prints(Base):
+    async def misbehave(self):
+        print("printed", flush=True)
+        os.write(1, b"written\\n")
+
+
+class HoldsUp(Base):
+    """The event loop, for a while."""
+
+    async def misbehave(self):
+        time.sleep(self.seconds)
+
+
+class Waits(Base):
+    """In three parts, so that its time limit may come between them."""
+
+    async def misbehave(self):
+        for _ in range(3):
+            await asyncio.sleep(self.seconds / 3)
+
+
+class Computes(Base):
+    async def misbehave(self):
+        until = time.process_time() + self.seconds
+        while time.process_time() < until:
+            sum(range(1000))
+'''
+
+
+@dataclass
+class Told:
+    """Progress that remembers."""
+
+    records: list[Record] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    each: Callable[[int], object] = lambda count: None
+    """Called with the number of records so far."""
+
+    def finished(self, record: Record) -> None:
+        self.records.append(record)
+        self.each(len(self.records))
+
+    def noted(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@dataclass
+class Ran:
+    """What came of a run."""
+
+    experiment: Experiment
+    stopped: str
+    told: Told
+
+    @property
+    def records(self) -> list[Record]:
+        return read_records(self.experiment.folder)
+
+    @property
+    def digest(self) -> str:
+        return records_digest(self.records)
+
+    def of(self, loop: str) -> list[Record]:
+        return sorted((record for record in self.records if loop in record.arm), key=lambda record: record.key)
+
+    @property
+    def is_whole(self) -> bool:
+        """Every trial is there, and none twice."""
+        keys = [record.key for record in self.records]
+        return not self.stopped and len(keys) == len(set(keys)) == self.experiment.trials
+
+
+@pytest.fixture
+def nasty(tmp_path, monkeypatch) -> Path:
+    """The designs that misbehave, where only `sys.path` of this process leads; gives their file."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    file: Path = folder / "nasty.py"
+    file.write_text(NASTY)
+    return file
+
+
+@pytest.fixture
+def configured(tmp_path) -> Callable[..., CompareConfig]:
+    """Makes a configuration: bare over a few tasks under two profiles, without MLflow."""
+    defaults: dict[str, Any] = {
+        "loops": ("bare",),
+        "suite": "arithmetic(size=6)",
+        "profiles": ("flaky-format", "flaky-tools"),
+        "runs": tmp_path / "runs",
+        "mlflow": False,
+    }
+    return lambda **changes: CompareConfig(**(defaults | changes))
+
+
+@pytest.fixture
+def ran(configured) -> Callable[..., Ran]:
+    """Runs a configuration to its end, or to where it stops."""
+
+    def go(told: Told | None = None, **changes: Any) -> Ran:
+        experiment, told = prepare(configured(**changes)), told or Told()
+        return Ran(experiment, run(experiment, told), told)
+
+    return go
+
+
+@pytest.fixture(scope="session")
+def told() -> type[Told]:
+    """Makes progress that remembers."""
+    return Told
+
+
+@pytest.fixture(scope="session")
+def workers_of() -> Callable[[int], list[int]]:
+    """Finds the process ids of the workers that a process has now."""
+    return _workers_of
+
+
+@pytest.fixture(scope="session")
+def is_alive() -> Callable[[int], bool]:
+    """Whether a process still runs."""
+    return _is_alive
+
+
+def _workers_of(parent: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            is_child = int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == parent
+            if is_child and b"engine.worker" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except (OSError, ValueError):  # no process, or one that has just ended
+            continue
+    return found
+
+
+def _is_alive(process: int) -> bool:
+    """A zombie is not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

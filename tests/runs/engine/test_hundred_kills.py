@@ -1,0 +1,68 @@
+"""A hundred SIGKILLs at random moments over one run, carried out by all engines: its records are those of an undisturbed run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import SessionSettings, reopen
+from loopbench.experiments.compare.run import run
+from loopbench.metrics.record import records_digest
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.records import read_records
+from loopbench.runs.store.traces import read_trace
+
+HERE = Path(__file__).parent
+KILLS = 100
+SLOW = """\
+name = "slow"
+latency_s = 0.01
+[rates]
+"wire.malformed" = 0.1
+"decision.no_tool" = 0.1
+"tool.raises" = 0.1
+"""
+
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
+
+
+def test_a_hundred_kills_leave_no_trace_in_the_records(tmp_path: Path):
+    (tmp_path / "slow.toml").write_text(SLOW)
+    config = CompareConfig(
+        loops=("bare", "finish"),
+        suite="arithmetic(size=1000)",
+        profiles=(str(tmp_path / "slow.toml"),),
+        repeats=2,
+        concurrency=8,
+        real_time=True,
+        runs=tmp_path,
+        mlflow=False,
+    )
+    disturbed, whole = prepare(config).folder, prepare(config).folder
+    assert run(reopen(whole, sitting=SessionSettings({"concurrency": 64})), Unwatched()) == ""
+
+    command = [sys.executable, str(HERE / "killed_at_random.py"), str(disturbed), str(KILLS)]
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:  # for Ray's sockets
+        own = os.environ | {"HOME": short, "TMPDIR": short, "RAY_TMPDIR": short}
+        done = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["exit"] == 0, done.stderr
+    assert sum(told["killed"].values()) >= KILLS, told
+    engines = ("in process", "workers", "ray") if find_spec("ray") else ("in process", "workers")
+    assert all(any(who.startswith(engine) for who in told["killed"]) for engine in engines), told
+
+    records, expected = read_records(disturbed), read_records(whole)
+    assert len(records) == len({record.key for record in records}) == len(expected) == 4000
+    assert records_digest(records) == records_digest(expected)
+    for record in records[::100]:
+        assert read_trace(disturbed, record)["task"] == record.task

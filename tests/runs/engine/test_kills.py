@@ -1,0 +1,119 @@
+"""Real kills, at random moments: nothing is lost, nothing done twice, and nothing is left running."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import reopen
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
+
+RUN = """
+import sys
+from pathlib import Path
+from loopbench.experiments.compare.run import run
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.experiments.compare.prepare import Allowed
+from loopbench.experiments.compare.reopen import reopen
+run(reopen(Path(sys.argv[1]), Allowed(code=sys.argv[2:])), Unwatched())
+"""
+LIMIT_S = 60.0
+"""Far more than anything here takes."""
+
+
+def until(holds) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1])
+def test_workers_killed_while_a_run_goes_on_change_nothing(ran, told, workers_of, seed):
+    asked = {"loops": ("bare", "finish"), "suite": "arithmetic(size=60)", "repeats": 3}
+    whole = ran(**asked)
+    draws, killed = random.Random(seed), []
+    moments = set(draws.sample(range(1, 360), 8))
+
+    def kill(count: int) -> None:
+        if count in moments:
+            killed.append(draws.choice(workers_of(os.getpid())))
+            os.kill(killed[-1], signal.SIGKILL)
+
+    found = ran(told(each=kill), **asked, workers=2)
+    assert len(killed) == 8
+    assert found.is_whole
+    assert found.digest == whole.digest
+    assert workers_of(os.getpid()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1])
+def test_a_run_that_is_killed_leaves_no_worker_and_is_gone_on_with(ran, configured, told, workers_of, is_alive, seed, tmp_path):
+    asked = {"loops": ("bare", "finish"), "suite": "arithmetic(size=60)", "repeats": 2}
+    whole = ran(**asked)
+    folder = prepare(configured(**asked, workers=2)).folder
+    file, draws = tmp_path / "run.py", random.Random(seed)
+    file.write_text(RUN)
+    for _ in range(2):
+        process = subprocess.Popen([sys.executable, str(file), str(folder)])
+        until(lambda process=process: len(workers_of(process.pid)) == 2)
+        workers = workers_of(process.pid)
+        time.sleep(draws.uniform(0, 4))
+        process.kill()
+        process.wait()
+        time.sleep(1)
+        assert not any(map(is_alive, workers))
+    assert run(reopen(folder), told()) == ""
+    assert results(folder).digest == whole.digest
+    lines = [json.loads(line) for line in (folder / "trials.jsonl").read_bytes().splitlines()]
+    keys = [(line["arm"], line["task"], line["repeat"]) for line in lines]
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("loop", ["Spins", "Matches"])
+def test_no_worker_outlives_its_parent_though_its_event_loop_is_stuck(nasty, configured, workers_of, is_alive, tmp_path, loop):
+    experiment = prepare(configured(loops=(f"nasty:{loop}",), suite="arithmetic(size=1)", profiles=("clean",), workers=1))
+    file = tmp_path / "run.py"
+    file.write_text(RUN)
+    command = [sys.executable, str(file), str(experiment.folder), f"nasty:{loop}"]
+    process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(nasty.parent)})
+    until(lambda: workers_of(process.pid))
+    (worker,) = workers_of(process.pid)
+    until(lambda: is_busy(worker))
+    process.kill()
+    process.wait()
+    time.sleep(1)
+    assert not is_alive(worker)
+
+
+def is_busy(process: int) -> bool:
+    """It has used up more than it needs to start, and goes on."""
+    with open(f"/proc/{process}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[11]) > 4 * os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.thorough
+def test_a_worker_that_is_stopped_is_ended_and_its_trials_run_again(ran, told, workers_of, monkeypatch):
+    monkeypatch.setattr("loopbench.runs.engine.pool.SILENCE_GRACE_S", 0.5)
+    asked = {"loops": ("bare", "finish"), "suite": "arithmetic(size=30)", "repeats": 2}
+    whole = ran(**asked)
+
+    def stop(count: int) -> None:
+        if count == 20:
+            os.kill(workers_of(os.getpid())[0], signal.SIGSTOP)
+
+    found = ran(told(each=stop), **asked, workers=2, concurrency=4, trial_timeout_s=2)
+    assert found.is_whole
+    assert found.digest == whole.digest

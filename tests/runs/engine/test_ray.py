@@ -1,0 +1,339 @@
+"""Trials on a real Ray cluster, of one machine: nodes, workers and the run itself are killed, and the results stay the same."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import SessionSettings, reopen
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
+from loopbench.runs.config import load_config
+from loopbench.runs.engine.messages import WorkerError
+from loopbench.runs.engine.ray import PREFIX, joined, ray_folder
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.permissions import Permissions
+from loopbench.runs.store.records import each_record
+
+LIMIT_S = 240.0
+"""Far more than anything here takes."""
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")
+
+
+# --- processes, as Linux shows them ---
+
+
+def read(file: Path) -> str:
+    """Empty where the process has just ended."""
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
+
+
+def entries(folder: str) -> list[Path]:
+    """None where the process has just ended."""
+    try:
+        return list(Path(folder).iterdir())
+    except OSError:
+        return []
+
+
+def children(pid: int) -> list[int]:
+    """Of a process, and theirs."""
+    found: list[int] = []
+    for thread in entries(f"/proc/{pid}/task"):
+        for child in map(int, read(thread / "children").split()):
+            found += [child, *children(child)]
+    return found
+
+
+def actors(pid: int) -> list[int]:
+    """Worker processes below a process."""
+    return [child for child in children(pid) if read(Path(f"/proc/{child}/cmdline")).startswith("ray::RemoteWorker")]
+
+
+def is_agent(pid: int) -> bool:
+    """Of a node, without any work: Ray lets it wait a minute for a head that is gone."""
+    return read(Path(f"/proc/{pid}/cmdline")).startswith(("ray::DashboardAgent", "ray::RuntimeEnvAgent"))
+
+
+def running(pid: int) -> bool:
+    status = read(Path(f"/proc/{pid}/status"))
+    return bool(status) and "\nState:\tZ" not in status
+
+
+def listening(pids: list[int]) -> set[str]:
+    """The addresses at which these processes listen, as the kernel writes them."""
+    inodes = set()
+    for pid in pids:
+        for link in entries(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):  # closed in the meantime
+                inodes.add(os.readlink(link))
+    rows = [row.split() for name in ("tcp", "tcp6") for row in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in inodes}
+
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+
+def wait_until(holds: Callable[[], Any]) -> Any:
+    """What `holds` gives, once it is true."""
+    end = time.monotonic() + LIMIT_S
+    while not (given := holds()):
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.05)
+    return given
+
+
+# --- a cluster, and runs on it ---
+
+
+@dataclass(frozen=True)
+class Cluster:
+    address: str
+    raylets: list[int]
+    environment: dict[str, str]
+
+    @property
+    def actors(self) -> list[int]:
+        return [actor for raylet in self.raylets for actor in actors(raylet)]
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
+    """What Ray leaves behind stays in a folder of its own, whose name is short."""
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield os.environ | {"HOME": folder, "TMPDIR": folder, "RAY_TMPDIR": folder}
+
+
+@pytest.fixture(scope="module")
+def cluster(environment: dict[str, str]) -> Iterator[Cluster]:
+    own = {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # stays at 127.0.0.1
+    }
+    command = [sys.executable, str(Path(__file__).with_name("ray_nodes.py"))]
+    with subprocess.Popen(command, env=environment | own, stdin=-1, stdout=-1, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        yield Cluster(**json.loads(process.stdout.readline()), environment=environment | own)
+        process.communicate()
+
+
+@dataclass
+class Driver:
+    """`loopbench compare` in a process of its own."""
+
+    process: subprocess.Popen[str]
+    runs: Path
+
+    @property
+    def folder(self) -> Path:
+        return next(self.runs.iterdir())
+
+    @property
+    def finished(self) -> int:
+        """Trials in the journal."""
+        return sum(file.read_bytes().count(b"\n") for file in self.runs.glob("*/trials.jsonl"))
+
+    def wait_for(self, trials: int) -> None:
+        wait_until(lambda: self.finished >= trials or self.process.poll() is not None)
+        assert self.process.poll() is None
+
+    def end(self) -> tuple[dict[str, Any], str]:
+        """What it printed, and what it said."""
+        out, err = self.process.communicate(timeout=LIMIT_S)
+        assert self.process.returncode == 0, err
+        made: dict[str, Any] = json.loads(out)
+        return made, err
+
+
+@pytest.fixture
+def compare(tmp_path: Path) -> Iterator[Callable[..., Driver]]:
+    started: list[subprocess.Popen[str]] = []
+
+    def call(tasks: int, environment: dict[str, str], *flags: str, start: tuple[str, str] = ("-m", "loopbench")) -> Driver:
+        runs = tmp_path / "runs"
+        chosen = ["--loop", "bare", "--loop", "finish", "--profile", "clean", "--profile", "flaky-tools"]
+        command = ["compare", *chosen, "--suite", f"arithmetic(size={tasks})", "--runs", str(runs), "--no-mlflow", "--json"]
+        process = subprocess.Popen(
+            [sys.executable, *start, *command, "--engine", "ray", *flags],
+            env=environment, stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True, start_new_session=True,
+        )  # fmt: skip
+        started.append(process)
+        return Driver(process, runs)
+
+    yield call
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], str]:
+    """The digest of the same run in this process."""
+    known: dict[int, str] = {}
+
+    def call(tasks: int) -> str:
+        if tasks not in known:
+            chosen = {"loops": ("bare", "finish"), "profiles": ("clean", "flaky-tools"), "suite": f"arithmetic(size={tasks})"}
+            experiment = prepare(load_config(None, {**chosen, "mlflow": False, "runs": tmp_path_factory.mktemp("runs")}))
+            assert run(experiment, Unwatched()) == ""
+            known[tasks] = results(experiment.folder).digest
+        return known[tasks]
+
+    return call
+
+
+def once_each(folder: Path, trials: int) -> bool:
+    """No trial stands twice in the journal."""
+    keys = [record.key for record in each_record(folder)]
+    return len(keys) == len(set(keys)) == trials
+
+
+@needs_ray
+@pytest.mark.thorough
+@pytest.mark.timeout(LIMIT_S * 2)
+def test_workers_and_a_node_may_be_killed_and_the_records_are_the_same(cluster, compare, undisturbed):
+    driver = compare(400, cluster.environment, "--address", cluster.address)
+    assert listening(children(os.getpid())) <= LOOPBACK
+    for _ in range(3):
+        driver.wait_for(driver.finished + 200)
+        os.kill(wait_until(lambda: cluster.actors)[0], signal.SIGKILL)
+    driver.wait_for(driver.finished + 200)
+    raylet = cluster.raylets[1]
+    for pid in [raylet, *children(raylet)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    made, said = driver.end()
+    assert made["digest"] == undisturbed(400)
+    assert once_each(driver.folder, 1600)
+    assert "on 127.0.0.1 died" in said
+    assert wait_until(lambda: not cluster.actors)
+
+
+@needs_ray
+@pytest.mark.thorough
+@pytest.mark.timeout(LIMIT_S * 2)
+def test_a_run_that_was_killed_goes_on_in_another_engine(cluster, compare, undisturbed):
+    here = {"RAY_ADDRESS": cluster.address}  # other tests' clusters may be in sight
+    driver = compare(400, cluster.environment | here, "--address", "auto", "--workers", "2")
+    driver.wait_for(300)
+    driver.process.kill()
+    driver.process.communicate()
+    wait_until(lambda: not cluster.actors)  # they end with whom they work for
+    sitting = SessionSettings({"engine": "local", "address": None, "workers": None, "mlflow": False})
+    again = reopen(driver.folder, Permissions(address="auto"), sitting)
+    assert run(again, Unwatched()) == ""
+    assert results(driver.folder).digest == undisturbed(400)
+    assert once_each(driver.folder, 1600)
+
+
+@pytest.mark.slow
+@needs_ray
+@pytest.mark.timeout(LIMIT_S * 2)
+def test_a_cluster_for_one_run_is_heard_by_nobody_else_and_leaves_nothing(environment, compare, undisturbed):
+    home = Path(environment["HOME"])
+    driver = compare(150, environment, "--workers", "2")
+    driver.wait_for(1)
+    below = children(driver.process.pid)
+    assert actors(driver.process.pid)
+    assert listening([driver.process.pid, *below])
+    assert listening([driver.process.pid, *below]) <= LOOPBACK
+    made, _ = driver.end()
+    assert made["digest"] == undisturbed(150)
+    assert once_each(driver.folder, 600)
+    assert not [pid for pid in below if running(pid)]
+    assert not list(home.glob(f"{PREFIX}*"))
+    assert not (home / ".ray").exists()
+
+
+@pytest.mark.slow
+@needs_ray
+@pytest.mark.timeout(LIMIT_S * 2)
+def test_a_killed_run_takes_the_cluster_that_it_started_with_it(environment, compare):
+    driver = compare(400, environment, "--workers", "1")
+    driver.wait_for(1)
+    below = [pid for pid in children(driver.process.pid) if not is_agent(pid)]
+    assert below
+    driver.process.kill()
+    driver.process.communicate()
+    wait_until(lambda: not [pid for pid in below if running(pid)])
+    with ray_folder(Path(environment["TMPDIR"])) as folder:
+        assert list(folder.parent.glob(f"{PREFIX}*")) == [folder]  # what the killed run left is gone
+
+
+@pytest.mark.slow
+@needs_ray
+@pytest.mark.timeout(LIMIT_S * 2)
+def test_a_node_without_loopbench_is_told_in_one_line(environment, compare, tmp_path):
+    (tmp_path / "loopbench").mkdir()
+    (tmp_path / "loopbench" / "__init__.py").write_text("raise ImportError('not installed here')")
+    of_workers = f"import os; from loopbench.cli.main import main; os.environ['PYTHONPATH'] = {str(tmp_path)!r}; main()"
+    process = compare(1, environment, "--workers", "1", "--quiet", start=("-c", of_workers)).process
+    _, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 2
+    assert err == "error: worker 1: loopbench cannot be imported on its node: ImportError: not installed here\n"
+
+
+# --- without Ray ---
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("ray://10.0.0.7:10001", "Ray's client is not supported"),
+        ("10.0.0.7", "is no address of a Ray cluster"),
+        ("head:port", "is no address of a Ray cluster"),
+        ("127.0.0.1:99999", "no Ray cluster at 127.0.0.1:99999"),
+    ],
+)
+def test_a_wrong_address_is_refused_before_anything_is_asked(address, why):
+    with pytest.raises(WorkerError, match=why), joined(address, None):
+        pass
+
+
+@pytest.mark.thorough
+def test_where_no_cluster_runs_a_command_says_so_in_one_line(compare):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        process = compare(1, dict(os.environ), "--address", address, "--quiet").process
+        out, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert f"no Ray cluster at {address}: " in err
+
+
+def test_folders_of_runs_that_are_gone_are_removed_and_no_others(tmp_path):
+    gone, alive, other = (tmp_path / f"{PREFIX}gone", tmp_path / f"{PREFIX}alive", tmp_path / "other")
+    for folder in (gone, alive, other):
+        folder.mkdir()
+        (folder / "lock").touch()
+    with (alive / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with ray_folder(tmp_path) as own:
+            assert sorted(tmp_path.iterdir()) == sorted([alive, other, own])
+            with ray_folder(tmp_path):
+                assert own.exists()
+    assert sorted(tmp_path.iterdir()) == sorted([alive, other])

@@ -1,0 +1,208 @@
+"""Designs that reach out of their trial, at the event loop, the process or the folder: the run says so, and can be gone on with."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loopbench.experiments.compare.reopen import reopen
+from loopbench.runs.engine import pool
+from loopbench.runs.permissions import Permissions
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.records import read_records
+from loopbench.runs.trial import watchdog
+
+UNRULY = '''
+"""Designs that reach out of their trial."""
+
+import asyncio
+import os
+import threading
+import time
+
+from loopbench.protocol import HARNESS_STOPS, Outcome, StopReason, ToolCall
+
+OVER = threading.Event()
+
+
+class Base:
+    stops = HARNESS_STOPS
+
+    def with_step_limit(self, tool_steps):
+        return self
+
+    @property
+    def name(self):
+        return type(self).__name__
+
+    async def run(self, query, tools, model, observer=None):
+        await self.act(tools)
+        return Outcome("done", StopReason.FINISHED, 0)
+
+
+class Leaves(Base):
+    async def act(self, tools):
+        async def leave():
+            raise SystemExit(0)
+
+        await asyncio.create_task(leave())
+
+
+class CancelsAll(Base):
+    async def act(self, tools):
+        for task in asyncio.all_tasks():
+            task.cancel()
+        await asyncio.sleep(60)
+
+
+class StopsTheLoop(Base):
+    async def act(self, tools):
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(60)
+
+
+class GoesAway(Base):
+    async def act(self, tools):
+        os.chdir("/")
+
+
+class KeepsAsking(Base):
+    """From a thread that outlives its trial."""
+
+    async def act(self, tools):
+        def ask():
+            while not OVER.wait(0.01):
+                try:
+                    asyncio.run(asyncio.wait_for(tools.call(ToolCall("add", {"a": 1, "b": 2})), 0.05))
+                except BaseException:
+                    pass
+
+        threading.Thread(target=ask, daemon=True).start()
+
+
+class Spins(Base):
+    async def act(self, tools):
+        while True:
+            pass
+
+
+class TakesTurns(Base):
+    """Computes for long in all, and lets the others in again and again."""
+
+    async def act(self, tools):
+        for _ in range(10):
+            until = time.perf_counter() + 0.005
+            while time.perf_counter() < until:
+                pass
+            await asyncio.sleep(0)
+
+
+class StartsAThread(Base):
+    """One that Python waits for."""
+
+    async def act(self, tools):
+        threading.Thread(target=time.sleep, args=(10**6,), name="endless").start()
+
+
+class Rests(Base):
+    async def act(self, tools):
+        await asyncio.sleep(1.5)
+'''
+
+
+@pytest.fixture
+def unruly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "unruly.py").write_text(UNRULY)
+    monkeypatch.syspath_prepend(tmp_path / "own")
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path / "own"
+    module = sys.modules.pop("unruly", None)
+    if module is not None:
+        module.OVER.set()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    ("loop", "said"),
+    [("Leaves", r"called sys.exit\(0\)"), ("CancelsAll", "cancelled all"), ("StopsTheLoop", "stopped the event loop")],
+)
+def test_what_ends_the_event_loop_is_told_and_leaves_a_run_to_go_on_with(unruly, ran, tmp_path, loop, said):
+    with pytest.raises(RunError, match=f"code of a loop or a tool {said}.*--workers N") as caught:
+        ran(loops=("bare", f"unruly:{loop}"), suite="arithmetic(size=2)", profiles=("clean",), concurrency=1)
+    assert "\n" not in str(caught.value)
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert [record.arm for record in read_records(folder)] == ["bare/clean"]
+    assert len(reopen(folder, Permissions(code=[f"unruly:{loop}"])).missing()) == 3
+
+
+def test_a_design_that_goes_to_another_folder_loses_nothing(unruly, ran, tmp_path):
+    assert ran(loops=("unruly:GoesAway", "bare"), runs=Path("runs"), suite="arithmetic(size=2)", profiles=("clean",)).is_whole
+    assert Path.cwd() == tmp_path
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_goes_on_calling_tools_hides_no_loop_that_spins(unruly, ran):
+    loops = ("unruly:KeepsAsking", "unruly:Spins")
+    found = ran(loops=loops, suite="arithmetic(size=1)", profiles=("clean",), concurrency=1, trial_timeout_s=1)
+    assert [record.stop for record in found.of("Spins")] == ["timeout"]
+
+
+@pytest.mark.thorough
+def test_many_that_take_turns_are_not_taken_for_stuck(unruly, ran, monkeypatch):
+    monkeypatch.setattr(watchdog, "HOPELESS_S", 0.1)
+    monkeypatch.setattr(watchdog, "GRACE_S", 0.1)
+    found = ran(loops=("unruly:TakesTurns",), suite="arithmetic(size=60)", profiles=("clean",), concurrency=60, trial_timeout_s=20)
+    assert found.is_whole
+    assert found.told.notes == []
+    assert {record.stop for record in found.records} == {"finished"}
+
+
+@pytest.mark.thorough
+def test_a_worker_that_was_frozen_is_not_the_loops_fault(unruly, ran, told, workers_of, monkeypatch):
+    monkeypatch.setattr(pool, "SILENCE_GRACE_S", 1.0)
+
+    def freeze(count: int) -> None:
+        if count == 1:
+            os.kill(workers_of(os.getpid())[0], signal.SIGSTOP)
+
+    alone = {"workers": 1, "concurrency": 1, "trial_timeout_s": 4}
+    found = ran(told(each=freeze), loops=("unruly:Rests",), suite="arithmetic(size=3)", profiles=("clean",), **alone)
+    assert found.is_whole
+    assert {record.stop for record in found.records} == {"finished"}
+    assert any("was killed" in note for note in found.told.notes)
+
+
+@pytest.mark.thorough
+def test_a_thread_that_never_ends_does_not_keep_the_command_from_ending(unruly, tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "loopbench",
+        "compare",
+        "--loop",
+        "unruly:StartsAThread",
+        "--tasks",
+        "1",
+        "--no-mlflow",
+        "--json",
+    ]
+    own = os.environ | {"PYTHONPATH": os.pathsep.join([str(unruly), *sys.path])}
+    done = subprocess.run(command, env=own, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("{")
+    assert done.stderr.splitlines()[-1].startswith("left behind, because they did not end: threads")
+    assert "(endless)" in done.stderr
+
+
+@pytest.mark.thorough
+def test_files_of_the_current_folder_do_not_replace_what_a_worker_begins_with(unruly, ran, tmp_path):
+    (tmp_path / "logging.py").write_text("raise RuntimeError('not this one')\n")
+    assert ran(suite="arithmetic(size=2)", workers=1).is_whole

@@ -1,0 +1,169 @@
+"""Trials in worker processes: the same records as in one process, whatever a trial does to its worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import replace
+
+import pytest
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import reopen
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.run import run
+from loopbench.runs.engine import pool
+from loopbench.runs.engine.messages import WorkerError
+
+CLEAN = ("clean",)
+
+
+@pytest.mark.parametrize(("workers", "concurrency"), [(1, 1), (2, 5), pytest.param(3, None, marks=pytest.mark.thorough)])
+def test_results_are_those_of_one_process(ran, workers, concurrency):
+    asked = {"loops": ("bare", "finish", "stateless"), "repeats": 2}
+    here, there = ran(**asked), ran(**asked, workers=workers, concurrency=concurrency)
+    assert there.is_whole
+    assert there.digest == here.digest
+    assert there.told.notes == []
+    assert _without_times(there) == _without_times(here)
+
+
+def _without_times(found):
+    """All that records hold but times and places: floats, tuples and numbers of steps come through whole."""
+    records = sorted(found.records, key=lambda record: record.key)
+    return [replace(record, seconds=0, wall_s=0, started_at=0, trace_at=None) for record in records]
+
+
+def test_progress_hears_of_each_trial_once_and_no_worker_is_left(ran, workers_of):
+    found = ran(workers=2)
+    heard = [record.key for record in found.told.records]
+    assert len(heard) == len(set(heard)) == found.experiment.trials
+    assert workers_of(os.getpid()) == []
+
+
+@pytest.mark.thorough
+def test_a_trial_that_kills_its_process_is_given_up_and_harms_no_other(nasty, ran):
+    alone = ran(profiles=CLEAN)
+    loops = ("bare", "nasty:Exits", "nasty:Dies", "nasty:Prints")
+    found = ran(loops=loops, suite="arithmetic(size=6)", tasks=1, profiles=CLEAN, workers=1, concurrency=2)
+    assert found.is_whole
+    (exits,), (dies,) = found.of("Exits"), found.of("Dies")
+    assert (exits.status, exits.reason) == ("errored", "its worker process died (exit code 7) three times")
+    assert (dies.status, dies.reason) == ("errored", "its worker process died (signal 9) three times")
+    assert found.of("bare")[0].trace_digest == alone.of("bare")[0].trace_digest
+    assert [record.stop for record in found.of("Prints")] == ["finished"]
+    assert any("died (exit code 7)" in note for note in found.told.notes)
+
+
+@pytest.mark.thorough
+def test_a_loop_that_nothing_interrupts_is_ended_with_its_process(nasty, ran, monkeypatch):
+    monkeypatch.setattr(pool, "SILENCE_GRACE_S", 2.0)
+    loops = ("bare", "nasty:Matches", "nasty:Spins", "nasty:Swallows")
+    found = ran(loops=loops, suite="arithmetic(size=1)", profiles=CLEAN, workers=2, concurrency=4, trial_timeout_s=0.5)
+    assert found.is_whole
+    for loop in ("Matches", "Swallows", "Spins"):
+        (busy,) = found.of(loop)
+        assert (busy.status, busy.stop, busy.accuracy) == ("scored", "timeout", 0.0)
+        assert "let nothing else run" in busy.reason
+    assert "its process was killed" in found.of("Matches")[0].reason
+    assert [record.accuracy for record in found.of("bare")] == [1.0]
+
+
+@pytest.mark.parametrize("workers", [None, 1])
+def test_what_trials_leave_behind_is_told_and_not_waited_for(nasty, ran, workers):
+    loops = ("nasty:Hangs", "nasty:Lingers")
+    found = ran(loops=loops, suite="arithmetic(size=2)", profiles=CLEAN, workers=workers, trial_timeout_s=0.3)
+    assert found.is_whole
+    assert sorted(found.told.notes) == [
+        "2 calls of sleep never came back: their threads were left behind",
+        "2 tasks that loops had started swallowed cancellation and had to be abandoned",
+    ]
+
+
+@pytest.mark.thorough
+def test_a_worker_with_too_many_threads_makes_room_for_another(nasty, ran, monkeypatch):
+    monkeypatch.setattr(pool, "MAX_THREADS", 1)
+    found = ran(loops=("nasty:Hangs",), suite="arithmetic(size=12)", profiles=CLEAN, workers=1, concurrency=2, trial_timeout_s=0.6)
+    assert found.is_whole
+    assert found.told.notes == ["12 calls of sleep never came back: their threads were left behind"]
+
+
+def test_the_runs_budget_stops_cleanly(ran):
+    asked = {"loops": ("finish",), "suite": "arithmetic(size=40)", "repeats": 20}
+    found = ran(**asked, workers=2, budget={"calls": 300})
+    assert found.stopped == "budget of 300 model calls used up"
+    assert 0 < len(found.records) < found.experiment.trials
+    keys = [record.key for record in found.records]
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.thorough
+def test_the_scripted_model_is_asked_over_http_in_each_worker(ran):
+    asked = {"suite": "arithmetic(size=3)", "over_http": True}
+    assert ran(**asked, workers=2).digest == ran(**asked).digest
+
+
+@pytest.mark.thorough
+def test_a_recording_is_replayed_in_workers(ran, tmp_path):
+    asked = {"cassette": tmp_path / "tape", "suite": "arithmetic(size=3)"}
+    recorded = ran(**asked, cassette_mode="record")
+    replayed = ran(**asked, cassette_mode="replay", workers=2)
+    assert replayed.digest == recorded.digest
+    assert replayed.experiment.trial_models.cassette.hits == sum(record.lm_calls for record in recorded.records)
+
+
+def test_a_recording_has_one_writer(configured, tmp_path):
+    with pytest.raises(ValueError, match="a recording has one writer"):
+        configured(cassette=tmp_path, cassette_mode="record", workers=2)
+
+
+def test_other_code_than_this_process_has_is_refused(nasty, configured, told):
+    """The file changes after this process has read it, and before its workers do."""
+    experiment = prepare(configured(loops=("nasty:Prints",), profiles=CLEAN, workers=2))
+    nasty.write_text(nasty.read_text().replace('print("printed"', 'print("something else"'))
+    with pytest.raises(WorkerError, match=r"worker [12]: it has other code or data than this process: arms changed"):
+        run(experiment, told())
+
+
+def test_what_a_worker_cannot_find_is_told_in_one_line(nasty, configured, told):
+    experiment = prepare(configured(loops=("nasty:Prints",), profiles=CLEAN, workers=2))
+    nasty.unlink()
+    with pytest.raises(WorkerError, match=r"worker [12]: loop 'nasty:Prints': no module named 'nasty'") as caught:
+        run(experiment, told())
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.thorough
+def test_where_every_worker_dies_at_its_start_the_run_ends_with_one_line(nasty, configured, told, monkeypatch):
+    monkeypatch.setattr(pool, "MAX_BARREN", 2)
+    experiment = prepare(configured(loops=("nasty:Prints",), profiles=CLEAN, workers=1))
+    nasty.write_text("import os\nos._exit(3)\n")
+    with pytest.raises(WorkerError, match=r"worker 3 died \(exit code 3\), as did 2 before it, and nothing was done"):
+        run(experiment, told())
+
+
+def test_where_python_itself_cannot_be_started_it_is_told(configured, told, monkeypatch):
+    experiment = prepare(configured(workers=1))
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(OSError, match="/nowhere/python"):
+        run(experiment, told())
+
+
+@pytest.mark.thorough
+def test_ctrl_c_leaves_no_worker_and_a_resumable_run(ran, configured, told, workers_of):
+    asked = {"loops": ("finish",), "suite": "arithmetic(size=40)", "repeats": 5}
+    whole = ran(**asked)
+    experiment = prepare(configured(**asked, workers=2))
+
+    def interrupt(count: int) -> None:
+        if count == 20:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(experiment, told(each=interrupt))
+    assert workers_of(os.getpid()) == []
+    again = reopen(experiment.folder)
+    assert 0 < len(list(again.missing())) < experiment.trials
+    assert run(again, told()) == ""
+    assert results(experiment.folder).digest == whole.digest

@@ -1,0 +1,201 @@
+"""The configuration: a TOML file, flags over it, one model; every mistake is one line that names field and source."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+from typer.main import get_command
+
+from loopbench.cli.main import app
+from loopbench.runs.config import BudgetConfig, CompareConfig, config_from, load_config
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from([*CompareConfig.model_fields, "loop", "task", "budgets", "x"])
+
+
+def is_one_line(text: str) -> bool:
+    return bool(text) and "\n" not in text and len(text) < 1_500
+
+
+@given(st.dictionaries(FIELDS, JSON, max_size=4))
+def test_any_values_are_a_configuration_or_one_line(data):
+    config, said = None, ""
+    try:
+        config = config_from(data, "here")
+    except ValueError as error:
+        said = str(error)
+    if config is None:
+        assert is_one_line(said)
+        assert said.startswith("here: ")
+    else:
+        assert config_from(json.loads(json.dumps(config.public(), allow_nan=False)), "again") == config
+
+
+TOML_LINE = st.tuples(FIELDS, JSON).map(lambda pair: f"{pair[0]} = {json.dumps(pair[1])}") | st.text(max_size=30)
+
+
+@given(st.lists(TOML_LINE, max_size=5).map("\n".join) | st.binary(max_size=60).map(lambda raw: raw.decode("latin-1")))
+def test_any_text_of_a_file_is_a_configuration_or_one_line(tmp_path_factory, text):
+    file = tmp_path_factory.mktemp("config") / "run.toml"
+    file.write_bytes(text.encode("utf-8", "surrogatepass"))
+    said = f"{file}: read"
+    try:
+        load_config(file, {})
+    except ValueError as error:
+        said = str(error)
+    assert is_one_line(said)
+    assert said.startswith(f"{file}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"loop = ['bare']", "unknown field 'loop'; did you mean 'loops'"),
+        (b"zzz = 1", "unknown field 'zzz'; known: loops, suite"),
+        (b"[budget]\ncals = 3", "unknown field 'budget.cals'; did you mean 'calls'"),
+        (b"loops = 'bare'", "loops: .*tuple.*got 'bare'"),
+        (b"loops = []", "loops: "),
+        (b"loops = ['bare', 3]", r"loops\.1: .*got 3"),
+        (b"loops = ['bare', 'bare']", "loops: 'bare' stands twice"),
+        (b"profiles = ['clean', 'clean']", "profiles: 'clean' stands twice"),
+        (b"tasks = 'many'", "tasks: .*got 'many'"),
+        (b"tasks = 0", "tasks: .*greater than or equal to 1, got 0"),
+        (b"concurrency = 2.5", "concurrency: .*got 2.5"),
+        (b"trial_timeout_s = inf", "trial_timeout_s: .*finite"),
+        (b"trial_timeout_s = -1", "trial_timeout_s: "),
+        (b"alpha = 1.5", "alpha: "),
+        (b"alpha = nan", "alpha: "),
+        (b"[budget]\ndollars = inf", r"budget\.dollars: .*finite"),
+        (b"budget = 3", "budget: "),
+        (b"models = ['openai/x']\nprofiles = ['flaky-tools']", "openai/x runs under 'clean' only"),
+        (b"loops = ['bare'", "no valid TOML"),
+        (b"seed = 1\nseed = 2", "no valid TOML"),
+        (b"suite = '\xff'", "no valid TOML"),
+        (b"\xef\xbb\xbf\xff", "no valid TOML"),
+        (b"a = " + b"[" * 20_000, "no valid TOML"),
+        (b"seed = " + b"9" * 5_000, "no valid TOML"),
+        (b"suite = [" + b"'x', " * 5_000 + b"]", "suite: "),
+    ],
+)
+def test_a_mistake_in_a_file_is_one_line_that_names_file_and_field(tmp_path, text, said):
+    file = tmp_path / "run.toml"
+    file.write_bytes(text)
+    with pytest.raises(ValueError, match=said) as caught:
+        load_config(file, {})
+    assert str(caught.value).startswith(str(file))
+    assert is_one_line(str(caught.value))
+
+
+def test_a_file_that_is_not_there_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load_config(tmp_path / "none.toml", {})
+    with pytest.raises(IsADirectoryError):
+        load_config(tmp_path, {})
+
+
+# --- flags over the file ---
+
+FLAGS: dict[str, Any] = {
+    "suite": "gsm8k",
+    "seed": 7,
+    "tasks": 3,
+    "mlflow": False,
+    "real_time": True,
+    "loops": ("bare",),
+    "budget": {"calls": 5},
+}
+
+
+@given(st.sets(st.sampled_from(sorted(FLAGS))), st.sets(st.sampled_from(["suite", "seed", "tasks"])))
+def test_a_flag_wins_over_the_file_and_what_neither_says_is_the_default(tmp_path_factory, typed, written):
+    file = tmp_path_factory.mktemp("config") / "run.toml"
+    in_file = {"suite": "x", "seed": 1, "tasks": 9}
+    file.write_text("\n".join(f"{name} = {json.dumps(in_file[name])}" for name in written))
+    flags = {name: (value if name in typed else None) for name, value in FLAGS.items()}
+    config = load_config(file, flags)
+    default = CompareConfig()
+    for name in FLAGS:
+        expected = FLAGS[name] if name in typed else in_file[name] if name in written else getattr(default, name)
+        found = getattr(config, name)
+        assert (found.model_dump(exclude_none=True) if name == "budget" and name in typed else found) == expected
+
+
+def test_a_budget_flag_leaves_the_files_other_limits_in_place(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text("[budget]\ncalls = 5\ntokens = 100\n[trial_budget]\ncalls = 2\n")
+    config = load_config(file, {"budget": {"calls": 9}})
+    assert config.budget == BudgetConfig(calls=9, tokens=100)
+    assert config.trial_budget == BudgetConfig(calls=2)
+
+
+def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text("seed = 3\n")
+    with pytest.raises(ValueError, match=r"^--tasks: "):
+        load_config(file, {"tasks": 0})
+    with pytest.raises(ValueError, match=r"^--tasks: "):
+        load_config(None, {"tasks": 0})
+
+
+OPTIONS = {option for parameter in vars(get_command(app))["commands"]["compare"].params for option in parameter.opts}
+"""Of `compare`."""
+UNTYPED = ("trial_budget.", "provider.top_p")
+"""Beginnings of fields that no flag sets."""
+
+
+def places(model=CompareConfig, before=()):
+    """Where each field stands, those of sections too."""
+    for name, field in model.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            yield from places(section, (name,))
+        else:
+            yield (*before, name)
+
+
+@pytest.mark.parametrize("place", [name for name in map(".".join, places()) if not name.startswith(UNTYPED)])
+def test_each_mistake_in_a_flag_names_the_flag(place):
+    section, _, name = place.rpartition(".")
+    typed = {section: {name: object()}} if section else {name: object()}
+    with pytest.raises(ValueError, match=r"^--") as raised:
+        config_from(typed, "run.toml", typed=typed)
+    assert str(raised.value).split(":")[0] in OPTIONS
+
+
+def test_of_a_section_only_what_was_typed_is_blamed_on_the_command_line(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text("[budget]\ntokens = 0\n")
+    with pytest.raises(ValueError, match=r"run\.toml: budget\.tokens: "):
+        load_config(file, {"budget": {"calls": 9}})
+    with pytest.raises(ValueError, match=r"^--budget-tokens: .*, got -1$"):
+        load_config(file, {"budget": {"tokens": -1}})
+
+
+@pytest.mark.parametrize("text", ["", "some", "sample", "sample=0", "sample=-1", "sample=1.5", "sample=٣", "all\n"])
+def test_which_traces_are_kept_is_said_in_words(text):
+    with pytest.raises(ValueError, match=r"^here: traces: it must be all, failures, none or sample=N, such as sample=100, got "):
+        config_from({"traces": text}, "here")
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("http://host/v1", "http://host/v1"),
+        ("http://me:secret@host:8000/v1", "http://host:8000/v1"),
+        ("http://me:se@cret@host/v1?x=a", "http://host/v1?x=a"),
+        ("postgresql+psycopg2://me:secret@host/db", "postgresql+psycopg2://host/db"),
+    ],
+)
+def test_user_and_password_of_an_address_are_not_written_down(address, public):
+    made = CompareConfig(models=("openai/x",), base_url=address, tracking_uri=address).public()
+    assert (made["base_url"], made["tracking_uri"]) == (public, public)
+    assert "secret" not in json.dumps(made)

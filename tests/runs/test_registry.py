@@ -1,0 +1,462 @@
+"""From text to loops and suites: the grammar of specs, options and their types, names, and code of the user's own."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.loops.bare import Bare
+from loopbench.loops.react_extract import ReactExtract
+from loopbench.protocol import Loop, Outcome, StopReason
+from loopbench.protocol.names import nearest, parse_spec
+from loopbench.runs.code_digests import code_digest
+from loopbench.runs.options import options_of
+from loopbench.runs.registry import Spec, builtin_names, checked_options, find, loops_named, make_loop, make_suite
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+"""What TOML can hold."""
+SCALAR = (
+    TEXT
+    | st.sampled_from(["true", "false", "inf", "nan", "none", "a, b", 'say "hi"', "it's", "C:\\x", "#1", "", "1", "\x7f", "])}"])
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False)
+    | st.dates()
+    | st.times()
+    | st.datetimes()
+    | st.datetimes(timezones=st.just(datetime.UTC))
+)
+VALUE = st.recursive(SCALAR, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=6)
+NAME = st.from_regex(r"[A-Za-z_][\w]{0,8}", fullmatch=True).filter(str.isidentifier)
+WHOLE = st.from_regex(r"[A-Za-z_][\w.:-]{0,12}", fullmatch=True)
+
+
+@given(WHOLE, st.dictionaries(NAME, VALUE, max_size=4))
+def test_a_spec_is_read_back_from_its_text(name, options):
+    spec = Spec(name, options)
+    assert parse_spec(str(spec)) == spec
+
+
+@given(st.dictionaries(NAME, VALUE, max_size=4))
+def test_the_text_does_not_depend_on_the_order_of_options(options):
+    assert str(Spec("x", options)) == str(Spec("x", dict(reversed(options.items()))))
+
+
+@given(st.text() | st.from_regex(r"[a-z]+\([^)]*\)?"))
+def test_any_text_is_a_spec_or_a_value_error(text):
+    try:
+        spec = parse_spec(text)
+    except ValueError:
+        return
+    again = parse_spec(str(spec))
+    assert (again.name, again.options.keys()) == (spec.name, spec.options.keys())
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "options"),
+    [
+        ("bare", "bare", {}),
+        (" bare ", "bare", {}),
+        ("bare()", "bare", {}),
+        ("bare(max_steps=3)", "bare", {"max_steps": 3}),
+        ("bare( max_steps = 3 , check_types=true,)", "bare", {"max_steps": 3, "check_types": True}),
+        ("x(mode=observe)", "x", {"mode": "observe"}),
+        ('x(a="1, 2", b=[1, 2], c={k = "v, w"})', "x", {"a": "1, 2", "b": [1, 2], "c": {"k": "v, w"}}),
+        (r'x(a="say \"a, b\"", b=1)', "x", {"a": 'say "a, b"', "b": 1}),
+        ("x(a='''it's, ok''', b=1)", "x", {"a": "it's, ok", "b": 1}),
+        ("my.module:Loop(n=inf)", "my.module:Loop", {"n": math.inf}),
+    ],
+)
+def test_what_can_be_written(text, name, options):
+    assert parse_spec(text) == Spec(name, options)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no name"),
+        ("bare(", "no name"),
+        ("bare) (", "no name"),
+        ("3x", "no name"),
+        ("bare(3)", "write option=value"),
+        ("bare(a b=3)", "write option=value"),
+        ("bare(n=)", "no TOML value"),
+        ("bare(n=two words)", "quote it if it is text"),
+        ("bare(n=1 # the rest)", "no TOML value"),
+        ("bare(n=1\nm=2)", "no TOML value"),
+        ("bare(n=1]\nm=[2)", "no TOML value"),
+        ("bare(n=1, n=2)", "'n' stands twice"),
+        (f"bare(n={'[' * 5_000})", "no TOML value"),
+        (f"bare(n={'9' * 5_000})", "no TOML value"),
+        ('bare(n="""' + "\\" * 5_000, "no name"),
+        ('bare(n="""' + "\\" * 5_000 + ")", "no TOML value"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_line(text, said):
+    with pytest.raises(ValueError, match=said) as caught:
+        parse_spec(text)
+    assert "\n" not in str(caught.value)
+
+
+# --- options ---
+
+
+@dataclass(frozen=True)
+class Options:
+    """A design's options."""
+
+    steps: int = 3
+    """How many.
+    A second line."""
+    mode: str | None = "fast"
+    share: float = 0.5
+
+
+def test_options_have_type_default_and_first_line_of_documentation():
+    found = options_of(Options)
+    assert {name: (option.type, option.default, option.doc) for name, option in found.items()} == {
+        "steps": (int, 3, "How many."),
+        "mode": (str | None, "fast", ""),
+        "share": (float, 0.5, ""),
+    }
+
+
+def test_options_are_converted_and_the_word_none_is_none_where_that_is_allowed():
+    assert checked_options(Options, {"steps": 4, "mode": "none", "share": 1}, "it") == {"steps": 4, "mode": None, "share": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("given_options", "said"),
+    [
+        ({"step": 3}, "it: unknown option 'step'; did you mean 'steps'"),
+        ({"zzz": 3}, "known: steps, mode, share"),
+        ({"steps": "many"}, "it: steps: .*got 'many'"),
+        ({"steps": "none"}, "steps"),
+        ({"share": [1]}, "share"),
+    ],
+)
+def test_a_wrong_option_is_named(given_options, said):
+    with pytest.raises(ValueError, match=said):
+        checked_options(Options, given_options, "it")
+
+
+def test_types_that_no_text_can_stand_for_are_refused_by_name():
+    class Engine:
+        pass
+
+    def build(engine: Engine) -> None: ...
+
+    build.__annotations__["engine"] = Engine
+    with pytest.raises(ValueError, match="it: engine: no text can stand for"):
+        checked_options(build, {"engine": "v8"}, "it")
+
+
+def test_annotations_that_only_a_type_checker_can_resolve_do_not_matter():
+    def build(size: Unheard = 3) -> None:  # type: ignore[name-defined]  # noqa: F821
+        return None
+
+    assert checked_options(build, {"size": 4}, "it") == {"size": 4}
+
+
+@given(st.text(), st.lists(st.text(), max_size=4))
+def test_the_hint_lists_what_is_known(name, known):
+    assert all(item in nearest(name, known) for item in known)
+
+
+# --- a loop inside another ---
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A design round another; under a limit it passes it on."""
+
+    loop: Loop = field(default_factory=Bare)
+    other: Loop | None = None
+    patience: int = 2
+
+    name = "guarded"
+    stops: frozenset[StopReason] = frozenset()
+
+    async def run(self, *given: object) -> Outcome:
+        raise NotImplementedError
+
+    def with_step_limit(self, tool_steps: int) -> Guarded:
+        return replace(self, loop=self.loop.with_step_limit(tool_steps))
+
+
+@pytest.fixture
+def guarded(monkeypatch) -> None:
+    """The design as `guards:Guarded`."""
+    module = ModuleType("guards")
+    vars(module)["Guarded"] = Guarded
+    monkeypatch.setitem(sys.modules, "guards", module)
+
+
+def test_an_option_that_is_a_loop_is_typed_as_one():
+    made = checked_options(Guarded, {"loop": "bare(max_steps=5)", "other": "react_extract"}, "it")
+    assert made == {"loop": Bare(max_steps=5), "other": ReactExtract()}
+    assert checked_options(Guarded, {"other": "none"}, "it") == {"other": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("bear", "it: loop: unknown loop 'bear'; did you mean 'bare'"),
+        ("bare(max_stepps=3)", "it: loop: loop bare: unknown option 'max_stepps'"),
+        ("bare(3)", "it: loop: .*write option=value"),
+        ("none", "it: loop: unknown loop 'none'"),
+        (3, "it: loop: write a loop"),
+    ],
+)
+def test_a_wrong_loop_inside_another_is_refused_in_one_line(text, said):
+    with pytest.raises(ValueError, match=said) as caught:
+        checked_options(Guarded, {"loop": text}, "it")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("guarded")
+@given(st.integers(1, 30), st.integers(1, 30))
+@settings(max_examples=15, deadline=None)
+def test_the_limit_reaches_the_inner_loop_unless_the_user_typed_another_there(tool_steps, max_steps):
+    def inner(text: str) -> object:
+        return vars(make_loop(parse_spec(text), tool_steps))["loop"]
+
+    limited = Bare().with_step_limit(tool_steps)
+    assert inner("guards:Guarded") == limited
+    assert inner("guards:Guarded(loop=bare)") == limited
+    assert inner("guards:Guarded(loop=bare, patience=3)") == limited
+    assert inner('guards:Guarded(loop="bare(check_types=true)")') == replace(limited, check_types=True)
+    assert inner(f'guards:Guarded(loop="bare(max_steps={max_steps})")') == Bare(max_steps=max_steps)
+    twice = vars(make_loop(parse_spec('guards:Guarded(loop="guards:Guarded(loop=bare)")'), tool_steps))["loop"]
+    assert twice.loop == limited
+
+
+def test_all_loops_that_a_spec_names_are_told_without_importing_any():
+    spec = parse_spec(r'guards:Guarded(loop="own.one:A(loop=\"own.two:B\")", patience=3, mode=stop, text="no spec at all")')
+    assert loops_named(spec) == ["guards:Guarded", "own.one:A", "own.two:B"]
+    assert loops_named(parse_spec("bare(instructions=bare)")) == ["bare"]
+
+
+# --- names ---
+
+
+def test_built_in_designs_are_found_by_their_module():
+    assert {"bare", "react_extract"} <= set(builtin_names("loop"))
+    assert {"arithmetic", "csv", "gsm8k", "huggingface", "jsonl", "parquet"} <= set(builtin_names("suite"))
+
+
+@pytest.mark.parametrize(
+    ("make", "text", "said"),
+    [
+        (make_loop, "bear", "unknown loop 'bear'; did you mean 'bare'"),
+        (make_loop, "task", "unknown loop 'task'; .*known: bare, "),
+        (make_loop, "bare(max_stepps=3)", "loop bare: unknown option 'max_stepps'; did you mean 'max_steps'"),
+        (make_loop, "bare(max_steps=0)", "loop bare.max_steps=0.: max_steps must be at least 1"),
+        (make_loop, "bare(on_provider_error=explode)", "on_provider_error: .*'stop' or 'observe'"),
+        (make_suite, "arithmetics", "unknown suite 'arithmetics'; did you mean 'arithmetic'"),
+        (make_suite, "arithmetic(sise=3)", "did you mean 'size'"),
+        (make_suite, "arithmetic(size=0)", "size is 0"),
+        (make_suite, "arithmetic(size=many)", "size"),
+        (make_suite, "gsm8k", "--data FILE"),
+        (make_loop, "no_such_module:Loop", "no module named 'no_such_module'"),
+        (make_loop, "no.such.module:Loop", "no module named 'no'"),
+        (make_loop, "json:Loop", "json has no 'Loop'"),
+        (make_loop, "json:", "json has no ''"),
+        (make_loop, "math:pi", "no class or function"),
+        (make_loop, "collections:Counter", "no name, stops, run and with_step_limit"),
+        (make_suite, "collections:Counter", "gives a Counter"),
+        (make_suite, "math:sqrt", "math"),
+    ],
+)
+def test_what_is_not_there_is_named_with_what_is_near(make: Callable[[Spec], object], text, said):
+    with pytest.raises(ValueError, match=said) as caught:
+        make(parse_spec(text))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_suite_that_reads_no_file_takes_none(tmp_path):
+    with pytest.raises(ValueError, match="arithmetic takes no --data"):
+        make_suite(parse_spec("arithmetic"), tmp_path / "x.jsonl")
+    with pytest.raises(OSError, match=r"x\.jsonl"):
+        make_suite(parse_spec("gsm8k"), tmp_path / "x.jsonl")
+
+
+@pytest.mark.parametrize("tool_steps", [1, 6, 7, 50])
+def test_the_suites_limit_holds_unless_the_user_typed_another(tool_steps):
+    assert make_loop(parse_spec("bare"), tool_steps) == Bare().with_step_limit(tool_steps)
+    assert make_loop(parse_spec("bare(max_steps=7)"), tool_steps) == Bare(max_steps=7)
+    limited = make_loop(parse_spec("bare(check_types=true)"), tool_steps)
+    assert limited == Bare(check_types=True).with_step_limit(tool_steps)
+
+
+# --- code of the user's own ---
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch) -> Iterator[Callable[[str, str], None]]:
+    """Writes a module that can be imported for the length of a test."""
+    monkeypatch.syspath_prepend(tmp_path)
+    known = set(sys.modules)
+
+    def write(name: str, source: str) -> None:
+        (tmp_path / f"{name}.py").write_text(source)
+
+    yield write
+    for name in set(sys.modules) - known:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+LOOP = """
+class Mine:
+    name = "mine"
+    stops = frozenset()
+    def __init__(self, limit: int = 1):
+        self.limit = limit
+    async def run(self, query, tools, model, observer=None): ...
+    def with_step_limit(self, tool_steps):
+        return Mine(tool_steps)
+"""
+
+
+def test_a_loop_of_the_users_own_has_no_less_than_a_built_in_one(own):
+    own("own_loop", LOOP)
+    spec = parse_spec("own_loop:Mine")
+    assert make_loop(spec, 5).limit == 5  # type: ignore[attr-defined]
+    assert make_loop(parse_spec("own_loop:Mine(limit=2)"), 5).limit == 2  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="did you mean 'limit'"):
+        make_loop(parse_spec("own_loop:Mine(limits=2)"))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch) -> Iterator[Path]:
+    """The current directory, which is not on the search path."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def test_code_in_the_current_directory_is_found_and_the_search_path_stays_as_it_was(here):
+    (here / "here_helper.py").write_text("LIMIT = 3\n")
+    (here / "here_loop.py").write_text(f"from here_helper import LIMIT\n{LOOP}")
+    before = list(sys.path)
+    assert make_loop(parse_spec("here_loop:Mine")).name == "mine"
+    assert sys.path == before
+    (here / "here_package").mkdir()
+    (here / "here_package" / "inner.py").write_text(LOOP)
+    assert make_loop(parse_spec("here_package.inner:Mine")).name == "mine"
+    (here / "here_broken.py").write_text("import here_missing\n")
+    with pytest.raises(ValueError, match="no module named 'here_missing'"):
+        make_loop(parse_spec("here_broken:Mine"))
+    assert sys.path == before
+
+
+def test_what_is_installed_wins_over_the_current_directory(here, tmp_path_factory, monkeypatch):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(elsewhere)])
+    (here / "here_twice.py").write_text("raise AssertionError('imported from the current directory')\n")
+    (elsewhere / "here_twice.py").write_text(LOOP)
+    monkeypatch.delitem(sys.modules, "here_twice", raising=False)
+    assert make_loop(parse_spec("here_twice:Mine")).name == "mine"
+    monkeypatch.delitem(sys.modules, "here_twice")
+
+
+def test_an_option_that_a_loop_cannot_do_without_is_asked_for(own):
+    own("own_needy_loop", LOOP.replace("limit: int = 1", "limit: int"))
+    with pytest.raises(ValueError, match=r"needs limit: give own_needy_loop:Mine\(limit=…\)"):
+        make_loop(parse_spec("own_needy_loop:Mine"))
+
+
+def test_a_loops_code_has_a_digest_that_changes_with_it(own):
+    own("own_a", LOOP)
+    own("own_b", LOOP + "\n# changed\n")
+    digests = {code_digest(make_loop(parse_spec(f"{name}:Mine"))) for name in ("own_a", "own_b")}
+    assert len(digests) == 2
+    assert "" not in digests
+
+
+def test_every_module_of_a_loop_that_is_a_package_counts(tmp_path, monkeypatch):
+    package = tmp_path / "own_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .loop import Mine\n")
+    (package / "loop.py").write_text(LOOP)
+    (package / "other.py").write_text("A = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    loop = make_loop(parse_spec("own_package:Mine"))
+    before = code_digest(loop)
+    (package / "other.py").write_text("A = 2\n")
+    assert "" != before != code_digest(loop)
+
+
+@pytest.mark.usefixtures("guarded")
+def test_the_code_of_a_loop_inside_another_counts_too(own):
+    own("own_inner", LOOP)
+    outer = [
+        make_loop(parse_spec(f"guards:Guarded(loop={text})")) for text in ('"own_inner:Mine"', "bare", "bare", "react_extract")
+    ]
+    one, two, again, three = map(code_digest, outer)
+    assert two == again
+    assert len({one, two, three}) == 3
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("def broken(:\n", "SyntaxError"),
+        ("import own_missing\n", "no module named 'own_missing'"),
+        ("from json import nothing_there\n", "ImportError"),
+        ("1 / 0\n", "ZeroDivisionError"),
+        ("raise AttributeError('its own')\n", "AttributeError: its own"),
+    ],
+)
+def test_code_that_cannot_be_imported_is_refused_with_the_reason(own, source, said):
+    own("own_broken", source)
+    with pytest.raises(ValueError, match=said):
+        make_loop(parse_spec("own_broken:Mine"))
+
+
+@pytest.mark.parametrize("place", ["self.limit = limit", "return Mine(tool_steps)"])
+def test_a_loop_that_cannot_be_made_is_refused_with_the_reason(own, place):
+    own("own_raising", LOOP.replace(place, "raise LookupError('not today')"))
+    with pytest.raises(ValueError, match="loop own_raising:Mine: LookupError: not today"):
+        make_loop(parse_spec("own_raising:Mine"), 5)
+
+
+@pytest.mark.parametrize(("parameter", "said"), [("data", "needs data: give --data FILE"), ("size", r"needs size: give .*size=…")])
+def test_an_option_that_a_suite_cannot_do_without_is_asked_for(own, parameter, said):
+    own("own_needy", f"def load({parameter}): ...\n")
+    with pytest.raises(ValueError, match=said):
+        make_suite(parse_spec("own_needy:load"))
+
+
+def test_a_suite_that_fails_on_its_options_is_refused(own):
+    own("own_failing_suite", "def load(size: int = 1):\n    raise TypeError('not today')\n")
+    with pytest.raises(ValueError, match="not today"):
+        make_suite(parse_spec("own_failing_suite:load(size=2)"))
+
+
+def test_a_suite_s_options_are_documented_by_its_loader():
+    options = options_of(find("suite", "csv"))
+    assert options["question"].doc == options["answer"].doc == "names of the columns"
+    assert options["columns"].doc == "of the others, by what they mean"
+    undocumented = [
+        f"{suite}.{option.name}"
+        for suite in builtin_names("suite")
+        for option in options_of(find("suite", suite)).values()
+        if not option.doc
+    ]
+    assert undocumented == []

@@ -1,0 +1,316 @@
+"""One experiment, answered in three ways: the scripted model in process, the same over HTTP, a recording. Equal digests."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import SessionSettings, reopen
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.metrics.record import Record
+from loopbench.models.profiles import FAULT_KINDS, built_in_profiles
+from loopbench.runs.config import BudgetConfig, CompareConfig, ProviderConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.permissions import Permissions
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.traces import read_trace
+
+OWN = ('bare(decision_format="native")', 'bare(on_provider_error="observe")')
+LOOPS = ("bare", *OWN, "finish", "phased", "react_extract", "stateless")
+"""The five designs, one that makes native calls, and one that shows the provider's words to the model."""
+LESS = "arithmetic(size=6)"
+MORE = SessionSettings({"budget": {"calls": 100_000}})
+ON_THE_WIRE = tuple(kind for kind in FAULT_KINDS if kind.startswith(("provider.", "wire.")))
+
+
+class Silent(Unwatched):
+    def finished(self, record: Record) -> None:
+        return None
+
+
+def made(folder: Path, **config: Any) -> Results:
+    values: dict[str, Any] = {"loops": LOOPS, "suite": LESS, "mlflow": False, "concurrency": 64} | config
+    experiment = prepare(CompareConfig(runs=folder / "runs", **values))
+    assert run(experiment, Silent()) == ""
+    return results(experiment.folder)
+
+
+def told(found: Results) -> list[tuple[Any, ...]]:
+    """What differs first, where digests do."""
+    names = ("arm", "task", "status", "reason", "stop", "steps", "input_tokens", "output_tokens", "errors", "faults")
+    return sorted(tuple(str(getattr(record, name)) for name in (*names, "trace_digest")) for record in found.records)
+
+
+FAST = ("bad-network", "clean", "flaky-tools")
+PROFILES = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in built_in_profiles()]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("suite", [LESS, pytest.param("arithmetic", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_run_over_http_and_its_replay_have_the_digest_of_the_run_in_process(tmp_path: Path, profile: str, suite: str) -> None:
+    blown: dict[str, Any] = {"profiles": (profile,), "suite": suite}
+    inside = made(tmp_path, **blown)
+    outside = made(tmp_path, **blown, over_http=True, cassette=tmp_path / "tape", cassette_mode="record")
+    again = made(tmp_path, **blown, cassette=tmp_path / "tape")
+    assert {record.status for record in inside.records} == {"scored"}
+    assert told(outside) == told(inside)
+    assert told(again) == told(inside)
+    assert len({found.digest for found in (inside, outside, again)}) == 1
+
+
+KINDS = [pytest.param((kind,), marks=pytest.mark.slow, id=kind) for kind in ON_THE_WIRE]
+
+
+@pytest.mark.parametrize("kinds", [pytest.param(ON_THE_WIRE, id="all"), *KINDS])
+def test_each_fault_on_the_wire_lands_on_every_design(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    """64 trials in flight; what strikes the wire for real is what strikes in process."""
+    profile = tmp_path / "windy.toml"
+    rates = "".join(f'"{kind}" = {0.6 / len(kinds):.3f}\n' for kind in kinds)
+    profile.write_text(f'name = "windy"\n[rates]\n{rates}[clears]\nfeedback = 0.0\nafter = 1.0\nnever = 0.0\nattempts = 1\n')
+    windy: dict[str, Any] = {"profiles": (str(profile),), "suite": "arithmetic(size=12)"}
+    inside, outside = made(tmp_path, **windy), made(tmp_path, **windy, over_http=True)
+    assert told(outside) == told(inside)
+    assert len(outside.records) >= 64  # all of them in flight
+    landed = Counter(fault.kind for record in outside.records for fault in record.faults if fault.landed)
+    assert set(landed) == set(kinds)
+    for arm in outside.comparison.arms:
+        assert arm.summary.errored == 0
+        assert arm.summary.faults.scheduled > 0
+        assert arm.summary.faults.landed == arm.summary.faults.scheduled
+
+
+@pytest.mark.thorough
+def test_trials_over_http_are_independent_of_how_many_are_in_flight(tmp_path: Path) -> None:
+    one, many = (
+        made(tmp_path, over_http=True, concurrency=concurrency, profiles=("flaky-tools",), suite="arithmetic(size=6)")
+        for concurrency in (1, 64)
+    )
+    assert one.digest == many.digest
+
+
+EXPERIMENT = """
+loops = ["bare", "finish", "phased", "react_extract", "stateless"]
+suite = "arithmetic(size=20)"
+profiles = ["provider-trouble"]
+mlflow = false
+"""
+WATCHED = '''
+import sys
+from loopbench.cli.main import main
+
+def hook(event, arguments):
+    """No network beyond loopback; none at all where ALLOWED is empty."""
+    if event == "socket.connect" and isinstance(arguments[1], tuple):
+        place = arguments[1][0]
+    elif event == "socket.getaddrinfo":
+        place = arguments[0]
+    else:
+        return
+    place = place.decode() if isinstance(place, bytes) else place
+    if place not in ALLOWED:
+        sys.stderr.write(f"connects to {place!r}\\n")
+        sys.stderr.flush()
+        __import__("os")._exit(9)
+
+sys.addaudithook(hook)
+main()
+'''
+LOOPBACK = ("127.0.0.1", "::1", "localhost", None)
+
+
+def command(folder: Path, *flags: str, allowed: tuple[str | None, ...], **environ: str) -> str:
+    """`loopbench compare` as a process that dies when it connects to anything but what is allowed; gives the digest's line."""
+    script = folder / "watched.py"
+    script.write_text(f"ALLOWED = {allowed!r}\n{WATCHED}")
+    (folder / "experiment.toml").write_text(EXPERIMENT)
+    done = subprocess.run(
+        [sys.executable, str(script), "compare", "--config", "experiment.toml", "--json", "--quiet", *flags],
+        cwd=folder, env={**os.environ, **environ}, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return str(json.loads(done.stdout)["digest"])
+
+
+@pytest.mark.thorough
+def test_the_same_file_runs_in_three_ways_and_no_secret_of_the_environment_is_in_any_file(tmp_path: Path) -> None:
+    """100 trials are recorded over HTTP; the replay opens no socket at all. A planted key is in nothing that was written."""
+    key = "sk-planted-0123456789abcdef"
+    planted = {"OPENAI_API_KEY": key, "SOME_SERVICE_TOKEN": "correct-horse-battery"}
+    inside = command(tmp_path, allowed=(), **planted)
+    recorded = command(tmp_path, "--over-http", "--cassette", "tape", "--cassette-mode", "record", allowed=LOOPBACK, **planted)
+    replayed = command(tmp_path, "--cassette", "tape", allowed=(), **planted)
+    assert inside == recorded == replayed
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.parent.name == "tape" for path in written)
+    for path in written:
+        for secret in planted.values():
+            assert secret.encode() not in path.read_bytes(), path
+
+
+# --- recordings of a run ---
+
+
+def test_an_interrupted_recording_goes_on_and_is_whole_in_the_end(tmp_path: Path) -> None:
+    config = CompareConfig(
+        runs=tmp_path / "runs", loops=("bare", "react_extract"), suite=LESS, mlflow=False, cassette=tmp_path / "tape",
+        cassette_mode="record", budget={"calls": 40}, concurrency=4,
+    )  # fmt: skip
+    experiment = prepare(config)
+    assert run(experiment, Silent()) != ""
+    folder = experiment.folder
+    with pytest.raises(RunError, match="type it again: --cassette"):
+        reopen(folder)
+    assert run(reopen(folder, Permissions(cassette=tmp_path / "tape"), MORE), Silent()) == ""
+    found = results(folder)
+    assert found.is_complete
+    again = made(tmp_path, loops=("bare", "react_extract"), cassette=tmp_path / "tape")
+    assert again.digest == found.digest
+
+
+def test_a_recording_that_is_there_is_not_recorded_over(tmp_path: Path) -> None:
+    values: dict[str, Any] = {"loops": ("bare",), "suite": "arithmetic(size=3)", "cassette": tmp_path / "tape"}
+    made(tmp_path, **values, cassette_mode="record")
+    before = {path: path.read_bytes() for path in (tmp_path / "tape").iterdir()}
+    runs = len(list((tmp_path / "runs").iterdir()))
+    with pytest.raises(ValueError, match="refresh"):
+        made(tmp_path, **values, cassette_mode="record")
+    assert {path: path.read_bytes() for path in (tmp_path / "tape").iterdir()} == before
+    assert len(list((tmp_path / "runs").iterdir())) == runs
+
+
+def test_what_was_not_recorded_is_errored_and_never_scored(tmp_path: Path) -> None:
+    made(tmp_path, loops=("bare",), suite="arithmetic(size=3)", cassette=tmp_path / "tape", cassette_mode="record")
+    found = made(tmp_path, loops=("bare",), suite="arithmetic(size=5)", cassette=tmp_path / "tape")
+    by_task = {record.task: record for record in found.records}
+    assert sorted(record.status for record in by_task.values()) == ["errored"] * 2 + ["scored"] * 3
+    missed = [record for record in by_task.values() if record.status == "errored"]
+    assert found.comparison.invalid
+    assert found.to_json()["invalid"] is True
+    assert all("not recorded" in record.reason for record in missed), missed[0].reason
+
+
+def test_a_loop_with_another_option_is_served_where_it_asks_the_same(tmp_path: Path) -> None:
+    tape = tmp_path / "tape"
+    made(tmp_path, loops=("bare",), cassette=tape, cassette_mode="record")
+    found = made(tmp_path, loops=("bare(max_consecutive_errors=7)",), cassette=tape)
+    assert {record.status for record in found.records} == {"scored"}
+    assert all(record.accuracy == 1 for record in found.records)
+
+
+# --- real arms: the served model as somebody else's ---
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[str]:
+    """`loopbench serve` in a process of its own; its base URL."""
+    command = [sys.executable, "-m", "loopbench", "serve", "--port", "0", "--tasks", "8"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+def test_a_real_arm_is_billed_once_and_replayed_for_nothing(tmp_path: Path, served: str) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text('["openai/scripted"]\ninput = 1.0\noutput = 4.0\n')
+    asked: dict[str, Any] = {
+        "loops": ('bare(decision_format="native")', "finish"), "suite": "arithmetic", "tasks": 8, "models": ("openai/scripted",),
+        "base_url": served, "cassette": tmp_path / "tape", "provider": {"prices": prices, "requests_per_minute": 5000},
+    }  # fmt: skip
+    paid = made(tmp_path, **asked, cassette_mode="record")
+    again = made(tmp_path, **asked)
+    assert again.digest == paid.digest
+    for now, then in zip(again.comparison.arms, paid.comparison.arms, strict=True):
+        assert then.summary.accuracy is not None
+        assert then.summary.accuracy.value == 1
+        assert then.summary.cost_usd is not None
+        assert then.summary.cost_usd.value > 0
+        assert then.summary.nominal_usd == then.summary.cost_usd
+        assert now.summary.cost_usd is not None
+        assert now.summary.cost_usd.value == 0
+        assert now.summary.nominal_usd == then.summary.nominal_usd
+
+
+def test_an_interrupted_run_on_a_real_model_goes_on(tmp_path: Path, served: str) -> None:
+    config = CompareConfig(
+        runs=tmp_path / "runs", loops=("finish",), tasks=8, models=("openai/scripted",), base_url=served, mlflow=False,
+        provider=ProviderConfig(without=("tool_choice",)), budget=BudgetConfig(calls=12), concurrency=1,
+    )  # fmt: skip
+    experiment = prepare(config)
+    assert experiment.manifest["models"]["openai/scripted"]["tool_choice"] is False
+    assert run(experiment, Silent()) != ""
+    assert run(reopen(experiment.folder, Permissions(base_url=served), MORE), Silent()) == ""
+    assert {record.status for record in results(experiment.folder).records} == {"scored"}
+
+
+def test_how_replies_are_drawn_is_a_part_of_what_is_recorded(tmp_path: Path, served: str) -> None:
+    asked: dict[str, Any] = {
+        "loops": ("finish",), "suite": "arithmetic", "tasks": 2, "models": ("openai/scripted",), "base_url": served,
+        "cassette": tmp_path / "tape",
+    }  # fmt: skip
+    paid = made(tmp_path, **asked, cassette_mode="record", provider={"temperature": 0.5})
+    assert made(tmp_path, **asked, provider={"temperature": 0.5}).digest == paid.digest
+    other = made(tmp_path, **asked, provider={"temperature": 0.7})
+    assert {record.status for record in other.records} == {"errored"}
+    assert all("temperature" in record.reason for record in other.records)
+
+
+def test_another_seed_is_another_scripted_model(tmp_path: Path) -> None:
+    values: dict[str, Any] = {"loops": ("bare",), "suite": "arithmetic(size=3)", "cassette": tmp_path / "tape"}
+    made(tmp_path, **values, cassette_mode="record", seed=7)
+    with pytest.raises(ValueError, match=r"no recording of scripted/clean/8; recorded models: scripted/clean/7"):
+        made(tmp_path, **values, seed=8)
+
+
+def test_a_budget_in_dollars_needs_a_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    dollars: dict[str, Any] = {"budget": {"dollars": 1.0}, "loops": ("bare",)}
+    with pytest.raises(ValueError, match="the scripted one costs nothing"):
+        made(tmp_path, **dollars)
+    with pytest.raises(ValueError, match=r"needs the price of openai/nobody-knows-me.*--prices"):
+        made(tmp_path, **dollars, models=("openai/nobody-knows-me",))
+    assert prepare(CompareConfig(runs=tmp_path / "runs", mlflow=False, models=("openai/gpt-4o-mini",), **dollars)).trial_models.real
+
+
+def test_a_run_on_a_server_that_is_down_stops_early_and_can_be_gone_on_with(tmp_path: Path) -> None:
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        config = CompareConfig(
+            runs=tmp_path / "runs", loops=("bare",), mlflow=False, models=("openai/x",), concurrency=10,
+            base_url=f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", provider=ProviderConfig(attempts=1),
+        )  # fmt: skip
+        experiment = prepare(config)
+        assert "the first 50 trials all failed, the last because of provider: " in run(experiment, Silent())
+    found = results(experiment.folder)
+    assert not found.is_complete
+    assert {record.status for record in found.records} == {"errored"}
+    assert found.comparison.invalid
+
+
+def test_a_secret_in_an_option_is_refused_and_names_of_trials_stay_what_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("APP_SECRET", "react_extract")  # the name of a loop
+    found = made(tmp_path, loops=("react_extract",), suite="arithmetic(size=2)")
+    for record in found.records:
+        assert read_trace(found.folder, record)["arm"] == "react_extract/clean"
+    monkeypatch.setenv("MY_TOKEN", "correct-horse-battery-9")
+    runs = len(list((tmp_path / "runs").iterdir()))
+    with pytest.raises(ValueError, match="option instructions holds what looks like a secret") as told:
+        made(tmp_path, loops=('bare(instructions="Use correct-horse-battery-9.")',))
+    assert "horse" not in str(told.value)
+    assert len(list((tmp_path / "runs").iterdir())) == runs

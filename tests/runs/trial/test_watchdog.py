@@ -1,0 +1,136 @@
+"""A trial that lets nothing else run is interrupted, and costs the others nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.metrics.record import Record
+from loopbench.models.profiles import load_profile
+from loopbench.protocol import Tool
+from loopbench.runs.registry import Spec, make_loop
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial import watchdog
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
+from loopbench.runs.trial.watchdog import Watch, _Clock
+
+BUSY = ("Spins", "Sleeps", "SwallowsTwo", "SpinsInATask")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch) -> None:
+    """Everything is noticed sooner."""
+    monkeypatch.setattr(watchdog, "GRACE_S", 0.1)
+    monkeypatch.setattr(watchdog, "LOOK_S", 0.05)
+    monkeypatch.setattr(watchdog, "STUCK_S", 0.1)
+    monkeypatch.setattr(watchdog, "HOPELESS_S", 0.3)
+
+
+@given(st.lists(st.floats(0, 1e-4)))
+def test_a_clock_never_goes_back_however_it_is_stopped(stops):
+    clock, before = _Clock(), 0.0
+    for seconds in stops:
+        clock.stopped(seconds)
+        now = clock.time()
+        assert now >= before
+        before = now
+
+
+@pytest.mark.parametrize("loop", BUSY)
+def test_a_loop_that_lets_nothing_else_run_is_interrupted(nasty, ran, loop):
+    found = ran(loops=("bare", f"nasty:{loop}"), suite="arithmetic(size=1)", profiles=("clean",), trial_timeout_s=0.5)
+    assert found.is_whole
+    (busy,) = found.of(loop)
+    assert (busy.status, busy.stop, busy.scores) == ("scored", "timeout", {"accuracy": 0.0})
+    assert "it let nothing else run for" in busy.reason
+    assert [record.accuracy for record in found.of("bare")] == [1.0]
+
+
+@pytest.mark.thorough
+def test_the_others_results_are_those_of_an_undisturbed_run(nasty, ran):
+    alone = ran(loops=("bare", "finish"))
+    beside = ran(loops=("bare", "nasty:Spins", "finish"), suite="arithmetic(size=6)", trial_timeout_s=0.3)
+    assert beside.is_whole
+    kept = [record for record in beside.records if "Spins" not in record.arm]
+    assert {record.key: record.trace_digest for record in kept} == {record.key: record.trace_digest for record in alone.records}
+
+
+@pytest.mark.thorough
+def test_time_that_another_trial_took_is_not_counted(nasty, ran):
+    loops = ("nasty:Waits(seconds=0.9)", "nasty:HoldsUp(seconds=1.5)")
+    found = ran(loops=loops, suite="arithmetic(size=1)", profiles=("clean",), trial_timeout_s=2)
+    assert [record.stop for record in found.records] == ["finished"] * 2
+    long = ran(loops=("nasty:Waits(seconds=2.6)", *loops), suite="arithmetic(size=1)", profiles=("clean",), trial_timeout_s=1.6)
+    assert [record.stop for record in sorted(long.records, key=lambda record: record.arm)] == ["finished", "finished", "timeout"]
+
+
+@pytest.mark.parametrize("hanging", [1, 2])
+def test_a_tool_that_hangs_in_place_is_interrupted(tiny, hanging):
+    """The first call is the replay of the plan: that the tool hangs there is the suite's fault, and no loop's."""
+    calls: list[int] = []
+
+    def double(n: int) -> int:
+        """Twice n."""
+        calls.append(n)
+        if len(calls) == hanging:
+            time.sleep(10**6)
+        return 2 * n
+
+    suite = tiny((Tool.from_function(double, blocking=False),))
+    spec = Spec("bare", {})
+    arm = Arm("arm", spec, make_loop(spec, 5), "scripted", load_profile("clean"))
+    trial = Trial(arm, suite.tasks[0], 0, 0)
+
+    async def go() -> Record:
+        with Watch(0.2, lambda _: None).watching():
+            return (await run_trial(trial, TrialContext(suite, timeout_s=0.2))).record
+
+    record = asyncio.run(go())
+    if hanging == 1:
+        assert record.status == "excluded"
+        assert "Interrupted: it let nothing else run" in record.reason
+    else:
+        assert (record.status, record.stop, record.tool_calls, record.errors) == ("scored", "timeout", 1, {"tool.Interrupted": 1})
+
+
+def test_code_outside_of_trials_is_not_interrupted():
+    async def go() -> None:
+        with Watch(0.1, lambda _: None).watching():
+            time.sleep(0.6)
+
+    asyncio.run(go())
+
+
+def test_where_the_event_loop_is_not_in_the_main_thread_it_is_told():
+    notes: list[str] = []
+
+    async def go() -> None:
+        with Watch(0.1, notes.append).watching():
+            time.sleep(1.2)
+
+    thread = threading.Thread(target=lambda: asyncio.run(go()))
+    thread.start()
+    thread.join()
+    (note,) = notes
+    assert "cannot be interrupted" in note
+
+
+def test_everything_is_as_before_in_the_end():
+    async def go() -> None:
+        loop = asyncio.get_running_loop()
+        before, threads = signal.getsignal(signal.SIGURG), threading.active_count()
+        with Watch(1, lambda _: None).watching():
+            assert signal.getsignal(signal.SIGURG) is not before
+            assert "time" in vars(loop)
+        assert signal.getsignal(signal.SIGURG) is before
+        assert "time" not in vars(loop)
+        assert threading.active_count() == threads
+
+    asyncio.run(go())
