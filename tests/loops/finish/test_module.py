@@ -85,7 +85,7 @@ def test_S3_33_an_input_or_output_that_is_no_object_is_refused() -> None:
         wrong: dict[str, Any] = {attribute: str}
         with pytest.raises(TypeError, match=attribute):
             agent_of(Script(), **wrong)
-    with pytest.raises(TypeError, match="no object"):
+    with pytest.raises(TypeError, match="not an object"):
         agent_of(Script(), final_output=RootModel[list[int]])(question="?")
 
 

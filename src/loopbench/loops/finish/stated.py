@@ -21,11 +21,11 @@ class StatedAnswer:
     """The first `__finish__`; None if the reply has none."""
     value: Any = None
     problem: str = ""
-    """What is wrong with the answer; empty for a valid one, and where no call states one."""
+    """What is wrong with the answer; empty if it is valid, and if no call states one."""
 
 
 def stated_answer(output: Output, calls: Sequence[ReadCall]) -> StatedAnswer:
-    """The answer that the first `__finish__` among the calls states."""
+    """Return the answer that the first `__finish__` among the calls states."""
     finish = next((call for call in calls if call.is_finish), None)
     if finish is None or finish.problem:
         return StatedAnswer(finish, problem=finish.problem if finish else "")
@@ -36,7 +36,7 @@ def stated_answer(output: Output, calls: Sequence[ReadCall]) -> StatedAnswer:
 
 
 def stated_in_xml(output: Output, text: str) -> StatedAnswer:
-    """The answer that an XML reply states."""
+    """Return the answer that an XML reply states."""
     try:
         _, tree = read_output(text, output.parameters)
         return StatedAnswer(None, output.validate(output.converted(tree)))

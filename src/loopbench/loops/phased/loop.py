@@ -53,7 +53,7 @@ class Phased(PhasedOptions):
         return {name: prompt for name, prompt in known.items() if not left_out.get(name, False)}
 
     def with_predictors(self, program: Program) -> Self:
-        """The same loop with other prompts. Raises ValueError for a predictor that it does not have."""
+        """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
         return replace(self, program=merged(self.predictors, program))
 
     def with_step_limit(self, tool_steps: int) -> Self:

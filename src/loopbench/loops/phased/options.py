@@ -35,25 +35,25 @@ class PhasedOptions:
     reflect: bool = True
     """Judge after each round whether it is enough; False answers after the first."""
     failed_dependency: Literal["run", "skip", "fail"] = "run"
-    """What becomes of a task when one that it depends on has failed: it is told so, left out, or fails too."""
+    """What happens to a task when one that it depends on has failed: it is told so, left out, or fails too."""
     tool_layout: Literal["executor", "agent"] = "executor"
     """executor: a task's calls run together. agent: the agent runs them in sequence and summarizes each result."""
     cancel_grace_s: float = 5.0
-    """Seconds that tools in threads are waited for once the cancellation token is set."""
+    """Seconds to wait for tools in threads once the cancellation token is set."""
     callbacks: AgentCallbacks | None = field(default=None, repr=False, compare=False, metadata=_HOOK)
-    """Told of phases, tasks and tool calls."""
+    """Listens to phases, tasks and tool calls."""
     prompts: Mapping[str, str] | None = field(default=None, repr=False, compare=False, metadata=_HOOK)
     """Texts that replace some of PROMPTS."""
     cancellation_token: asyncio.Event | None = field(default=None, repr=False, compare=False, metadata=_HOOK)
     """Once it is set, the run ends without an answer. As any asyncio.Event it serves the runs of one event loop."""
     executor: Executor | None = field(default=None, repr=False, compare=False, metadata=_HOOK)
-    """In the place of the layout's own; it brings its tools and its model, which the harness does not see."""
+    """Replaces the layout's own executor; it brings its tools and its model, which the harness does not see."""
     select_model: Model | None = field(default=None, repr=False, compare=False, metadata=_HOOK)
     """A smaller model for the choice of tools."""
     context_manager: ToolContextManager | None = field(default=None, repr=False, compare=False, metadata=_HOOK)
     """Where results are kept; None: in memory, for this run."""
     program: Program | None = field(default=None, repr=False, compare=False, metadata=_HOOK)
-    """Instructions and demonstrations in the place of `prompts`."""
+    """Instructions and demonstrations instead of `prompts`."""
 
     def __post_init__(self) -> None:
         if self.max_rounds < 1:

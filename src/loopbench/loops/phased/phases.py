@@ -46,7 +46,7 @@ class PhasedRun(RunContext):
         return self._outcome(answer, stop_reason)
 
     async def _rounds(self) -> StopReason:
-        """Everything before the answer; gives why it ended."""
+        """Run everything before the answer. Return why it ended."""
         config, progress = self.config, self.progress
         if config.understand:
             await self._understand()
@@ -80,7 +80,7 @@ class PhasedRun(RunContext):
         notify(self.callbacks.on_understanding_complete, self.progress.understanding)
 
     async def _plan(self) -> list[PhaseTask]:
-        """The round's tasks; one task that is the whole question where there is no plan."""
+        """Return the round's tasks; without a plan, one task that is the whole question."""
         progress = self.progress
         move = Tasks((PlanTask("task", self.question),))
         if self.config.plan:
@@ -117,7 +117,7 @@ class PhasedRun(RunContext):
         return reflection
 
     async def _answer(self) -> Any:
-        """The answer: a text, or a value where the query has a schema; the reply's text where that cannot be read."""
+        """Return the answer: a value if the query has a schema, else a text; the reply's text if it cannot be read."""
         self.enter(Phase.ANSWER)
         contexts = await self._choose_contexts()
         data = "\n".join(filter(None, [*contexts, thoughts_text(self.progress.tasks)]))
@@ -134,7 +134,7 @@ class PhasedRun(RunContext):
             return reply.text
 
     async def _choose_contexts(self) -> list[str]:
-        """The results that the model wants to see for the answer, whole; all of them where its choice cannot be read."""
+        """Return the whole results that the model wants to see for the answer; all of them if its choice cannot be read."""
         calls = {f"c{number}": call for number, call in enumerate(self.results, 1)}
         if not calls:
             return []
@@ -161,7 +161,7 @@ class PhasedRun(RunContext):
         return [*self._asked(), ("Results so far", results_text(tasks)), ("Failures", self.failures(tasks))]
 
     def _whole(self, call: ToolCallStatus) -> str:
-        """A result from where it is kept; an executor's own store, or a disk that fails, may leave it with the call only."""
+        """Return a kept result; with an executor's own store, or a disk that fails, only the call may have it."""
         try:
             return self.given.contexts.load([call.pointer or ""])[0].result
         except (KeyError, OSError, ValueError):  # unknown; unreadable; damaged

@@ -1,4 +1,4 @@
-"""What the phases and the tasks of one run share: its surroundings, its progress, and how it asks the model and tells listeners."""
+"""The context that phases and tasks of a run share: what it was given, its progress, and how it asks and tells."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .state import Phase, PhaseTask, Reflection, TaskStatus, ToolCallStatus
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a run is given."""
+    """The objects that a run is given."""
 
     query: Query
     tools: Toolbox
@@ -35,7 +35,7 @@ class Surroundings:
 
 @dataclass(slots=True)
 class PhaseProgress:
-    """What a run has come to."""
+    """The progress of a run."""
 
     phase: Phase | None = None
     phases: list[Phase] = field(default_factory=list)
@@ -75,7 +75,7 @@ class RunContext:
         return [call for task in self.progress.tasks for call in completed(task)]
 
     def failures(self, tasks: Sequence[PhaseTask]) -> str:
-        """What prompts say of the failures of these tasks, and of a plan that could not be read."""
+        """Return what prompts say of these tasks' failures, and of a plan that could not be read."""
         return "\n".join(filter(None, [self.progress.remark, failures_text(tasks)]))
 
     # --- asking ---

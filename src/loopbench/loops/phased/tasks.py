@@ -54,13 +54,13 @@ class RoundTasks:
     # --- which tasks start ---
 
     def _within_limit(self) -> set[str]:
-        """The use_tools tasks that the limit leaves room for, in an order that does not depend on which task ends first."""
+        """Return the use_tools tasks that the limit leaves room for, in an order that does not depend on which task ends first."""
         wanted = [task.id for task in in_order(self._tasks) if task.taskType is TaskType.USE_TOOLS]
         limit = self._run.config.max_tool_tasks
         return set(wanted if limit is None else wanted[: max(0, limit - self._run.progress.tool_tasks)])
 
     def _startable(self) -> list[PhaseTask]:
-        """Pending tasks that can start now. Those that never will, by limit or rule, end here, which may let others start."""
+        """Return pending tasks that can start now. Tasks that a limit or rule stops end here, which may let others start."""
         while True:
             pending = [task for task in self._tasks if task.status is TaskStatus.PENDING]
             ready = [task for task in pending if all(self._by_id[name].ended for name in task.dependsOn)]
@@ -71,7 +71,7 @@ class RoundTasks:
         return started
 
     def _ends_unstarted(self, task: PhaseTask) -> bool:
-        """Whether a ready task ends without being started."""
+        """Return whether a ready task ends without being started, after ending it."""
         rule = self._run.config.failed_dependency
         failed = any(self._by_id[name].status is TaskStatus.FAILED for name in task.dependsOn)
         if failed and rule == "skip":
@@ -86,7 +86,7 @@ class RoundTasks:
         return True
 
     def _context(self, task: PhaseTask) -> str:
-        """What one task may see: earlier rounds and what it depends on, never a neighbour that happens to have ended.
+        """Return what one task may see: earlier rounds and what it depends on, never a neighbour that happens to have ended.
 
         What reflect found missing has become the plan's tasks; only a task that is the whole question is told all of it.
         """
@@ -147,7 +147,7 @@ class RoundTasks:
 
 
 def numbered(planned: Sequence[PlanTask], number: int, observer: Observer) -> list[PhaseTask]:
-    """A round's tasks with ids of their own, `r<round>.<id>`; what they depend on follows (row S1-20).
+    """Return a round's tasks with ids of their own, `r<round>.<id>`, and dependencies renamed to match (row S1-20).
 
     A duplicate id gets a number, and depending on it means the first; an unknown one is left out and noted.
     """
@@ -171,7 +171,7 @@ def numbered(planned: Sequence[PlanTask], number: int, observer: Observer) -> li
 
 
 def unused(name: str, taken: set[str]) -> str:
-    """The name, or the name with the first number that makes it new."""
+    """Return the name, or the name with the first number that makes it new."""
     made, number = name, 1
     while made in taken:
         number += 1
@@ -180,7 +180,7 @@ def unused(name: str, taken: set[str]) -> str:
 
 
 def in_order(tasks: Sequence[PhaseTask]) -> list[PhaseTask]:
-    """Each task after what it depends on, otherwise in the plan's order; tasks in or behind a cycle are left out."""
+    """Return each task after what it depends on, otherwise in the plan's order, without tasks in or behind a cycle."""
     ordered: dict[str, PhaseTask] = {}
     waiting = list(tasks)
     while True:
@@ -196,7 +196,7 @@ def in_order(tasks: Sequence[PhaseTask]) -> list[PhaseTask]:
 
 
 def needed_by(task: PhaseTask, by_id: Mapping[str, PhaseTask]) -> set[str]:
-    """Ids of all that a task depends on, directly or not."""
+    """Return the ids of all that a task depends on, directly or not."""
     found: set[str] = set()
     open_ids = list(task.dependsOn)
     while open_ids:

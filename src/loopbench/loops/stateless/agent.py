@@ -34,7 +34,7 @@ from .state import (
 logger = logging.getLogger(__name__)
 
 DEFAULT_TOLD = 10
-"""Iterations that the model is told of where neither state nor option says another number."""
+"""The limit of iterations that the model is told if neither state nor option names another."""
 NO_TOOLS_REASONING = "Need more information but no specific tools identified"
 
 
@@ -87,7 +87,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         return self.options.response_style
 
     def over(self, tool_registry: Any, model: Model | None = None, observer: Observer = SILENT) -> Self:
-        """The same predictors and options over other tools and another model; nothing is built anew."""
+        """Return an agent with the same predictors and options over other tools and another model."""
         other = copy.copy(self)
         other.tool_registry = as_tool_registry(tool_registry)
         other.model = model
@@ -108,7 +108,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         return run_sync(self.aget_next_action(state))
 
     async def aget_next_action(self, state: ConversationState) -> ActionDecision:
-        """Next action suggestion; all context is in the state, which stays as it is.
+        """Return the next action for a state, which holds all context and is not changed.
 
         An exception is a decision too (row S0-28). Only cancellation and BudgetExceeded are raised.
         """
@@ -179,13 +179,13 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         return await self.agent_reasoner.decide(question, names, caller, self.observer), summary
 
     def _told(self, state: ConversationState) -> int:
-        """The budget that the model is told (row B0-12)."""
+        """Return the limit that the model is told (row B0-12)."""
         if self.options.told_max_iterations is not None:
             return self.options.told_max_iterations
         return state.max_iterations if state.max_iterations is not None else self.agent_reasoner.max_iterations
 
     async def _as_decision(self, state: ConversationState, output: ReasoningOutput, caller: Caller) -> ActionDecision:
-        """What the output asks for (rows S0-25 to S0-27, B0-14)."""
+        """Turn the output into a decision (rows S0-25 to S0-27, B0-14)."""
         calls = output.calls
         stops = not output.should_continue
         if stops and not (calls and self.options.finish_with_tools != "stop"):
@@ -219,7 +219,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     async def _formatted(
         self, decision: ActionDecision, text: str, state: ConversationState, confidence: float, caller: Caller
     ) -> ActionDecision:
-        """The decision with its final response put into style."""
+        """Return the decision with its final response put into style."""
         parts = [text]
         if self.response_formatter is not None:
             parts = await self.response_formatter.parts(text, state.user_query, state, confidence, caller)
@@ -263,7 +263,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         return await self._formatted(decision, text, state, 0.5, caller)
 
     async def _strategy_for(self, error: ToolResult, state: ConversationState, caller: Caller) -> ErrorRecoveryStrategy | None:
-        """What to do about one error; None where nothing can be done. A planner that fails helps nobody (row B0-33)."""
+        """Return what to do about one error; None if nothing can be done, or if the planner fails (row B0-33)."""
         planner = self.error_recovery
         assert planner is not None  # recovery is on: see `_may_recover`
         try:
@@ -279,7 +279,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     # --- texts: no helper calls a model ---
 
     def _format_tool_descriptions(self) -> str:
-        """The tools as indented JSON; rendered again only when they have changed."""
+        """Return the tools as indented JSON; rendered again only when they have changed."""
         tools = self.tool_registry.get_all_tool_descriptions()
         if tools != self._described[0]:
             self._described = (tools, as_json(tools, indent=2))
@@ -304,12 +304,12 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
 
 
 def _is_open_error(result: ToolResult) -> bool:
-    """A failure that nothing has been decided about yet."""
+    """Return whether a result is a failure that nothing has been decided about yet."""
     return result.get("status") == "error" and not result.get("seen", False)
 
 
 def _recovery_call(strategy: ErrorRecoveryStrategy, error: ToolResult) -> ToolCall:
-    """Rows S0-32 and S0-33."""
+    """Return the call that a strategy proposes (rows S0-32 and S0-33)."""
     if strategy.strategy_type == "alternative_tool":
         return ToolCall(
             tool_name=strategy.alternative_tool or "",

@@ -87,7 +87,7 @@ class ToolExecution:
         return [results[place] for place in range(len(tool_calls))]
 
     async def _checked(self, call: ToolCall) -> ToolResult:
-        """One call, if it is valid. What the hooks raise is an error of the call (row S0-52)."""
+        """Run one call if it is valid. What the hooks raise is an error of the call (row S0-52)."""
         try:
             if not await settled(self._validate_tool_call(call)):
                 await settled(self._log_validation_failure(call))
@@ -122,7 +122,7 @@ class ToolExecution:
         }
 
     async def _observe(self, toolbox: Toolbox, call: Call) -> Observation:
-        """The arguments go to the function as they are; the shorter of the toolbox's time limit and ours holds."""
+        """Call a tool with its arguments unchanged, under the shorter of the toolbox's time limit and ours."""
         limit = self.tool_timeout_s
         tool = toolbox.get(call.name)
         theirs = tool.time_limit_s if tool is not None and tool.time_limit_s is not None else toolbox.time_limit_s
@@ -155,7 +155,7 @@ _NOT_FOUND = re.compile(r"\bnot found\b|\b(?:no|0)\b[^.\n]{0,200}\bfound\b")
 
 
 async def settled(value: Any) -> Any:
-    """What a hook gave, whether it is a plain function or a coroutine."""
+    """Return the value of a hook, whether it is a plain function or a coroutine."""
     return await value if inspect.isawaitable(value) else value
 
 

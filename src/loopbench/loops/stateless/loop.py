@@ -23,7 +23,7 @@ from .registry import ToolboxRegistry
 
 _WITHOUT_ANSWER = frozenset({StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW})
 _OWN_WORDS = frozenset({StopReason.MAX_STEPS, StopReason.TERMINATED, StopReason.RECOVERY_FAILED, StopReason.PARSE_FAILED})
-"""Where an activity ends in a sentence that no model wrote."""
+"""Stops whose final sentence no model wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +31,21 @@ class Stateless:
     """A stateless agent decides, a manager outside executes. Raises ValueError for an option out of its range."""
 
     max_iterations: int = 10
-    """Most decisions; the one that ends the run is one of them."""
+    """Most decisions, including the one that ends the run."""
     execution_mode: ExecutionMode = "sequential"
     """sequential; parallel where the model says it is safe; selective: by priority, a search's success skips other searches."""
     enable_error_recovery: bool = True
     """A failed call goes to a planner instead of to the next decision."""
     response_style: Literal["concise", "detailed"] | None = "concise"
-    """How a call of its own puts the answer; None: the answer as decided, no call."""
+    """Style in which a separate call puts the answer; None: the answer as decided, without that call."""
     include_confidence: bool | None = None
-    """The confidence stands under the answer; None: in the detailed style only."""
+    """The confidence is put under the answer; None: in the detailed style only."""
     finish_with_tools: FinishWithTools = "stop"
     """A decision that stops and calls tools: drop the calls (stop), run them and stop (run_first), or decide again (ask_again)."""
     constrain_names: bool = False
     """The reply's format admits the known tools' names only; otherwise an unknown one is an error result."""
     validate_output: bool = False
-    """A call of its own judges each decision; the verdict is noted and changes nothing."""
+    """A separate call judges each decision; its verdict is noted and changes nothing."""
     told_max_iterations: int | None = None
     """The limit that the model is told; None: the one that holds."""
     max_empty_decisions: int | None = 3
@@ -61,7 +61,7 @@ class Stateless:
     manager: type[ActivityManager] = field(default=ActivityManager, repr=False, compare=False, metadata={"option": False})
     """The class that runs the loop; a subclass has its own rules."""
     program: StatelessProgram | ManualAgentLoop | None = field(default=None, repr=False, compare=False, metadata={"option": False})
-    """Who has the predictors, with their instructions and demonstrations; None: the design's own."""
+    """The agent or program whose predictors are used; None: the design's own."""
 
     def __post_init__(self) -> None:
         check_choice("response_style", self.response_style, ("concise", "detailed", None))
@@ -113,7 +113,7 @@ class Stateless:
         return program_of({name: predictor_of(agent, name) for name, is_asked in asked.items() if is_asked})
 
     def with_predictors(self, program: Program) -> Self:
-        """The same loop with other prompts. Raises ValueError for a predictor that it does not have."""
+        """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
         return replace(self, program=with_prompts(_agent_of(self), merged(self.predictors, program)))
 
     def with_step_limit(self, tool_steps: int) -> Self:
@@ -133,14 +133,14 @@ class Stateless:
 
 
 def _asked(query: Query) -> str:
-    """The question, and the form of its answer where one is wanted."""
+    """Return the question, and the form of its answer if the query has a schema."""
     if query.schema is None:
         return query.full_text
     return f"{query.full_text}\n\nThe final response must be JSON that follows this schema: {canonical_json(query.schema)}"
 
 
 def _raise_cause(ended: Activity) -> NoReturn:
-    """A bug is no behaviour of the model's or a tool's (row G-3)."""
+    """Raise the cause of a crash: a bug is not behaviour of a model or a tool (row G-3)."""
     raise ended.cause or RuntimeError(ended.final_response)
 
 
@@ -163,7 +163,7 @@ def _outcome(ended: Activity, query: Query) -> Outcome:
 
 
 def _typed(answer: str | None, schema: Mapping[str, Any] | None) -> Any:
-    """The JSON value that a text states, where the query has a schema; text that states none stays text."""
+    """Return the JSON value that a text states, if the query has a schema; other text stays text."""
     if answer is None or schema is None or schema.get("type") == "string":
         return answer
     try:
@@ -173,7 +173,7 @@ def _typed(answer: str | None, schema: Mapping[str, Any] | None) -> Any:
 
 
 def _no_json(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 class StatelessProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
@@ -215,5 +215,5 @@ def _agent_of(config: Stateless) -> ManualAgentLoop:
 
 @lru_cache(maxsize=64)
 def _default_agent(config: Stateless) -> ManualAgentLoop:
-    """The predictors of a configuration, made once: they keep nothing of a run."""
+    """Return the agent of a configuration, made once: it keeps nothing of a run."""
     return ManualAgentLoop(Toolbox(), **asdict(config.agent_options))

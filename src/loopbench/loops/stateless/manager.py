@@ -23,7 +23,7 @@ NOT_RUN = "run ended before execution"
 
 
 class DecidingAgent(Protocol):
-    """Whatever decides; `aget_next_action`, where there is one, is taken instead, unless `get_next_action` overrides it."""
+    """An agent that decides. Its `aget_next_action`, if any, is taken instead, unless a subclass overrides `get_next_action`."""
 
     def get_next_action(self, state: ConversationState) -> ActionDecision: ...
 
@@ -37,9 +37,9 @@ class Activity:
     stop: StopReason
     state: ConversationState
     cause: Exception | None = None
-    """What kept the agent from deciding."""
+    """The error that kept the agent from deciding."""
     answer: str | None = None
-    """The final response without points and confidence under it, where the agent stated one."""
+    """The final response without points and confidence under it, if the agent stated one."""
 
 
 _STOPS: dict[ErrorKind, StopReason] = {
@@ -96,7 +96,7 @@ class ActivityManager(ToolExecution):
         return run_sync(self.acontinue_activity(state))
 
     async def acontinue_activity(self, state: ConversationState) -> dict[str, Any]:
-        """Carry on from a state, one read back from JSON say (row S0-68)."""
+        """Carry on from a state, for example one that was read back from JSON (row S0-68)."""
         ended = await self.carry_on(state)
         if ended.cause is not None:  # the result says no more than that something went wrong
             trace = ended.cause if ended.stop is StopReason.CRASHED else None
@@ -106,7 +106,7 @@ class ActivityManager(ToolExecution):
         return result
 
     def new_state(self, user_query: str, activity_id: str | None = None) -> ConversationState:
-        """The state that an activity begins with."""
+        """Return the state that an activity begins with."""
         return ConversationState(
             user_query=user_query,
             activity_id=activity_id or str(uuid.uuid4()),
@@ -115,7 +115,7 @@ class ActivityManager(ToolExecution):
         )
 
     async def carry_on(self, state: ConversationState) -> Activity:
-        """The loop. The state changes as it runs, and is that of the end when it has ended."""
+        """Run the loop on a state, which it changes."""
         limit = self.max_iterations if state.max_iterations is None else state.max_iterations
         state.max_iterations = limit  # what holds is what the model is told (row B0-12)
         while state.iteration_count < limit:
@@ -146,7 +146,7 @@ class ActivityManager(ToolExecution):
         return await asyncio.to_thread(self.agent_loop.get_next_action, state)
 
     async def _act_on(self, state: ConversationState, action: ActionDecision) -> Activity | None:
-        """Do what was decided; None where the run goes on."""
+        """Do what was decided. Return None if the run goes on."""
         if action.action_type is ActionType.TOOL_EXECUTION:
             return await self._take_step(state, action)
         if action.action_type is ActionType.FINAL_RESPONSE:
@@ -228,7 +228,7 @@ class ActivityManager(ToolExecution):
             state.conversation_history.append(entry)
 
     def conversation(self, state: ConversationState) -> ConversationManager:
-        """The manager of a state's history; the agent's own summarizer and model serve it, where it has them."""
+        """Return the manager of a state's history, with the agent's own summarizer and model if it has them."""
         return ConversationManager(
             self.max_history_length,
             history=state.conversation_history,
@@ -240,11 +240,11 @@ class ActivityManager(ToolExecution):
     # --- hooks: none calls a model ---
 
     def _should_terminate(self, state: ConversationState, action: ActionDecision) -> Any:
-        """Whether to end the run after this iteration."""
+        """Return whether to end the run after this iteration."""
         return False
 
     def _process_results(self, state: ConversationState, results: list[ToolResult]) -> Any:
-        """The results as they are stored and shown: filter, transform or augment them here."""
+        """Return the results to store and show: filter, transform or augment them here."""
         return results
 
     def _log_action(self, activity_id: str | None, iteration: int, action: ActionDecision) -> Any:
@@ -273,7 +273,7 @@ class ActivityManager(ToolExecution):
 
 
 def _decides_async(agent: DecidingAgent) -> bool:
-    """Whether `aget_next_action` is the agent's own word: what overrides `get_next_action` below it must not be passed over."""
+    """Return whether to ask `aget_next_action`: not if a subclass below it, or the object, overrides `get_next_action`."""
     for own in (getattr(agent, "__dict__", {}), *(vars(kind) for kind in type(agent).__mro__)):
         if "aget_next_action" in own:
             return True
@@ -283,7 +283,7 @@ def _decides_async(agent: DecidingAgent) -> bool:
 
 
 def _seen(result: ToolResult) -> ToolResult:
-    """An error that has been decided upon says so; anything else is as it was."""
+    """Return an error marked as decided upon; any other result unchanged."""
     return result | {"seen": True} if result.get("status") == "error" else result
 
 
@@ -307,7 +307,7 @@ def _entry(
 
 
 def _keyed(calls: Sequence[ToolCall]) -> dict[str, dict[str, Any]]:
-    """Parameters by name; the second call of a tool is `name#2`, the third `name#3` (row B0-27)."""
+    """Return parameters by name; the second call of a tool is `name#2`, the third `name#3` (row B0-27)."""
     keyed: dict[str, dict[str, Any]] = {}
     for call in calls:
         key, count = call.tool_name, 1

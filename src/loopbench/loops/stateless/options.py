@@ -1,4 +1,4 @@
-"""What the options of agent, manager and loop may be."""
+"""The options of agent and manager, and the checks of their values."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class AgentOptions:
 
 
 def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
-    """Raises ValueError for a value that is none of the choices."""
+    """Raise ValueError for a value that is not one of the choices."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}, not {value!r}")
 
 
 def check_least(name: str, value: float | None, least: int) -> None:
-    """Raises ValueError for a number below `least`. None means no limit, and passes."""
+    """Raise ValueError for a number below `least`. None means no limit, and passes."""
     if value is not None and value < least:
         raise ValueError(f"{name} must be at least {least}, not {value}")
