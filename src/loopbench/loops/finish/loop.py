@@ -296,14 +296,7 @@ class Finish:
         """Show the hook the step, and take over what it changed. Raises HookFailed."""
         assert self.on_step is not None
         step = Step(
-            run.counter,
-            run.model_given,
-            run.temperature,
-            run.max_tokens,
-            reply,
-            [call.call for call in calls],
-            results,
-            run,
+            run.counter, run.model_given, run.temperature, run.max_tokens, reply, [call.call for call in calls], results, run
         )
         given = [(result, render_value(result.output)) for result in results]
         returned = await call_hook(self.on_step, step)

@@ -7,18 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopbench.protocol import (
-    SILENT,
-    Message,
-    Model,
-    Observation,
-    Observer,
-    Prompt,
-    Reply,
-    StopReason,
-    ToolCall,
-    render_value,
-)
+from loopbench.protocol import SILENT, Message, Model, Observation, Observer, Prompt, Reply, StopReason, ToolCall, render_value
 
 from .history import History, assistant_entry, entry, insert_results, legal_messages
 from .output import Output

@@ -168,7 +168,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
             )
         question = Question(
             user_query=state.user_query,
-            history=history,
+            conversation_history=history,
             last_tool_results=self._format_tool_results(state.last_tool_results or []),
             available_tools=self._format_tool_descriptions(),
             iteration_count=state.iteration_count,

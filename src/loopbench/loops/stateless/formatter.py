@@ -29,14 +29,11 @@ class ResponseFormatter(dspy.Module):  # type: ignore[misc]  # DSPy ships no typ
         return run_sync(self.aforward(raw_response, user_query, state, confidence))
 
     async def aforward(self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None = None) -> str:
-        """The response in its style, from the model that DSPy is configured with. `confidence`: in [0, 1], None if unknown."""
-        return await self.format(raw_response, user_query, state, confidence, Caller())
+        """Return the response with its points and its confidence, from the model that DSPy is configured with.
 
-    async def format(
-        self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None, caller: Caller
-    ) -> str:
-        """Return the response with its points and its confidence, if there are any. Raises as `parts` does."""
-        return "\n\n".join(await self.parts(raw_response, user_query, state, confidence, caller))
+        `confidence`: in [0, 1], None if unknown. Raises as `parts` does.
+        """
+        return "\n\n".join(await self.parts(raw_response, user_query, state, confidence, Caller()))
 
     async def parts(
         self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None, caller: Caller

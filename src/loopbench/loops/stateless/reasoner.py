@@ -40,7 +40,7 @@ class Question:
     """The question of one decision: the inputs of `AgentReasonerSignature`."""
 
     user_query: str
-    history: str
+    conversation_history: str
     """The rendered history."""
     last_tool_results: str | None
     available_tools: str
@@ -111,14 +111,8 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         predictor = self.reasoner.predict
         names = tuple(tool_names) if self.constrain_names else ()
         codec = decide_codec(predictor.signature, names, calls_win=self.calls_win)
-        fields: dict[str, str | int] = {
-            "user_query": question.user_query,
-            "conversation_history": question.history,
-            "last_tool_results": question.last_tool_results or NO_RESULTS,
-            "available_tools": question.available_tools,
-            "iteration_count": question.iteration_count,
-            "max_iterations": question.max_iterations,
-        }
+        fields: dict[str, str | int] = {name: getattr(question, name) for name in AgentReasonerSignature.input_fields}
+        fields["last_tool_results"] = question.last_tool_results or NO_RESULTS
         if question.turns:
             said = await _ask_after_turns(question.turns, predictor, codec, caller, fields)
         else:
@@ -143,11 +137,9 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         self, user_query: str, entries: Sequence[ConversationEntry], stored: HistorySummary | None, caller: Caller
     ) -> tuple[str, HistorySummary | None]:
         """Return the history as the prompt shows it, and a summary that was made for it, if any (row B0-19)."""
-        if stored is None:
-            text, summary = await self.condense(user_query, render_history(entries), None, caller)
-        else:
-            rest = _uncovered(entries, stored.last_iteration)
-            text, summary = await self.condense(user_query, render_history(rest) if rest else "", stored, caller)
+        rest = entries if stored is None else _uncovered(entries, stored.last_iteration)
+        shown = render_history(rest) if rest or stored is None else ""
+        text, summary = await self.condense(user_query, shown, stored, caller)
         if summary is None:
             return text, None
         covered = max(entry.iteration for entry in entries)
@@ -158,8 +150,6 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     ) -> tuple[str, HistorySummary | None]:
         """Return a history of up to 3000 characters unchanged, under the stored summary; a longer history is summarised."""
         if len(history) <= MAX_CHARS:
-            if stored is None:
-                return history, None
             return _under(stored, history), None
         predictor = self.history_summarizer
         codec = summary_codec("stateless.summarize", predictor.signature)
@@ -169,13 +159,15 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
             )
         except WireError as error:
             logger.warning("the history's end stands for it, its summary cannot be read: %s", error)
-            tail = history[-MAX_CHARS:]
-            return (tail if stored is None else _under(stored, tail)), None
+            return _under(stored, history[-MAX_CHARS:]), None
         summary = HistorySummary(summary=said["summary"], key_points=said["key_points"], last_iteration=0)
         return _under(summary, history[-RECENT_CHARS:]), summary
 
 
-def _under(summary: HistorySummary, recent: str) -> str:
+def _under(summary: HistorySummary | None, recent: str) -> str:
+    """Return the recent history under what is known of the time before."""
+    if summary is None:
+        return recent
     return f"{summary.text}\n\n[Recent history]: {recent}" if recent else summary.text
 
 
