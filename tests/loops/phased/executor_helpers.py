@@ -34,7 +34,7 @@ def fail(text: str = "no") -> None:
     raise ValueError(text)
 
 
-class Heard(ToolExecutorCallbacks):
+class UpdateLog(ToolExecutorCallbacks):
     """Keeps every update."""
 
     def __init__(self) -> None:

@@ -194,7 +194,7 @@ class Shuffled(Brain):
         return await super().complete(request)
 
 
-class Told(AgentCallbacks):
+class CallbackLog(AgentCallbacks):
     """Keeps the name and arguments of every callback."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol import ToolCall as Call
 from tests.loops.helpers import Script
-from tests.loops.phased.executor_helpers import Async, Heard, Sync, add, asyncio_limit, execute, fail, pure, task
+from tests.loops.phased.executor_helpers import Async, Sync, UpdateLog, add, asyncio_limit, execute, fail, pure, task
 
 
 def events(agent: Agent, scratchpad: Scratchpad, *calls: Any) -> list[Any]:
@@ -151,7 +151,7 @@ def test_a_subclass_may_summarize_in_its_own_way_and_a_bug_in_it_is_the_calls_er
     message = AIMessage((RequestedCall("1", "add", {"a": 1, "b": 2}),))
     assert [event["type"] for event in events(agent, scratchpad, *message.tool_calls)] == ["tool_start", "tool_end"]
     assert scratchpad.entries[0].summary == "add gave 3"
-    work, seen = task(("add", {"a": 0, "b": 0})), Heard()
+    work, seen = task(("add", {"a": 0, "b": 0})), UpdateLog()
     assert execute(agent, work, "q", seen) is False
     assert [update[1] for update in seen.updates] == ["in_progress", "failed"]
     assert (work.toolCalls or [])[0].error == "no words"

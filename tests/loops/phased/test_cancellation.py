@@ -24,7 +24,7 @@ from loopbench.protocol import (
     run_sync,
 )
 from tests.loops.helpers import Notes, Script
-from tests.loops.phased.executor_helpers import Heard, add, asyncio_limit, execute, executor, pure, task
+from tests.loops.phased.executor_helpers import UpdateLog, add, asyncio_limit, execute, executor, pure, task
 
 OUTSIDE = "outside"
 
@@ -33,7 +33,7 @@ def test_S1_10_X_15_checkpoint_before_all_calls() -> None:
     async def main() -> list[Any]:
         token = asyncio.Event()
         token.set()
-        seen = Heard()
+        seen = UpdateLog()
         made: list[Any] = [executor(), Agent(pure(add))]
         for runs in made:
             for calls in ([("add", {"a": 1, "b": 2})], []):
@@ -46,10 +46,10 @@ def test_S1_10_X_15_checkpoint_before_all_calls() -> None:
 
 @pytest.mark.parametrize("layout", ["executor", "agent"])
 def test_S1_10_X_15_checkpoint_before_each_tool_leaves_what_was_not_announced_pending(layout: str) -> None:
-    async def main() -> tuple[PhaseTask, Heard]:
+    async def main() -> tuple[PhaseTask, UpdateLog]:
         token = asyncio.Event()
 
-        class Setting(Heard):
+        class Setting(UpdateLog):
             def on_tool_call_update(self, *args: Any, **kwargs: Any) -> None:
                 super().on_tool_call_update(*args, **kwargs)
                 token.set()
@@ -66,7 +66,7 @@ def test_S1_10_X_15_checkpoint_before_each_tool_leaves_what_was_not_announced_pe
 
 
 def test_S1_10_B1_6_X_15_checkpoint_after_the_tool_keeps_its_result() -> None:
-    async def main() -> tuple[PhaseTask, Heard, ToolContextManager]:
+    async def main() -> tuple[PhaseTask, UpdateLog, ToolContextManager]:
         token = asyncio.Event()
 
         async def last() -> str:
@@ -74,7 +74,7 @@ def test_S1_10_B1_6_X_15_checkpoint_after_the_tool_keeps_its_result() -> None:
             token.set()
             return "paid"
 
-        kept, work, seen = ToolContextManager(), task(("last", {})), Heard()
+        kept, work, seen = ToolContextManager(), task(("last", {})), UpdateLog()
         with pytest.raises(asyncio.CancelledError):
             await executor(last, context_manager=kept).execute_tools(work, "q", seen, token)
         return work, seen, kept
@@ -88,7 +88,7 @@ def test_S1_10_B1_6_X_15_checkpoint_after_the_tool_keeps_its_result() -> None:
 @pytest.mark.parametrize("how", ["token", OUTSIDE])
 @pytest.mark.parametrize("layout", ["executor", "agent"])
 def test_B1_2_B1_5_B1_12_X_15_siblings_are_cancelled_awaited_and_told_once(how: str, layout: str) -> None:
-    async def main() -> tuple[PhaseTask, Heard, list[str], int]:
+    async def main() -> tuple[PhaseTask, UpdateLog, list[str], int]:
         token, begun, log = asyncio.Event(), asyncio.Event(), list[str]()
 
         async def hang() -> None:
@@ -100,7 +100,7 @@ def test_B1_2_B1_5_B1_12_X_15_siblings_are_cancelled_awaited_and_told_once(how: 
                 await asyncio.sleep(0)
                 log.append("cleaned up")
 
-        work, seen = task(("hang", {}), ("hang", {})), Heard()
+        work, seen = task(("hang", {}), ("hang", {})), UpdateLog()
         made: Any = executor(hang) if layout == "executor" else Agent(pure(hang))
         running = asyncio.create_task(made.execute_tools(work, "q", seen, token))
         await begun.wait()
@@ -156,7 +156,7 @@ def test_B1_12_X_15_a_tool_in_a_thread_is_waited_for_and_then_abandoned(in_time:
 
 
 def test_S1_30_G_5_phased_an_interrupting_tool_leaves_and_stops_its_siblings() -> None:
-    async def main() -> Heard:
+    async def main() -> UpdateLog:
         async def interrupt() -> None:
             """Cancels."""
             raise asyncio.CancelledError
@@ -165,7 +165,7 @@ def test_S1_30_G_5_phased_an_interrupting_tool_leaves_and_stops_its_siblings() -
             """Never ends by itself."""
             await asyncio.Event().wait()
 
-        seen = Heard()
+        seen = UpdateLog()
         with pytest.raises(asyncio.CancelledError):
             await executor(interrupt, hang).execute_tools(task(("hang", {}), ("interrupt", {})), "q", seen)
         assert len(asyncio.all_tasks()) == 1
@@ -180,7 +180,7 @@ def test_a_budget_used_up_inside_a_toolbox_leaves_and_ends_the_call() -> None:
             raise BudgetExceeded("spent")
 
     for made in (ToolExecutor(ToolExecutorOptions(Spent(pure(add)))), Agent(Spent(pure(add)))):
-        seen = Heard()
+        seen = UpdateLog()
         with pytest.raises(BudgetExceeded):
             execute(made, task(("add", {})), "q", seen)
         assert [update[1] for update in seen.updates] == ["in_progress", "failed"]

@@ -37,7 +37,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol import ToolCall as Call
 from tests.loops.helpers import Script
-from tests.loops.phased.executor_helpers import Heard, add, asyncio_limit, execute, executor, fail, pure, task
+from tests.loops.phased.executor_helpers import UpdateLog, add, asyncio_limit, execute, executor, fail, pure, task
 
 
 def test_S1_1_S1_29_phases_are_the_six_with_lower_case_values() -> None:
@@ -78,7 +78,7 @@ def test_S1_5_B1_15_every_name_of_the_document_is_importable() -> None:
 
 
 def test_S1_6_S1_7_S1_15_the_usage_example_of_the_document_runs() -> None:
-    seen = Heard()
+    seen = UpdateLog()
     made = ToolExecutor(options=ToolExecutorOptions(tools=get_tools(model="gpt-4o"), context_manager=ToolContextManager()))
     work = PhaseTask("task-1", "Add.", toolCalls=[ToolCallStatus("add", {"a": 1, "b": 2})])
     assert execute(made, work, query_id="query-1", callbacks=seen) is True
@@ -131,7 +131,7 @@ def test_S1_11_results_are_kept_by_the_context_manager() -> None:
 
 
 def test_S1_12_B1_4_updates_are_live_and_one_per_transition() -> None:
-    seen = Heard()
+    seen = UpdateLog()
     live: list[int] = []
 
     async def look() -> str:
@@ -157,7 +157,7 @@ def test_S1_13_S1_30_a_failing_call_stops_no_other_and_makes_it_false() -> None:
 
 
 def test_S1_12_S1_35_a_task_that_is_run_again_tells_nothing_of_the_first_time() -> None:
-    work, seen = task(("add", {"a": 1})), Heard()
+    work, seen = task(("add", {"a": 1})), UpdateLog()
     assert execute(executor(), work, "q") is False
     (call,) = work.toolCalls or []
     call.args = {"a": 1, "b": 2}
@@ -182,13 +182,13 @@ def test_S1_14_calls_of_a_task_run_at_the_same_time() -> None:
 @pytest.mark.parametrize("calls", [None, []])
 def test_S1_30_no_calls_are_true_without_a_callback(calls: list[ToolCallStatus] | None) -> None:
     for made in (executor(), Agent(pure(add))):
-        seen = Heard()
+        seen = UpdateLog()
         assert execute(made, PhaseTask("t", "d", toolCalls=calls), "q", seen) is True
         assert seen.updates == []
 
 
 def test_S1_35_places_and_results_stay_in_call_order_whoever_ends_first() -> None:
-    async def main() -> tuple[PhaseTask, Heard]:
+    async def main() -> tuple[PhaseTask, UpdateLog]:
         gates = [asyncio.Event() for _ in range(3)]
         gates[2].set()
 
@@ -199,7 +199,7 @@ def test_S1_35_places_and_results_stay_in_call_order_whoever_ends_first() -> Non
                 gates[index - 1].set()
             return index
 
-        work, seen = task(*[("wait", {"index": index}) for index in range(3)]), Heard()
+        work, seen = task(*[("wait", {"index": index}) for index in range(3)]), UpdateLog()
         await executor(wait).execute_tools(work, "q", seen)
         return work, seen
 
@@ -254,7 +254,7 @@ def test_S1_33_two_users_of_one_executor_share_nothing() -> None:
         return a + b
 
     made = executor(slow_add, context_manager=kept)
-    heard = [Heard(), Heard()]
+    heard = [UpdateLog(), UpdateLog()]
 
     async def main() -> None:
         await asyncio.gather(*(made.execute_tools(task(("slow_add", {"a": i, "b": 0})), f"q{i}", heard[i]) for i in range(2)))

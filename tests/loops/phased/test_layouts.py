@@ -34,8 +34,8 @@ from tests.loops.helpers import Notes
 from tests.loops.phased.helpers import (
     INCOMPLETE,
     Brain,
+    CallbackLog,
     Shuffled,
-    Told,
     adding,
     box,
     by_task,
@@ -136,7 +136,7 @@ def test_S1_33_concurrent_runs_share_an_executor_without_mixing() -> None:
                 return await pick(request)
 
         shared = ToolExecutor(ToolExecutorOptions(list(box()), kept, Picker()))
-        told = [Told() for _ in brains]
+        told = [CallbackLog() for _ in brains]
         loops = [Phased(executor=shared, context_manager=kept, callbacks=told[i]) for i in range(3)]
         outcomes = await asyncio.gather(*(loop.run(Query(f"number {i}"), box(), brains[i]) for i, loop in enumerate(loops)))
         for i, brain in enumerate(brains):

@@ -34,11 +34,24 @@ from loopbench.protocol import (
     run_sync,
 )
 from tests.loops.helpers import Notes
-from tests.loops.phased.helpers import BAD, INCOMPLETE, Brain, Listening, Told, adding, box, by_task, limited, plan, run, statuses
+from tests.loops.phased.helpers import (
+    BAD,
+    INCOMPLETE,
+    Brain,
+    CallbackLog,
+    Listening,
+    adding,
+    box,
+    by_task,
+    limited,
+    plan,
+    run,
+    statuses,
+)
 
 
 def test_S1_1_S1_29_phases_come_in_order_and_complete_after_the_answer() -> None:
-    told, notes = Told(), Notes()
+    told, notes = CallbackLog(), Notes()
     outcome = run(Phased(callbacks=told), Brain(), observer=notes)
     phases = ["understand", "plan", "execute", "reflect", "answer", "complete"]
     assert outcome.details["phases"] == phases
@@ -77,7 +90,7 @@ def test_S1_25_said_complete_in_the_last_round_is_finished() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 5, 6])
 def test_S1_19_a_plan_of_one_to_six_tasks_is_taken_and_two_to_five_are_asked_for(count: int) -> None:
-    told = Told()
+    told = CallbackLog()
     model = Brain(plan=Tasks(tuple(PlanTask(str(i), f"Task {i}.") for i in range(count)), "All of it."))
     outcome = run(Phased(callbacks=told), model)
     assert outcome.steps == count
@@ -184,7 +197,7 @@ def test_S1_23_an_unreadable_choice_of_tools_fails_its_task_and_the_next_round_i
 
 
 def test_S1_24_X_16_an_unreadable_reflection_is_incomplete() -> None:
-    told = Told()
+    told = CallbackLog()
     outcome = run(Phased(callbacks=told), Brain(reflect=[BAD, Completion(True)]))
     assert (outcome.stop, outcome.details["rounds"]) == (StopReason.FINISHED, 2)
     assert told.of("on_reflection_complete")[0][0].isComplete is False
@@ -192,7 +205,7 @@ def test_S1_24_X_16_an_unreadable_reflection_is_incomplete() -> None:
 
 def test_S1_26_guidance_is_in_the_next_plan_request() -> None:
     said = '{"isComplete": false, "reasoning": "Why.", "missingInfo": ["the half"], "suggestedNextSteps": ["ask again"]}'
-    told = Told()
+    told = CallbackLog()
     model = Brain(reflect=[said, Completion(True)])
     run(Phased(callbacks=told), model)
     first, second = model.prompts("plan")
@@ -232,11 +245,11 @@ def test_S1_27_B1_10_the_answer_request_holds_the_contexts_that_the_model_chose(
 
 
 def test_S1_27_the_answer_is_streamed_if_someone_listens() -> None:
-    observer, told = Listening(), Told()
+    observer, told = Listening(), CallbackLog()
     assert run(Phased(callbacks=told), Brain(), observer=observer).answer == "done"
     assert observer.text == "done"
     assert told.of("on_answer_stream") == [("d",), ("o",), ("n",), ("e",)]
-    quiet = Told()
+    quiet = CallbackLog()
     assert run(Phased(callbacks=quiet), Brain()).answer == "done"
     assert quiet.of("on_answer_stream") == []
     quiet.streams = True
@@ -248,7 +261,7 @@ def test_S1_27_the_answer_is_streamed_if_someone_listens() -> None:
 
 
 def test_S1_28_every_callback_is_called_with_what_happened() -> None:
-    told = Told()
+    told = CallbackLog()
     run(Phased(callbacks=told), Brain(reflect=[INCOMPLETE, Completion(True)]))
     names = {name for name in dir(AgentCallbacks) if name.startswith("on_")} - {"on_answer_stream"}
     assert {name for name, _ in told.heard} == names

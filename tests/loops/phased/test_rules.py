@@ -56,8 +56,8 @@ from tests.loops.helpers import Notes, python
 from tests.loops.phased.helpers import (
     INCOMPLETE,
     Brain,
+    CallbackLog,
     Listening,
-    Told,
     add,
     adding,
     box,
@@ -114,7 +114,7 @@ def test_G_3_phased_budget_cancellation_and_bugs_leave_the_loop(role: str, leavi
 @pytest.mark.parametrize("where", [*ROLES, "tool"])
 @pytest.mark.parametrize("by_token", [True, False])
 def test_G_2_G_3_phased_the_token_ends_the_run_as_cancelled_and_cancellation_leaves_it(where: str, by_token: bool) -> None:
-    told = Told()
+    told = CallbackLog()
 
     async def main() -> Any:
         token, begun = asyncio.Event(), asyncio.Event()

@@ -269,7 +269,7 @@ def test_S0_29_forward_is_get_next_action() -> None:
 
 
 def test_S0_30_every_decision_has_its_processing_time() -> None:
-    class Slow(type(Script())):  # type: ignore[misc]
+    class Slow(Script):
         async def complete(self, request: Any) -> Reply:
             await asyncio.sleep(0.01)
             reply: Reply = await super().complete(request)

@@ -215,17 +215,14 @@ def test_S0_66_results_pass_the_hook_before_they_are_stored() -> None:
 
 CARRY_ON = """\
 from loopbench.loops.stateless import ActivityManager, ConversationState, ManualAgentLoop
-from loopbench.protocol import Answer, Capabilities, Toolbox
-
-class Model:
-    name, capabilities = "m", Capabilities()
-    async def complete(self, request):
-        assert "add: 3" in request.messages[-1].content
-        return request.codec.render(Answer("t", "carried on", 0.9))
+from loopbench.models.fake import FakeModel
+from loopbench.protocol import Answer, Toolbox
 
 state = ConversationState.model_validate_json(DUMPED)
-agent = ManualAgentLoop(Toolbox(), response_style=None, model=Model())
+model = FakeModel(Answer("t", "carried on", 0.9))
+agent = ManualAgentLoop(Toolbox(), response_style=None, model=model)
 result = ActivityManager(agent, Toolbox()).continue_activity(state)
+assert "add: 3" in model.requests[0].messages[-1].content
 print(result["final_response"], result["iterations"], result["tools_used"], result["activity_id"], len(state.conversation_history))
 """
 

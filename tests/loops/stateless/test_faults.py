@@ -190,20 +190,16 @@ def test_B0_32_X_10_a_hung_call_times_out_by_itself_in_every_mode() -> None:
 HANGS = """\
 import time
 from loopbench.loops.stateless import Stateless
-from loopbench.protocol import Act, Answer, Capabilities, Query, Toolbox, ToolCall
-
-class Model:
-    name, capabilities, asked = "m", Capabilities(), 0
-    async def complete(self, request):
-        self.asked += 1
-        return request.codec.render(Act("t", (ToolCall("hang", {}),)) if self.asked == 1 else Answer("t", "done", 0.9))
+from loopbench.models.fake import FakeModel
+from loopbench.protocol import Act, Answer, Query, Toolbox, ToolCall
 
 def hang() -> None:
     "Hangs."
     time.sleep(100)
 
+model = FakeModel(Act("t", (ToolCall("hang", {}),)), Answer("t", "done", 0.9))
 loop = Stateless(response_style=None, enable_error_recovery=False, tool_timeout_s=0.05)
-print(loop.run_sync(Query("Q"), Toolbox([hang]), Model()).answer)
+print(loop.run_sync(Query("Q"), Toolbox([hang]), model).answer)
 """
 
 

@@ -46,7 +46,7 @@ def test_a_program_answers_from_the_configured_model_and_lends_its_predictors() 
 
 
 def test_a_program_is_saved_loaded_and_bootstrapped(tmp_path: Any) -> None:
-    class Model(type(Script())):  # type: ignore[misc]
+    class Model(Script):
         async def complete(self, request: Any) -> Reply:
             known = "add: 3" in request.messages[-1].content
             reply: Reply = request.codec.render(Answer("t", "3", 0.9) if known else Act("t", (Call("add", {"a": 1, "b": 2}),)))
