@@ -277,9 +277,7 @@ def _warn_if_stopped(stopped: str, folder: Path) -> None:
 
 def _apart(work: Callable[[], Result]) -> Result:
     """Do the work here, or on a thread of its own where an event loop is running already, as in a notebook."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _an_event_loop_runs():
         return work()
     ended: list[Result | BaseException] = []
 
@@ -295,6 +293,14 @@ def _apart(work: Callable[[], Result]) -> Result:
     if isinstance(ended[0], BaseException):
         raise ended[0]
     return ended[0]
+
+
+def _an_event_loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _parting(pair: Parted) -> str:
