@@ -51,6 +51,7 @@ from loopbench.protocol import (
     WireError,
     run_sync,
 )
+from tests.loops.helpers import Script
 
 
 def codecs() -> list[Any]:
@@ -332,7 +333,9 @@ RESULTS = st.one_of(
 @given(loop=CONFIGS, data=st.data(), result=RESULTS)
 @settings(deadline=None, max_examples=100)
 def test_X_21_G_9_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
-    loop: Stateless, data: st.DataObject, result: Any, kit: Any
+    loop: Stateless,
+    data: st.DataObject,
+    result: Any,
 ) -> None:
     def anything(**given: Any) -> Any:
         if isinstance(result, BaseException):
@@ -344,7 +347,7 @@ def test_X_21_G_9_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
             return data.draw(NOISE)
         return data.draw(MOVED[request.role])
 
-    model = kit.Script(then=answer)
+    model = Script(then=answer)
     tools = Toolbox(
         [Tool(name, "", {"type": "object"}, anything, blocking=False) for name in ("add", "any", "search", "web_search")]
     )
@@ -363,7 +366,10 @@ def test_X_21_G_9_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
 
 @given(at=st.integers(0, 12), mode=st.sampled_from(["sequential", "parallel", "selective"]))
 @settings(deadline=None, max_examples=40)
-def test_cancellation_at_any_point_leaves_the_loop_and_nothing_running(at: int, mode: Any, kit: Any) -> None:
+def test_cancellation_at_any_point_leaves_the_loop_and_nothing_running(
+    at: int,
+    mode: Any,
+) -> None:
     running = 0
 
     async def wait(**given: Any) -> str:
@@ -377,7 +383,7 @@ def test_cancellation_at_any_point_leaves_the_loop_and_nothing_running(at: int, 
             running -= 1
 
     async def main() -> int:
-        model = kit.Script(then=Act("t", (ToolCall("wait", {}),) * 3))
+        model = Script(then=Act("t", (ToolCall("wait", {}),) * 3))
         loop = Stateless(execution_mode=mode, max_iterations=100)
         task = asyncio.create_task(loop.run(Query("Q"), Toolbox([Tool("wait", "", {"type": "object"}, wait)]), model))
         for _ in range(at):
@@ -415,7 +421,9 @@ def test_cancellation_at_any_point_leaves_the_loop_and_nothing_running(at: int, 
 )
 @settings(deadline=None, max_examples=100)
 def test_X_9_S0_24_a_decision_depends_on_its_state_alone_and_leaves_it_as_it_was(
-    changes: dict[str, Any], said: dict[str, Any], strategy: Any, kit: Any
+    changes: dict[str, Any],
+    said: dict[str, Any],
+    strategy: Any,
 ) -> None:
     def answer(request: Any) -> Any:
         known = {Role.RECOVER: Recovery(strategy, None, "d"), Role.FORMAT: Text("f")}
@@ -423,7 +431,7 @@ def test_X_9_S0_24_a_decision_depends_on_its_state_alone_and_leaves_it_as_it_was
 
     state = ConversationState(user_query="Q", **changes)
     before = state.model_copy(deep=True)
-    agent = ManualAgentLoop(Toolbox(), model=kit.Script(then=answer))
+    agent = ManualAgentLoop(Toolbox(), model=Script(then=answer))
     first, second = (agent.get_next_action(state) for _ in range(2))
     assert state == before
     assert first.model_dump(exclude={"processing_time"}) == second.model_dump(exclude={"processing_time"})
