@@ -1,0 +1,129 @@
+"""docs/ablate.md: its example is what the command prints, and says what is read from it; its tables are true.
+
+`--write` renews the example.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import sys
+import tempfile
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from loopbench.metrics.factors.fractional import GENERATORS, fraction
+from loopbench.protocol.names import parse_spec, parse_values
+from loopbench.runs.registry import Spec, make_loop
+from tests.docs.pages import DOCS, ROOT, block, commands, output_of, preformatted, write_block
+
+PAGE = DOCS / "ablate.md"
+
+
+def text() -> str:
+    return PAGE.read_text(encoding="utf-8")
+
+
+def printed(folder: Path) -> str:
+    """Return what the page's command prints, without the size of its traces, which hold times."""
+    return "\n".join(line for line in output_of(commands(PAGE), folder).splitlines() if not line.startswith("traces: ")).strip()
+
+
+@pytest.mark.thorough
+def test_the_example_is_what_the_command_prints(tmp_path, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert printed(tmp_path) == preformatted(PAGE, "example")
+
+
+def test_what_the_page_reads_from_the_example_stands_there():
+    shown = block(PAGE, "example")
+    cells = [line.split() for line in shown.partition("\nCells\n")[2].splitlines() if re.match(r" \d", line)]
+    accuracy = {tuple(words[-10:-7]): float(words[-6]) for words in cells}
+    assert len(accuracy) == 8
+    seen, unseen = ([value for cell, value in accuracy.items() if cell[0] == word] for word in ("observe", "finish"))
+    assert min(seen) > max(unseen)
+    assert "on_parse_error finish → observe: +0.388" in shown
+    assert "with on_parse_error finish -0.077, observe +0.031" in shown
+    assert "parse_retries 0 → 2" in shown
+    assert "with extract true +0.037, false +0.000" in shown
+    assert re.search(r"extract: true → false +\S+ \(in all 120\) +-1\.03 .* -928 ", shown)
+    assert re.search(r"extract: true → false +-0\.0.* 1\.\d\d \[", shown)  # odds and points disagree
+
+
+def test_the_factors_on_the_page_can_be_typed():
+    """Where a whole command is given the loop takes them too."""
+    written = [shlex.split(span) for span in re.findall(r"`([^`\n]*--factor [^`\n]+)`", text())]
+    assert len(written) > 3
+    for words in written:
+        factors = [words[place + 1] for place, word in enumerate(words) if word == "--factor"]
+        values = {name: parse_values(rest) for name, _, rest in (factor.partition("=") for factor in factors)}
+        assert all(len(found) > 1 for found in values.values())
+        if words[:2] == ["loopbench", "ablate"]:
+            spec = parse_spec(words[2])
+            for chosen in product(*values.values()):
+                make_loop(Spec(spec.name, {**spec.options, **dict(zip(values, chosen, strict=True))}))
+
+
+def test_the_table_of_fractions_is_true():
+    lines = [line.strip().strip("|").split("|") for line in text().splitlines() if line.startswith("  |")]
+    numbers = [int(cell) for cell in lines[0][1:]]
+    assert numbers == sorted(GENERATORS)
+    for k, whole, four, more in zip(numbers, *(line[1:] for line in lines[2:]), strict=True):
+        assert int(whole) == 2**k
+        found = {
+            2 ** (k - len(words.split())): fraction([2] * k, 2 ** (k - len(words.split()))).resolution for words in GENERATORS[k]
+        }
+        assert [size for size, resolution in found.items() if resolution == 4] == [int(n) for n in re.findall(r"\d+", four)]
+        assert [size for size, resolution in found.items() if resolution != 4] == [int(n) for n in re.findall(r"\d+", more)]
+    assert len(fraction([3, 3, 2, 2]).cells) == 24
+
+
+# --- the simulation ---
+
+
+@pytest.fixture(scope="module")
+def check() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ablation_check", ROOT / "benchmarks" / "ablation_check.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["ablation_check"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def shares() -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in block(PAGE, "check").strip().splitlines()[2:]]
+
+
+def test_every_world_has_its_row(check):
+    assert [tuple(row[:2]) for row in shares()] == [(world.name, f"{world.tasks} × {world.repeats}") for world in check.WORLDS]
+
+
+def test_intervals_hold_the_truth_and_tests_keep_their_level():
+    """Within what 1,000 runs can tell: 3 standard errors are 0.02."""
+    for row in shares():
+        mains, interactions, ratios, seen, family = map(float, row[2:])
+        assert min(mains, interactions) >= 0.95
+        assert ratios >= 0.93
+        assert max(seen, family) <= 0.05 + 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_shorter_simulation_says_the_same(check):
+    """100 runs of each world; `python benchmarks/ablation_check.py` makes the table."""
+    for world in check.WORLDS:
+        found = check.check(world, 100, seed=1)
+        assert min(found.mains, found.interactions) >= 0.9, world
+        assert found.ratios >= 0.88, world
+        assert max(found.seen, found.family) <= 0.12, world
+
+
+if __name__ == "__main__" and "--write" in sys.argv:
+    with tempfile.TemporaryDirectory() as made_in:
+        write_block(PAGE, "example", printed(Path(made_in)))

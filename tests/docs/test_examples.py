@@ -1,0 +1,91 @@
+"""The examples: a product per design, offline, short, importing nothing but a loop and a model; optimizing; the smallest suite."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loopbench.runs.registry import builtin_names
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+OFFLINE = """\
+import os, runpy, sys
+sys.addaudithook(lambda event, _: os._exit(9) if event in ("socket.connect", "socket.getaddrinfo") else None)
+"""
+FILES = sorted(EXAMPLES.glob("adopt_*.py"))
+SAID = {
+    "adopt_bare": "Four teas cost 14.0 euro.",
+    "adopt_finish": "as a loop:   18.25 euro (finished, 2 steps)",
+    "adopt_phased": "Sales grew by 25 %. (finished, 2 tool tasks)",
+    "adopt_react_extract": "{'event': 'jazz at the Pit Inn', 'indoors': True} (finished)",
+    "adopt_stateless": "'final_response': 'Your 40 euro are on their way.'",
+}
+
+
+def test_every_design_has_an_example() -> None:
+    wrappers = {"microcompact", "repeat_guard"}
+    assert {file.stem.removeprefix("adopt_") for file in FILES} == set(builtin_names("loop")) - wrappers
+    assert SAID.keys() == {file.stem for file in FILES}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_an_example_is_short_and_needs_loops_and_a_model_only(file: Path) -> None:
+    text = file.read_text("utf-8")
+    assert len(text.splitlines()) < 40
+    nodes = list(ast.walk(ast.parse(text)))
+    reached = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    reached |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    ours = {name for name in reached if name.startswith("loopbench")}
+    assert ours <= {"loopbench.loops", "loopbench.models.fake"}
+    assert "loopbench.loops" in ours
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_an_example_runs_offline(file: Path) -> None:
+    assert SAID[file.stem] in said_by(file)
+
+
+def said_by(file: Path) -> str:
+    code = f"{OFFLINE}runpy.run_path({str(file)!r}, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env={"PATH": os.environ["PATH"]}, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.thorough
+def test_prompts_are_optimized_and_used_offline() -> None:
+    file = EXAMPLES / "optimize_prompts.py"
+    assert len(file.read_text("utf-8").splitlines()) < 40
+    said = said_by(file)
+    assert "Optimized, on the test tasks: better: bare\n" in said
+    assert "never scaled" in said
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SAID, file.stem, "compare"}
+
+
+def test_loops_are_compared_in_one_call_offline() -> None:
+    file = EXAMPLES / "compare.py"
+    assert len(file.read_text("utf-8").splitlines()) < 40
+    said = said_by(file)
+    assert "Highest accuracy: finish(max_steps=12)/flaky-format" in said
+    assert "__main__:Terse/flaky-format against react_extract/flaky-format: both solved" in said
+
+
+def test_the_smallest_suite_passes_every_check_from_outside(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (EXAMPLES.parent / "CONTRIBUTING.md").read_text("utf-8"), re.DOTALL)
+    (text,) = (block for block in blocks if "SOURCE = " in block)
+    (tmp_path / "canal.py").write_text(text, "utf-8")
+    command = [sys.executable, "-m", "loopbench", "check", "suite", "canal:load", "--run-tools"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, env={"PATH": os.environ["PATH"]}, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "canal:load: every check passes (120 tasks, tools of 120 called)"

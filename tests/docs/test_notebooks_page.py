@@ -1,0 +1,77 @@
+"""docs/notebooks.md: its code runs, and prints what it says. `python -m tests.docs.test_notebooks_page --write` renews that."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import loopbench
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "notebooks.md"
+OUTPUT = re.compile(r"(<!-- output: .*? -->\n).*?(<!-- /output -->)", re.DOTALL)
+
+
+def text() -> str:
+    return PAGE.read_text(encoding="utf-8")
+
+
+def ran(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={"PATH": os.defpath, "HOME": str(folder), "PYTHONWARNINGS": "error"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def printed(folder: Path) -> str:
+    """Return what the code below the page's command prints about the run that it makes."""
+    (command,) = re.findall(r"```sh\nloopbench (.*?)\n```", text())
+    ran(folder, "-m", "loopbench", *shlex.split(command), "--no-mlflow", "--quiet")
+    code = re.findall(r"```python\n(.*?)```", text().partition("```sh")[2], re.DOTALL)
+    lines = ran(folder, "-c", "\n".join(code)).splitlines()
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def shown(output: str) -> str:
+    return f"\n```text\n{output}```\n\n"
+
+
+TABLES = ("trials", "arms", "pairs", "tasks", "effects")
+
+
+@pytest.mark.thorough
+def test_the_code_prints_what_the_page_says(tmp_path):
+    found = OUTPUT.search(text())
+    assert found is not None
+    assert shown(printed(tmp_path)) in found[0]
+
+    run = loopbench.load("latest", runs=tmp_path / "runs")
+    rows = dict(re.findall(r"^\| `run\.(\w+)[^|]*\|[^|]*\|(.*)\|$", text(), re.MULTILINE))
+    assert rows.keys() == set(TABLES)
+    for name, told in rows.items():
+        assert set(re.findall(r"`([a-z_]+)`", told)) <= set(getattr(run, name).columns)
+    assert all(hasattr(run, name) for name in re.findall(r"`run\.(\w+)", text()))
+
+
+def renew() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        made = shown(printed(Path(folder)))
+    PAGE.write_text(OUTPUT.sub(lambda old: old[1] + made + old[2], text()), encoding="utf-8")
+
+
+if __name__ == "__main__" and "--write" in sys.argv:
+    renew()

@@ -1,0 +1,83 @@
+"""What `docs/optimize.md` says: the teleprompter on it works, its programs are read, its lists are whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loopbench.experiments.optimize.built_in import built_in
+from loopbench.protocol import Optimizable
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import builtin_names, make_loop
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "optimize.md").read_text("utf-8")
+SMALL = ["--suite", "arithmetic(size=60)", "--train", "6", "--dev", "6", "--test", "12", "--repeats", "1", "--no-mlflow", "--quiet"]
+
+
+def block(holding: str, kind: str = "python") -> str:
+    (found,) = (text for text in re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL) if holding in text)
+    return str(found)
+
+
+def ran(folder: Path, *arguments: str) -> str:
+    command = [sys.executable, *arguments]
+    env = {"PATH": os.defpath, "HOME": str(folder)}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, env=env, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.thorough
+def test_the_teleprompter_on_the_page_helps_and_what_it_found_is_used(tmp_path: Path) -> None:
+    (tmp_path / "tips.py").write_text(block("class Tips"), "utf-8")
+    _, *words = shlex.split(block("tips:Tips", "sh"))
+    said = ran(tmp_path, "-m", "loopbench", *words, "--loop", "finish", *SMALL)
+    assert "Optimized, on the test tasks: better: bare, finish" in said
+    for name, holding in (("1-bare", "with_program(Bare()"), ("2-finish", "LoopProgram(Finish(), [search])")):
+        (found,) = tmp_path.glob(f"runs/*/designs/{name}/optimized.json")
+        (tmp_path / "optimized.json").write_bytes(found.read_bytes())
+        (tmp_path / "product.py").write_text(block(holding), "utf-8")
+        said = ran(tmp_path, "product.py")
+        assert ("never scaled" in said) == (name == "2-finish")
+
+
+def rows(head: str) -> dict[str, list[str]]:
+    """The table below a row of headings: first cell → the others."""
+    _, _, below = PAGE.partition(f"\n| {head} |")
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in below.split("\n\n")[0].splitlines()[2:]]
+    return {cells[0]: cells[1:] for cells in lines}
+
+
+def test_every_optimizer_has_its_row_with_options_that_it_has() -> None:
+    found = {re.findall(r"`(\w+)`", name)[0]: cells for name, cells in rows("name | changes | proposes | main options").items()}
+    assert [*found] == [kind.name for kind in built_in()]
+    for kind in built_in():
+        changes, proposes, options = found[kind.name]
+        made = kind()
+        assert changes == ("both" if len(made.changes) == 2 else next(iter(made.changes)))
+        assert (proposes == "yes") == kind.proposes
+        assert set(re.findall(r"`(\w+)`", options)) <= made.described.keys()
+
+
+def test_every_design_has_its_predictors() -> None:
+    found: dict[str, list[str]] = {}
+    for names, (predictors,) in rows("loop | predictors").items():
+        found |= dict.fromkeys(re.findall(r"\w+", names), re.findall(r"\w+", predictors))
+    for name in set(builtin_names("loop")) - {"microcompact", "repeat_guard"}:
+        loop = make_loop(parse_spec(name))
+        assert isinstance(loop, Optimizable)
+        assert found.pop(name) == [*loop.predictors]
+    assert not found
+
+
+def test_what_makes_a_loop_optimizable_stands_in_the_one_that_is_written_for_a_start() -> None:
+    template = {line.strip() for line in (ROOT / "src/loopbench/checks/loop/template_loop.py").read_text("utf-8").splitlines()}
+    own = [line.strip() for line in block("class MyLoop").splitlines() if line.strip()]
+    assert [line for line in own if line not in template] == ["class MyLoop:", own[1], "..."]

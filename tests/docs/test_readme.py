@@ -1,0 +1,206 @@
+"""README and docs/results.md show what their commands print. `python -m tests.docs.test_readme --write` renews it."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from loopbench.cli.main import app
+from loopbench.experiments.compare import run as compare
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.tables import to_markdown
+from loopbench.experiments.compare.tables import verdicts as verdicts_of
+from loopbench.experiments.optimize import prepare as optimizations
+from loopbench.experiments.optimize.config import load_optimize_config
+from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
+from loopbench.experiments.optimize.run import run as search_and_test
+from loopbench.experiments.optimize.tables import tables, verdicts
+from loopbench.experiments.optimize.watchers import Watchers
+from loopbench.metrics.comparison import Comparison
+from loopbench.reports.html.charts import accuracy
+from loopbench.reports.html.svg import standalone
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.text.table import Table, markdown_cell, markdown_page
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+RESULTS = ROOT / "docs" / "results.md"
+PICTURE = ROOT / "docs" / "accuracy.svg"
+MAX_README_LINES = 130
+PAGES = (README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
+PROFILES = ("flaky-format", "flaky-tools")
+SHOWN = ("### Arms", "### Accuracy, a minus b")
+OPTIMIZER, TEACHABLE, SUITE, REPEATS = "GEPA", "teachable-flaky", "arithmetic(size=200)", 2
+COLUMNS = ("design", "dev", "test before", "test after", "gain", "verdict", "optimism")
+
+
+def block(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+
+
+def shown(name: str, page: Path = RESULTS) -> str:
+    found = block(name).search(page.read_text(encoding="utf-8"))
+    assert found is not None
+    return found[0]
+
+
+def compared(runs: Path) -> Comparison:
+    """What `make compare` finds."""
+    experiment = prepare(CompareConfig(loops=LOOPS, profiles=PROFILES, runs=runs, mlflow=False))
+    compare.run(experiment, Unwatched())
+    return results(experiment.folder).comparison
+
+
+def measured(found: Comparison) -> str:
+    """What docs/results.md shows of it: the arms, and the first half of the pairs in which `bare` stands first."""
+    sections = [f"### {section}" for section in to_markdown("run", found).split("\n\n### ")]
+    arms, pairs = (table.split("\n", 2)[2] for table in sections if table.startswith(SHOWN))
+    lines = pairs.splitlines()
+    return "\n".join([arms, "", *lines[:2], *(line for line in lines[2:] if line.startswith("| bare/flaky-format"))])
+
+
+def verdict(found: Comparison) -> str:
+    """What README shows of it."""
+    return "\n".join(["```text", *verdicts_of(found), "```"])
+
+
+def picture(found: Comparison) -> str:
+    """README's picture: every arm's accuracy with its interval."""
+    return standalone(accuracy(found.arms)) + "\n"
+
+
+def optimized(runs: Path, loops: Sequence[str] = LOOPS) -> OptimizationResult:
+    """What `make optimize` does, of some designs or all."""
+    settings: dict[str, Any] = {
+        "loops": tuple(loops),
+        "optimizer": OPTIMIZER,
+        "profiles": (TEACHABLE,),
+        "suite": SUITE,
+        "repeats": REPEATS,
+        "mlflow": False,
+        "runs": runs,
+    }
+    made = optimizations.prepare(load_optimize_config(None, settings))
+    search_and_test(made, Watchers(), Unwatched())
+    return optimization_result(made.folder)
+
+
+def gained(found: OptimizationResult) -> str:
+    """What README shows of it: some columns of the gains."""
+    whole = tables(found)[0]
+    places = [whole.columns.index(name) for name in COLUMNS]
+    table = Table("Gains", COLUMNS, tuple(tuple(row[place] for place in places) for row in whole.rows))
+    return markdown_page("run", [table], []).split("### Gains\n\n")[1].strip()
+
+
+def ranked(found: OptimizationResult) -> str:
+    """And the ranking, in a line."""
+    return f"{markdown_cell(verdicts(found)[0])}."
+
+
+@pytest.mark.thorough
+def test_tables_verdict_and_picture_are_what_the_command_gives(tmp_path):
+    found = compared(tmp_path)
+    assert measured(found) in shown("result")
+    assert verdict(found) in shown("verdict", README)
+    assert picture(found) == PICTURE.read_text(encoding="utf-8")
+
+
+def test_readme_is_read_in_a_minute():
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= MAX_README_LINES
+
+
+@pytest.mark.thorough
+def test_the_python_of_readme_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    script = next(text for text in blocks if "loopbench.compare(" in text)
+    (tmp_path / "script.py").write_text(script, encoding="utf-8")
+    runpy.run_path(str(tmp_path / "script.py"))
+    assert "Highest accuracy" in capsys.readouterr().out
+
+
+@pytest.mark.thorough
+def test_rows_of_the_optimized_designs_are_what_the_command_gives(tmp_path):
+    """Designs do not depend on each other; `test_all_of_the_optimized_designs` has the others, and the ranking."""
+    rows = gained(optimized(tmp_path, ["bare", "finish"])).splitlines()
+    assert [row.split(" | ")[0] for row in rows[2:]] == ["| bare", "| finish"]
+    assert set(rows) <= set(shown("optimized").splitlines())
+
+
+@pytest.mark.slow
+def test_all_of_the_optimized_designs(tmp_path):
+    found = optimized(tmp_path)
+    assert f"\n{gained(found)}\n\n{ranked(found)}\n" in shown("optimized")
+
+
+def made_by(target: str) -> str:
+    """The command of one of make's targets."""
+    found = re.search(rf"^{target}:.*\n\t(.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def test_the_commands_of_make_are_those():
+    flags = [f"--loop {loop}" for loop in LOOPS] + [f"--profile {profile}" for profile in PROFILES]
+    assert made_by("compare").endswith(f"compare {' '.join(flags)}")
+    how = f"--optimizer {OPTIMIZER} --profile {TEACHABLE} --suite '{SUITE}' --repeats {REPEATS}"
+    assert made_by("optimize").endswith(f"optimize {how}")
+
+
+def test_every_link_leads_somewhere():
+    for page in PAGES:
+        prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words of each `loopbench …` in a page's blocks of commands."""
+    for text in re.findall(r"^```(?:sh)?\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL):
+        for line in text.replace("\\\n", " ").splitlines():
+            if line.startswith("loopbench ") and "[" not in line:  # those with brackets are synopses
+                words = shlex.split(line, comments=True)
+                yield words[1 : words.index(">") if ">" in words else None]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_and_flag_is_there(page: Path):
+    """Parsed, not run."""
+    for words in commands(page):
+        command: Any = typer.main.get_command(app)
+        while hasattr(command, "commands"):
+            name, *words = words
+            assert name in command.commands, f"{page.name}: {name}"
+            command = command.commands[name]
+        command.make_context(name, words)
+
+
+def renew() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        run = compared(Path(folder))
+        found = optimized(Path(folder))
+    text = renewed(RESULTS.read_text(encoding="utf-8"), "result", measured(run))
+    RESULTS.write_text(renewed(text, "optimized", f"{gained(found)}\n\n{ranked(found)}"), encoding="utf-8")
+    README.write_text(renewed(README.read_text(encoding="utf-8"), "verdict", verdict(run)), encoding="utf-8")
+    PICTURE.write_text(picture(run), encoding="utf-8")
+
+
+def renewed(text: str, name: str, said: str) -> str:
+    return block(name).sub(lambda old: f"{old[1]}\n{said}\n\n{old[2]}", text)
+
+
+if __name__ == "__main__" and "--write" in sys.argv:
+    renew()

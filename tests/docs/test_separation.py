@@ -1,0 +1,54 @@
+"""The tables of which suite tells which designs apart are what their command gives: `python benchmarks/separation.py --write`."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from loopbench.runs.registry import generated_suites
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def separation() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("separation", ROOT / "benchmarks" / "separation.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def shown(separation: ModuleType, name: str) -> list[str]:
+    """The rows of a table on its page."""
+    found = separation.block(name).search(separation.BLOCKS[name].read_text(encoding="utf-8"))
+    return [line for line in found[0].splitlines() if line.startswith("| `")]
+
+
+def test_every_suite_and_profile_has_its_row(separation: ModuleType) -> None:
+    names = sorted(generated_suites())
+    assert [row.split(" | ")[0].strip("| `") for row in shown(separation, "separation in short")] == names
+    rows = [tuple(cell.strip("| `") for cell in row.split(" | ")[:2]) for row in shown(separation, "separation")]
+    assert rows == [(name, profile) for name in names for profile in separation.PROFILES]
+
+
+def check(separation: ModuleType, suite: str, folder: Path) -> None:
+    found = separation.compared(suite, None, folder)
+    assert separation.short(suite, found) in shown(separation, "separation in short")
+    assert [row for row in shown(separation, "separation") if row.startswith(f"| `{suite}` ")] == [*separation.whole(suite, found)]
+
+
+@pytest.mark.thorough
+def test_the_rows_of_a_suite_are_what_the_command_gives(separation: ModuleType, tmp_path: Path) -> None:
+    check(separation, "tables", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("suite", sorted(generated_suites()))
+def test_all_rows_are_what_the_command_gives(separation: ModuleType, tmp_path: Path, suite: str) -> None:
+    check(separation, suite, tmp_path)

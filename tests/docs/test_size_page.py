@@ -1,0 +1,98 @@
+"""docs/size.md: its example is what the commands print, its tables are what the simulation gives. `--write` renews the example."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from scipy import stats
+
+from tests.docs.pages import DOCS, ROOT, block, commands, output_of, preformatted, write_block
+
+PAGE = DOCS / "size.md"
+DURATION = re.compile(r"\b(\d+ s|\d+ min|\d+\.\d h|under a second)\b")
+
+
+def text() -> str:
+    return PAGE.read_text(encoding="utf-8")
+
+
+def timeless(output: str) -> list[list[str]]:
+    """Words of each line, without how long it takes on this machine, and without how wide that makes a table."""
+    return [words for line in output.splitlines() if (words := DURATION.sub("TIME", line).replace("─", "").split())]
+
+
+@pytest.mark.thorough
+def test_the_example_is_what_the_commands_print(tmp_path, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert timeless(output_of(commands(PAGE), tmp_path)) == timeless(preformatted(PAGE, "example"))
+
+
+def test_the_first_lines_are_the_answers():
+    lines = block(PAGE, "example").strip().splitlines()[1:]
+    assert lines[0].startswith("To decide each pair within 0.050")
+    assert lines[1].startswith("For a gate over 2 arms")
+
+
+# --- the simulation ---
+
+
+@pytest.fixture(scope="module")
+def power_check() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("power_check", ROOT / "benchmarks" / "power_check.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["power_check"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def rows(name: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in block(PAGE, name).strip().splitlines()[2:]]
+
+
+def test_every_case_has_its_row(power_check):
+    found = [tuple(row[:4]) for row in rows("power")]
+    assert found == [(c.population.name, c.decision, str(c.repeats), f"{c.margin:g}") for c in power_check.CASES]
+    courses = [(row[0], row[1], row[3]) for row in rows("looks")]
+    assert courses == [(c.name, f"{c.tasks:,}", str(c.looks)) for c in power_check.COURSES]
+
+
+def test_what_was_promised_came_about():
+    """Within what 1,000 runs can tell, and 5 points; pilots of 120 tasks, within 10."""
+    for *case, promised, simulated, from_pilots in rows("power"):
+        assert float(promised) >= 0.8, case
+        assert float(simulated) >= float(promised) - 0.05, case
+        assert float(from_pilots) >= 0.7, case
+
+
+def test_alpha_is_kept_at_any_number_of_looks():
+    """Not more wrong runs than alpha would give in all but one of a thousand such simulations."""
+    limit = stats.binom.isf(0.001, 1_000, 0.05) / 1_000
+    assert all(float(row[4]) <= limit for row in rows("looks"))
+    shares = {(row[0], row[3]): float(row[6]) for row in rows("looks")}
+    assert shares["far apart", "10"] < shares["far apart", "4"] < shares["far apart", "1"] == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_tables_are_what_the_simulation_gives(power_check):
+    """The rows that take least; `python benchmarks/power_check.py` makes all of them."""
+    found = block(PAGE, "power")
+    for case in power_check.CASES:
+        if case.population.name in ("0.9 each", "steps"):
+            assert power_check.power_row(case) in found
+    for course in power_check.COURSES:
+        if course.tasks <= 400:
+            assert power_check.looks_row(course) in block(PAGE, "looks")
+
+
+if __name__ == "__main__" and "--write" in sys.argv:
+    with tempfile.TemporaryDirectory() as made_in:
+        write_block(PAGE, "example", output_of(commands(PAGE), Path(made_in)))

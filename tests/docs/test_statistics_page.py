@@ -1,0 +1,92 @@
+"""The tables of coverage, false alarms and power are what `python benchmarks/coverage.py --write` gives, and hold what they say."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOISE = 4
+"""Standard errors of a simulated share: of some hundred shares one in 16,000 lies further off by chance."""
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("coverage_of_intervals", ROOT / "benchmarks" / "coverage.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+COVERAGE = load()
+SECTIONS = {section.name: section for section in COVERAGE.SECTIONS}
+
+
+def shown(name: str) -> list[list[str]]:
+    """The cells of a table on the page, its rule left out."""
+    found = COVERAGE.block(name).search(COVERAGE.PAGE.read_text(encoding="utf-8"))
+    assert found is not None, name
+    rows = [line.strip("| ").split(" | ") for line in found[0].splitlines() if line.startswith("|") and "---" not in line]
+    return [[cell.strip() for cell in row] for row in rows]
+
+
+def is_kept(promise: tuple[float, float], share: float, runs: int) -> bool:
+    least, most = promise
+    return least - noise(least, runs) <= share <= most + noise(most, runs)
+
+
+def noise(share: float, runs: int) -> float:
+    return NOISE * math.sqrt(share * (1 - share) / runs) + 1 / runs
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_the_page_has_a_row_for_each_check_and_a_column_for_each_scene(name: str) -> None:
+    head, *rows = shown(name)
+    assert head == [SECTIONS[name].head, *(scene.name for scene in COVERAGE.SCENES)]
+    assert [row[0] for row in rows] == [row.name for row in SECTIONS[name].rows]
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_the_numbers_on_the_page_keep_their_promises(name: str) -> None:
+    _, *rows = shown(name)
+    for row, cells in zip(SECTIONS[name].rows, rows, strict=True):
+        for scene, cell in zip(COVERAGE.SCENES, cells[1:], strict=True):
+            assert cell == "–" or is_kept(row.promise, float(cell), row.runs), f"{row.name}, {scene.name}: {cell}"
+
+
+def test_what_not_to_do_is_visibly_worse() -> None:
+    """Else the page would not need to warn of it."""
+    by_name = {cells[0]: [float(cell) for cell in cells[1:] if cell != "–"] for name in SECTIONS for cells in shown(name)[1:]}
+    assert min(by_name["*Wilson on all trials*"]) < 0.85 < 0.92 < min(by_name["accuracy"])
+    assert min(by_name["*the same by Student's t*"]) < 0.90 < 0.94 < min(by_name["difference of accuracy, 0.02"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_smaller_simulation_keeps_the_promises_too(name: str) -> None:
+    """A quarter of the runs of the page, of which they are the first."""
+    for row in SECTIONS[name].rows:
+        for scene in COVERAGE.SCENES:
+            runs = row.runs // 4
+            share = COVERAGE.share_of(row, scene, runs)
+            assert share is None or is_kept(row.promise, share, runs), f"{row.name}, {scene.name}: {share}"
+
+
+def test_the_same_draws_in_every_process() -> None:
+    row, scene = SECTIONS["coverage of one arm"].rows[0], COVERAGE.SCENES[0]
+    assert COVERAGE.share_of(row, scene, 40) == COVERAGE.share_of(row, scene, 40)
+
+
+def test_a_promise_allows_for_noise_and_no_more() -> None:
+    assert is_kept((0.93, 1.0), 0.93, 2_000)
+    assert is_kept((0.93, 1.0), 0.91, 2_000)
+    assert not is_kept((0.93, 1.0), 0.90, 2_000)
+    assert not is_kept((0.0, 0.05), 0.08, 2_000)
