@@ -14,13 +14,13 @@ from loopbench.protocol import Message, Reply, Request
 from .replies import MAX_HINT_CHARS, SETTLED, Hint, hint_of, provider_fault, wire_damage
 
 REPEATED = "repeated"
-"""A call made again although it had worked: `decision.repeated_call` or `never_finish`, as what follows at the point has it."""
+"""A call made again although it had worked: `decision.repeated_call` or `never_finish`, depending on what follows at the point."""
 REFUSED = "refused"
-"""A call that could not run: which kind of mistake it is, the tool's other calls tell."""
+"""A call that could not run: the tool's other calls tell which kind of mistake it is."""
 TOOL = "tool"
 """A call that ran and failed."""
 MIN_RUNS = 3
-"""So many failures in a row, feedback shown, and no success: the fault is taken to stay for good."""
+"""After so many failures in a row, with feedback shown and no success, the fault counts as permanent."""
 
 MAX_RETRIES = 10**6
 """More retries of one trial are not a count."""
@@ -43,7 +43,7 @@ class StatedCall:
 
     @property
     def is_refused(self) -> bool:
-        """It never ran."""
+        """Tell whether the call never ran."""
         return not self.runs or self.runs[-1] in NEVER_RAN
 
     @property
@@ -68,12 +68,12 @@ class Attempt:
     error_text: str = ""
     unreadable: bool = False
     states: str = ""
-    """Kind of move; empty where there is none."""
+    """Kind of move; empty if there is none."""
     is_plain: bool = False
-    """The reply's text is the move as it stands: whatever is lost of it, it is read."""
+    """The reply's text is the move itself: it can be read whatever part of it is lost."""
     calls: list[StatedCall] = field(default_factory=list)
     repeats: bool = False
-    """All that is called had worked before, and the request showed what it gave."""
+    """All calls had worked before, and the request showed their results."""
 
     @property
     def wire(self) -> str:
@@ -95,11 +95,11 @@ class Attempt:
 
     @property
     def failed(self) -> bool:
-        """The point was not passed."""
+        """Tell whether the point was not passed."""
         return bool(self.error) or self.unreadable or self.repeats or any(call.failed for call in self.calls)
 
     def tries_again(self, before: Attempt) -> bool:
-        """Whether this is another attempt at what `before` failed at."""
+        """Tell whether this is another attempt at what `before` failed at."""
         if before.error or before.unreadable or before.repeats or self.error or self.unreadable:
             return True
         if not self.calls:
@@ -117,12 +117,12 @@ class DecisionPoint:
 
     role: str
     is_first: bool
-    """The first at which the trial's model was to call something."""
+    """The first point at which the trial's model was to call something."""
     attempts: list[Attempt]
 
     @property
     def states_calls(self) -> bool | None:
-        """Whether the point is one of a call, by its first sound move; None where there is none."""
+        """Tell by the first sound move whether the point is one of a call; None if no move is sound."""
         for attempt in self.attempts:
             if attempt.states and not attempt.repeats:
                 return bool(attempt.calls)
@@ -130,12 +130,12 @@ class DecisionPoint:
 
     @property
     def has_arguments(self) -> bool:
-        """Of a point of a call: whether that has any."""
+        """Tell whether the call of the point has any arguments."""
         calls = next((attempt.calls for attempt in self.attempts if attempt.calls and not attempt.repeats), [])
         return not calls or any(call.shape for call in calls)
 
     def cleared(self) -> tuple[Literal["feedback", "after", "never"], int] | None:
-        """What made its failure go away, and after how many attempts; None where that cannot be told."""
+        """Return what made the failure go away, and after how many attempts; None if that is unknown."""
         failures = next((n for n, attempt in enumerate(self.attempts) if not attempt.failed), None)
         shown = [n for n in range(1, len(self.attempts)) if _shows_feedback(self.attempts[n - 1], self.attempts[n])]
         if failures == 0 or not self.attempts[0].stumble:
@@ -149,7 +149,7 @@ class DecisionPoint:
 
 @dataclass(frozen=True, slots=True)
 class ToolTrouble:
-    """The first run of a call failed."""
+    """A call whose first run failed."""
 
     tool: str
     shape: Shape
@@ -162,7 +162,7 @@ class ToolTrouble:
 
 @dataclass(frozen=True, slots=True)
 class ReadTrial:
-    """One trial, read."""
+    """One trial, sorted into points."""
 
     arm: str
     task: str
@@ -170,14 +170,14 @@ class ReadTrial:
     attempts: tuple[Attempt, ...]
     points: tuple[DecisionPoint, ...]
     extra_calls: int
-    """Calls beside the first of their move: points of the tools' faults only."""
+    """Calls beside the first of their move: only the tools' faults can strike them."""
     troubles: tuple[ToolTrouble, ...]
     worked: tuple[tuple[str, Shape], ...]
     """Tool and arguments of calls that worked, each shape once."""
     exists: frozenset[str]
-    """Tools that there are."""
+    """Tools that exist."""
     retries: Mapping[str, int]
-    """The client's own, by kind of failure."""
+    """Retries by the client itself, by kind of failure."""
 
 
 def read_points(trace: Trace, retries: Mapping[str, int] | None = None) -> ReadTrial:
@@ -216,7 +216,7 @@ class _Reading:
         self.attempts: list[Attempt] = []
         self.shown: dict[tuple[str, str], tuple[Message, ...]] = {}
         self.results: dict[Key, str] = {}
-        """What calls gave that worked, the start of it."""
+        """The beginning of each successful call's result."""
         self.runs: dict[Key, list[str]] = {}
         self.made: dict[Key, tuple[str, Shape]] = {}
         self.exists: set[str] = set()
@@ -264,7 +264,7 @@ class _Reading:
             attempt.repeats = all(_stands_in(result or "", text) for result in known)
 
     def _hint(self, attempt: Attempt) -> None:
-        """What a request says about calls of the last reply that nobody tried to run: a message of its own, no whole prompt."""
+        """Note what a request's last message, if it is not a whole prompt, says about calls of the last reply that did not run."""
         last = next((a for a in reversed(self.attempts) if (a.role, a.scope) == (attempt.role, attempt.scope)), None)
         new = attempt.messages[-1:] if last is not None else ()
         if last is not None and new and len(new[0].content) < MAX_HINT_CHARS:
@@ -289,7 +289,7 @@ class _Reading:
             self.results[call.key] = event.data[:_COMPARED]
 
     def _stated(self, key: Key) -> StatedCall | None:
-        """The call that a run belongs to: of each scope's latest reply, the one that is still waiting, else one tried again."""
+        """Return the call that a run belongs to: in a scope's latest reply one that still waits, else one that was tried again."""
         latest: dict[str, Attempt] = {}
         for attempt in self.attempts:
             if attempt.calls:
@@ -341,7 +341,7 @@ def _shows_feedback(before: Attempt, now: Attempt) -> bool:
 
 
 def _stands_in(result: str, text: str) -> bool:
-    """Whether a prompt shows a result, as it is or as JSON quotes it."""
+    """Tell whether a prompt shows a result, as it is or as JSON quotes it."""
     return result in text or json.dumps(result, ensure_ascii=False)[1:-1] in text
 
 
@@ -352,7 +352,7 @@ def _stated_call(call: TracedCall) -> StatedCall:
 
 
 def _kind(value: Any) -> str:
-    """A value's JSON type."""
+    """Return a value's JSON type."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else "boolean"
     for types, name in ((int | float, "number"), (str, "string"), (Mapping, "object"), (list | tuple, "array")):

@@ -33,9 +33,9 @@ from .tally import (
 )
 
 MIN_POINTS = 30
-"""Fewer points than this, and an estimate says little: the profile says so."""
+"""An estimate from fewer points says little, and the profile notes it."""
 SLOW_TIMES = 5.0
-"""A reply is slow that takes so many times the median, and `SLOW_FROM_S` more than that."""
+"""A slow reply takes more than so many times the median, and more than `SLOW_FROM_S` above it."""
 SLOW_FROM_S = 1.0
 
 UNTELLABLE: Mapping[str, str] = {
@@ -54,10 +54,10 @@ class RateEstimate:
     """How often one kind of fault strikes, per point where it can."""
 
     count: float
-    """Points struck; no whole number where points that tell no more are shared out."""
+    """Points struck; a fraction if points that are ambiguous are shared out."""
     points: float
     interval: Interval | None
-    """None where there was no point, or where a trace cannot tell."""
+    """None if there was no point, or a trace cannot tell."""
     note: str = ""
 
     @property
@@ -65,7 +65,7 @@ class RateEstimate:
         return self.interval.value if self.interval is not None else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         interval = None if self.interval is None else self.interval.as_dict()
         return {"count": self.count, "points": self.points, "interval": interval, "note": self.note}
 
@@ -75,13 +75,13 @@ class RateEstimate:
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    """How points that tell no more are shared out: as those that tell are."""
+    """How ambiguous points are shared out: in the same proportions as the clear ones."""
 
     first_calls: float
-    """Of the first points: how many state a call."""
+    """Share of the first points that state a call."""
     later_calls: float
     repeats: float
-    """Of calls made again: how many stand where another call was due."""
+    """Share of the repeated calls that came where another call was due."""
 
 
 def _shares(tally: Tally) -> _Shares:
@@ -107,7 +107,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _where(kind: str, points: Counts, shares: _Shares) -> float:
-    """Points of one task at which a kind of fault can strike, and be seen: see `loopbench.models.faults`."""
+    """Count the points of one task at which a kind of fault can strike, and be seen: see `loopbench.models.faults`."""
     first = points[FIRST] + points[OPEN_FIRST] * shares.first_calls
     later = points[LATER] + points[OPEN_LATER] * shares.later_calls
     if kind in ("wire.malformed", "wire.truncated"):  # of a plain text all that is left is read
@@ -155,7 +155,7 @@ def _untold(kind: str, *, timed: bool) -> RateEstimate | None:
 
 
 def _pairs(tally: Tally, kind: str | None, shares: _Shares) -> list[tuple[float, float]]:
-    """Points struck and points, per task; of any kind of fault where none is given."""
+    """Return points struck and points, per task; for any kind of fault if `kind` is None."""
     pairs = []
     for task, points in tally.points.items():
         struck = tally.struck[task]
@@ -168,7 +168,7 @@ def _pairs(tally: Tally, kind: str | None, shares: _Shares) -> list[tuple[float,
 
 
 def _estimate(kind: str, pairs: Sequence[tuple[float, float]], interval: Interval | None, tally: Tally) -> RateEstimate:
-    """With what is to be kept in mind."""
+    """Return the estimate with its caveats."""
     count, points = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
     notes = [_KIND_NOTES[kind]] if kind in _KIND_NOTES and count else []
     if kind == "decision.no_tool" and not points:
@@ -223,7 +223,7 @@ def _own_effect(pairs: Sequence[tuple[float, float]], alpha: float) -> float | N
 
 
 def profile_rates(rates: Mapping[str, RateEstimate], notes: dict[str, str]) -> dict[str, float]:
-    """The rates that are not 0, rounded; scaled where they add up to more than a point holds."""
+    """Return the rates that are not 0, rounded; scaled if they add up to more than a point holds."""
     made = {kind: found.rate for kind, found in rates.items() if found.rate > 0}
     total = math.fsum(made.values())
     if total > 1:

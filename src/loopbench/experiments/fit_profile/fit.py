@@ -46,7 +46,7 @@ class Fitted:
     """Field of the profile → where its value comes from."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "profile": self.profile.model_dump(mode="json"),
             "digest": self.profile.digest,
@@ -137,7 +137,7 @@ def fit_run(
 
 
 def _is_timed(config: Mapping[str, Any], *, scripted: bool) -> bool:
-    """Whether replies took the time that the model takes: not where it is simulated, or where a recording may have answered."""
+    """Tell whether replies took the model's own time: not if it is simulated, or a recording may have answered."""
     if scripted:
         return config.get("real_time") is True
     return config.get("cassette") is None or config.get("cassette_mode") in ("record", "refresh")
@@ -146,7 +146,7 @@ def _is_timed(config: Mapping[str, Any], *, scripted: bool) -> bool:
 def _chosen(
     folder: Path, manifest: Mapping[str, Any], arms: Sequence[str], profile: str | None, model: str | None
 ) -> tuple[frozenset[str], tuple[str, str]]:
-    """Names of the arms to pool, and the model and profile that they share."""
+    """Return the names of the arms to pool, and the model and profile that they share."""
     try:
         listed = [(str(arm["arm"]), str(arm["model"]), str(arm["profile"])) for arm in manifest["arms"]]
     except (KeyError, TypeError) as error:
@@ -184,7 +184,7 @@ def _slug(text: str) -> str:
 
 
 def _traces(folder: Path, arms: frozenset[str]) -> Iterator[tuple[Trace, Mapping[str, int]]]:
-    """Trace by trace, in the order in which trials ended; attempts that infrastructure made fail are among them."""
+    """Yield traces in the order in which trials ended, with the client's retries; also attempts that infrastructure failed."""
     traces, seen = Traces(folder), set[tuple[int, ...]]()
     for record in each_record(folder):
         if record.arm in arms and record.trace_at is not None and record.trace_at not in seen:  # judged again, it has two lines

@@ -44,7 +44,7 @@ def _has(text: str, chars: str) -> bool:
 
 
 def is_fenced(text: str) -> bool:
-    """The whole of a reply stands in a code fence: outside of it is prose at most."""
+    """Tell whether a whole reply is in a code fence, with nothing but prose outside of it."""
     found = _FENCE.search(text)
     if found is None or not found.group(1).strip():
         return False
@@ -52,7 +52,7 @@ def is_fenced(text: str) -> bool:
 
 
 def is_doubled(text: str) -> bool:
-    """The same text twice, one below the other, or one JSON object right after the other."""
+    """Tell whether a text is the same text twice, one below the other, or one JSON object right after the other."""
     text = text.strip()
     for gap in range(4):
         size, odd = divmod(len(text) - gap, 2)
@@ -88,7 +88,7 @@ _PROVIDER = {
     "connection": "provider.dropped",
 }
 SETTLED = ("provider.refused", "provider.auth", "provider.bad_request", "context_overflow", "provider")
-"""Failures that are no chance: what was asked for is not to be had, however often."""
+"""Failures that are not chance: the request will never be granted, however often it is sent."""
 
 
 def provider_fault(kind: str, text: str = "") -> str:

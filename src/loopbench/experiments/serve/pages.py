@@ -126,7 +126,7 @@ class SuiteTrials:
         return found
 
     def _trial(self, key: TrialKey, profile: Profile) -> SuiteTrial:
-        """The trial as it stands; begun anew where it was under another profile."""
+        """Return the trial in its present state; begin it anew if it was under another profile."""
         known = self._trials.get(key)
         if known is not None and known.profile == profile:
             self._trials.move_to_end(key)
@@ -142,7 +142,7 @@ class SuiteTrials:
         return made
 
     def _open(self, name: str) -> SuiteTrial:
-        """The trial as it stands, under whatever profile; a new one under the server's."""
+        """Return the trial in its present state, under any profile, or a new one under the server's."""
         key = self._key(name)
         known = self._trials.get(key)
         return self._trial(key, self.profile if known is None else known.profile)
@@ -159,7 +159,7 @@ class SuiteTrials:
             trial.close()
 
     def _listing(self) -> dict[str, Any]:
-        """What there is to solve; nothing of how, or of what is right."""
+        """Return what there is to solve, but not how, nor what is right."""
         return {
             "suite": self.suite.name,
             "tasks": [self._entry(task) for task in self.suite.tasks if task.plan and not task.quarantined],

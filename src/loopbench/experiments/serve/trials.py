@@ -48,7 +48,7 @@ class TrialKey:
 
 
 class SuiteTrial:
-    """One trial's world, model and counts; the listener of its own toolbox."""
+    """One trial's world, model and counts; it listens to its own toolbox."""
 
     def __init__(self, key: TrialKey, task: Task, suite: Suite, profile: Profile, seed: int, real_time: bool) -> None:
         self.key = key
@@ -70,7 +70,7 @@ class SuiteTrial:
         self.score: float | None = None
 
     async def prepare(self) -> Mapping[str, Replayed]:
-        """What the planned calls truly give, by CALL digest. Raises ProviderError for a plan that does not replay."""
+        """Return the true results of the planned calls, by CALL digest. Raises ProviderError for a plan that does not replay."""
         if self.replayed is None:
             try:
                 calls = await replay(self.task, self.suite)
@@ -103,7 +103,7 @@ class SuiteTrial:
         return self.score
 
     def report(self) -> dict[str, Any]:
-        """The trial so far."""
+        """Return the state of the trial so far."""
         self.tunnel.settle(self.truth)
         faults = self.tunnel.faults
         return {
@@ -161,5 +161,5 @@ class _TrialModel(WrappedModel):
         return reply
 
     def _named(self, call: NativeCall) -> NativeCall:
-        """With an id that tells the conversation: its program names no trial."""
+        """Give a call an id that names the conversation, because its program names no trial."""
         return replace(call, id=f"call_{self.trial.key.label[1:]}_{call.id.removeprefix('call_')}")
