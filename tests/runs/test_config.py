@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
-from typer.main import get_command
 
 from loopbench.cli.main import app
 from loopbench.runs.config import BudgetConfig, CompareConfig, config_from, load_config
@@ -146,7 +145,8 @@ def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file(tmp_path):
         load_config(None, {"tasks": 0})
 
 
-OPTIONS = {option for parameter in vars(get_command(app))["commands"]["compare"].params for option in parameter.opts}
+COMPARE: Any = app.commands["compare"]
+OPTIONS = {option for parameter in COMPARE.load().params for option in parameter.opts}
 """Of `compare`."""
 UNTYPED = ("trial_budget.", "provider.top_p")
 """Beginnings of fields that no flag sets."""

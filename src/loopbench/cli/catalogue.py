@@ -1,4 +1,4 @@
-"""What can be named: loops, suites, profiles, metrics, models, optimizers, each with a line about it and its options."""
+"""What can be named on the command line: loops, suites, profiles, metrics, models and optimizers, with their options."""
 
 from __future__ import annotations
 

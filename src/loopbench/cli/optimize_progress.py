@@ -13,12 +13,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from loopbench.experiments.compare.tables import plain
 from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimize.run import Optimization
 from loopbench.metrics.record import Record
 from loopbench.runs.config import BudgetConfig
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.text.plain_text import plain
 
 from .progress import PLAIN_EVERY_S
 

@@ -21,11 +21,11 @@ from rich.table import Table
 from rich.text import Text
 
 from loopbench.experiments.compare.prepare import Experiment
-from loopbench.experiments.compare.tables import plain
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import wilson
 from loopbench.runs.engine.runner import Progress, Unwatched
 from loopbench.runs.store.records import each_record
+from loopbench.text.plain_text import plain
 
 RATE_OVER_S, RATE_OVER_TRIALS = 30.0, 10
 """The rate is that of so many seconds, and of more where fewer trials than this have ended in them."""

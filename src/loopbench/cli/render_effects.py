@@ -8,11 +8,13 @@ from rich.text import Text
 
 from loopbench.experiments.ablate.ablation import Ablated
 from loopbench.experiments.ablate.tables import conclusions, is_shown, notes, tables
-from loopbench.experiments.compare.tables import plain
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.summary import PRIMARY
+from loopbench.text.plain_text import plain
 
-from . import render
+from .console import out
+from .render import print_note
+from .tables import print_table
 
 PLOT = 56
 """Columns of the chart's axis, where the terminal has them."""
@@ -22,18 +24,18 @@ STYLES = {"better": "green", "worse": "red"}
 
 def ablation(made: Ablated) -> None:
     """What the factors do, in one line each, then all there is to it."""
-    console = render.out()
+    console = out()
     for line in conclusions(made):
         console.print(Text(plain(line), style="bold"), soft_wrap=True)
     console.print(Text(plain(made.found.title)), soft_wrap=True)
     for table in tables(made):
-        render.table(table, console)
+        print_table(table, console)
     shown = [effect for effect in made.effects.effects if effect.metric == PRIMARY]
     if shown:
         for plotted in interval_plot(shown, console.width):
             console.print(plotted, no_wrap=True, overflow="ellipsis")
     for note in notes(made):
-        console.print(Text(plain(note), style="yellow" if note.startswith("Warning") else "dim"), soft_wrap=True)
+        print_note(note, console, soft_wrap=True)
 
 
 def interval_plot(effects: Sequence[Effect], width: int) -> list[Text]:

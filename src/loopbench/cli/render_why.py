@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import plain
 from loopbench.experiments.why.why import ArmLosses, Lost, Parted, Why
 from loopbench.metrics.tasks import GroupFindings, Kind
 from loopbench.metrics.trajectory.divergence import Cause
 from loopbench.text.numbers import interval
+from loopbench.text.plain_text import plain
 from loopbench.text.table import Table
 
-from .render import out, table
+from .console import out
+from .tables import print_table
 
 MIN_PAIRS = 3
 """Of more pairs each is shown in short: one example in all."""
@@ -127,7 +128,7 @@ def _group(group: GroupFindings, *, show_all: bool) -> None:
         for arm in group.arms
     )
     columns = ("arm", "false success", "wasted steps", "repeated calls", "flaky tasks", "solved alone")
-    table(Table("", columns, rows), out())
+    print_table(Table("", columns, rows), out())
 
 
 def _named(tasks: Sequence[str], *, show_all: bool) -> str:
