@@ -152,7 +152,7 @@ def test_version(loopbench):
         (["compare", "--loop", "bare("], "no name"),
         (["compare", "--loop", "bare(max_step=3)"], "did you mean 'max_steps'"),
         (["compare", "--loop", "bare(max_steps=x)"], "max_steps: "),
-        (["compare", "--loop", "bare", "--loop", "bare"], "'bare' stands twice"),
+        (["compare", "--loop", "bare", "--loop", "bare"], "'bare' is given twice"),
         (["compare", "--loop", "no_module:X"], "no module named 'no_module'"),
         (["compare", "--profile", "flaky"], "unknown profile 'flaky'"),
         (["compare", "--profile", "none.toml"], "none.toml"),
@@ -170,13 +170,13 @@ def test_version(loopbench):
         (["compare", "--config", "."], "error: .: is a directory"),
         (["compare", "--suite", "csv", "--data", "folder.csv"], "error: folder.csv: is a directory"),
         (["compare", "--config", "bad.toml"], "bad.toml: unknown field 'lops'; did you mean 'loops'"),
-        (["compare", "--config", "torn.toml"], "torn.toml: no valid TOML"),
-        (["compare", "--config", "latin.toml"], "latin.toml: no valid TOML"),
+        (["compare", "--config", "torn.toml"], "torn.toml: not valid TOML"),
+        (["compare", "--config", "latin.toml"], "latin.toml: not valid TOML"),
         (["compare", "--config", "typed.toml"], "typed.toml: seed: "),
         (["compare", "--config", "keyed.toml"], "keyed.toml: provider: Input should be a valid dictionary"),
-        (["compare", "--config", "twice.toml"], "error: twice.toml: loops: 'bare' stands twice"),
+        (["compare", "--config", "twice.toml"], "error: twice.toml: loops: 'bare' is given twice"),
         (["compare", "--config", "alone.toml"], "error: alone.toml: "),
-        (["optimize", "--config", "twice.toml"], "error: twice.toml: loops: 'bare' stands twice"),
+        (["optimize", "--config", "twice.toml"], "error: twice.toml: loops: 'bare' is given twice"),
         (["optimize", "--config", "twice.toml", "--loop", "bare", "--train", "0"], "error: --train: "),
         (["optimize", "--threads", "0"], "error: --threads: "),
         (["optimize", "--test", "0"], "error: --test: "),
@@ -245,7 +245,7 @@ def test_a_process_says_the_same(here):
     (here / "torn.toml").write_text("loops = [\n")
     found = ended(process(here, "compare", "--config", "torn.toml"))
     assert (found.code, found.out) == (2, "")
-    assert found.err.startswith("error: torn.toml: no valid TOML")
+    assert found.err.startswith("error: torn.toml: not valid TOML")
     assert found.err.count("\n") == 1
     assert [path.name for path in here.iterdir()] == ["torn.toml"]
 

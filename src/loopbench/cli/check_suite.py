@@ -63,6 +63,7 @@ class SuiteOptions(OptionGroup):
 def check_suite(options: SuiteOptions, output: JsonOption) -> None:
     """Run every check on a suite, and agents that must not pass it; exit with code 1 if a check fails."""
     spec = parse_spec(options.name)
+    heard = _ignore if output.as_json else partial(_print_finding, out())  # the real stdout, not what stands in for it below
     with own_prints_aside():
         suite = make_suite(spec, options.data, options.tools)
         if options.quarantine is not None:
@@ -72,7 +73,7 @@ def check_suite(options: SuiteOptions, output: JsonOption) -> None:
             tasks=options.tasks,
             seed=options.seed,
             run_tools=options.run_tools or (spec.name in builtin_names("suite") and options.tools is None),
-            heard=_ignore if output.as_json else partial(_print_finding, out()),
+            heard=heard,
             progress=_Progress(),
         )
     if output.as_json:

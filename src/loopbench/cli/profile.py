@@ -26,7 +26,7 @@ class FitOptions(OptionGroup):
     """Model whose arms are used."""
     profile: str | None = None
     """Profile whose arms are used."""
-    out: Annotated[Path | None, IfAbsent("none, only the table is printed")] = None
+    out: Annotated[Path | None, IfAbsent("print the table only")] = None
     """File to write the profile to; its name ends in .toml."""
     name: Annotated[str | None, IfAbsent("derived from the model")] = None
     """Name of the profile."""

@@ -18,6 +18,7 @@ from loopbench.experiments.compare.tables import to_csv, to_markdown
 from loopbench.experiments.optimize.result import optimization_result
 from loopbench.reports.html.files import PAGE
 from loopbench.reports.html.page import collection_html, optimization_html
+from loopbench.runs.config import IfAbsent
 from loopbench.runs.folders import TEST, is_optimization, run_folder, run_name
 
 from . import render
@@ -39,8 +40,8 @@ class ReportOptions(OptionGroup):
     """Print the arms as CSV."""
     as_markdown: Annotated[bool, typer.Option("--markdown")] = False
     """Print the tables as Markdown."""
-    html: Path | None = None
-    """File to write the page to [default: report.html in the run directory, or here for several runs]."""
+    html: Annotated[Path | None, IfAbsent("report.html, in the run directory or, for several runs, here")] = None
+    """File to write the page to."""
     no_html: bool = False
     """Do not write a page."""
 

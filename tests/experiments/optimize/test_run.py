@@ -221,7 +221,7 @@ def test_tasks_without_a_plan_are_told_before_the_search(
 def test_a_budget_of_a_comparison_is_none_of_a_search(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("[budget]\ncalls = 10\n", "utf-8")
-    with pytest.raises(ValueError, match="budget: it stands in the table `search`"):
+    with pytest.raises(ValueError, match="budget: move it to the table `search`"):
         load_optimize_config(file, {})
     file.write_text("[search.budget]\ncalls = 10\n", "utf-8")
     assert load_optimize_config(file, {}).search.budget.calls == 10
@@ -262,8 +262,8 @@ def test_only_one_process_writes_to_a_run(configured: Configured, watcher: Any) 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"profiles": ("clean", "teachable")}, "profiles: one is wanted, not 2"),
-        ({"models": ("scripted", "openai/x"), "profiles": ("clean",)}, "models: one is wanted, not 2"),
+        ({"profiles": ("clean", "teachable")}, "profiles: give one, not 2"),
+        ({"models": ("scripted", "openai/x"), "profiles": ("clean",)}, "models: give one, not 2"),
         ({"split": "test"}, "split is no part of an optimization"),
         ({"budget": {"seconds": 3}}, "seconds are no equal budget"),
         ({"trial_budget": {"dollars": 3}}, "a budget in dollars is for real models"),
