@@ -65,7 +65,10 @@ def test_the_help_of_a_flag_is_the_docstring_of_its_field_and_the_default(path: 
     option = options("compare")[flag_of(path)]
     text, _, default = option.help.partition(" [default: ")
     assert text == field.description
-    assert bool(default) == (field.default not in (None, ()) and field.default is not False or any(isinstance(each, IfAbsent) for each in field.metadata))
+    assert bool(default) == (
+        (field.default not in (None, ()) and field.default is not False)
+        or any(isinstance(each, IfAbsent) for each in field.metadata)
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,7 +142,9 @@ def test_a_command_gets_only_the_flags_that_were_typed() -> None:
 
 def test_flags_arrive_in_the_shape_of_a_configuration_file() -> None:
     typed = ["--loop", "a", "--loop", "b", "--tasks", "4", "--no-mlflow", "--real-time", "--budget-calls", "3"]
-    _, flags = called("here", *typed, "--attempts", "2", "--without", "streaming", "--trial-timeout", "1.5", "--runs", "x", "--model", "openai/x")
+    _, flags = called(
+        "here", *typed, "--attempts", "2", "--without", "streaming", "--trial-timeout", "1.5", "--runs", "x", "--model", "openai/x"
+    )
     assert flags == {
         "loops": ("a", "b"),
         "models": ("openai/x",),

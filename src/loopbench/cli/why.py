@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from loopbench.experiments.compare.results import Results, find_record, results
-from loopbench.experiments.why.why import Lost, comparable, loss_of
+from loopbench.experiments.why.arms import arms_named, pairs_named
+from loopbench.experiments.why.why import Lost, loss_of
 from loopbench.experiments.why.why import why as find
 from loopbench.metrics.record import Record
 from loopbench.runs.folders import trials_folder
-from loopbench.runs.store.files import RunError
 
 from . import render_why
 from .options import JsonOption, OptionGroup, RunChoice, with_options
@@ -38,11 +38,11 @@ def why(choice: RunChoice, options: WhyOptions, output: JsonOption) -> None:
     """Say where arms diverge, why the arm that did not solve a task failed, and what is notable about the tasks."""
     a, b = options.a, options.b
     found = results(trials_folder(choice.folder))
-    if a is not None and b is None and not _arms(found, a):
+    if a is not None and b is None and not arms_named(found, a):
         _trial(found, find_record(found, a), as_json=output.as_json)
         return
     most = None if options.show_all or output.as_json else MIN
-    arms = None if a is None or b is not None else _arms(found, a)
+    arms = None if a is None or b is not None else arms_named(found, a)
     reasons = find(found, pairs=_pairs(found, a, b), arms=arms, task=options.task, most=most)
     if output.as_json:
         print(json.dumps({"run": str(found.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
@@ -51,30 +51,10 @@ def why(choice: RunChoice, options: WhyOptions, output: JsonOption) -> None:
 
 
 def _pairs(found: Results, a: str | None, b: str | None) -> Sequence[tuple[str, str]] | None:
-    """Return the pairs to explain; None means all. Raises RunError for an unknown arm, or arms that are not comparable."""
+    """Return the pairs that were asked for; None stands for all of them."""
     if a is None:
         return None
-    if b is None:
-        return ()
-    ones, others = _known(found, a), _known(found, b)
-    every = set(comparable(found))
-    pairs = [(one, other) for one in ones for other in others if (one, other) in every or (other, one) in every]
-    if not pairs:
-        raise RunError(f"{found.folder}: {a} and {b} are not two arms that met the same tasks under the same profile")
-    return pairs
-
-
-def _known(found: Results, name: str) -> list[str]:
-    arms = _arms(found, name)
-    if not arms:
-        raise RunError(f"{found.folder}: no arm {name!r}; there are {', '.join(arm.info.arm for arm in found.comparison.arms)}")
-    return arms
-
-
-def _arms(found: Results, name: str) -> list[str]:
-    """Return the arm of that name, or the arms of that loop."""
-    arms = [arm.info.arm for arm in found.comparison.arms]
-    return [name] if name in arms else [arm for arm in arms if arm.startswith(f"{name}/")]
+    return () if b is None else pairs_named(found, a, b)
 
 
 def _trial(found: Results, record: Record, *, as_json: bool) -> None:
