@@ -52,7 +52,10 @@ class AblationOptions(OptionGroup):
 
 @with_options(CONFIG_FLAGS)
 def ablate(options: AblationOptions, flags: dict[str, Any], output: OutputOptions) -> None:
-    """Vary a loop's options together and say what each of them does, and which depend on each other, with intervals."""
+    """Vary a loop's options together and say what each of them does.
+
+    The effects have intervals, and so have interactions of two options.
+    """
     wanted = AblationRequest(
         options.loop,
         tuple(options.factor),

@@ -29,7 +29,10 @@ class LoopChoice(OptionGroup):
 
 @with_options()
 def check_loop(choice: LoopChoice, output: JsonOption) -> None:
-    """Test a loop against every law, with generated models and tools; exit with code 1 if a law does not hold."""
+    """Test a loop against every law, with generated models and tools.
+
+    The exit code is 1 if a law does not hold.
+    """
     spec = parse_spec(choice.name)
     found = laws.check_loop(make_loop(spec), None if output.as_json else _print_finding)
     broken = any(finding.status == "failed" for finding in found)

@@ -36,7 +36,10 @@ class ModelOptions(OptionGroup):
 
 @with_options()
 def check_model(options: ModelOptions, output: JsonOption) -> None:
-    """Send a real model a few tiny requests and say what works: tools, forced tools, schemas, streaming, usage, cost."""
+    """Send a real model a few tiny requests and say what works.
+
+    It tries tools, forced tools, schemas and streaming, and reports usage and cost.
+    """
     name, prices = options.name, options.prices
     load_env()
     table = {} if prices is None else read_prices(prices)

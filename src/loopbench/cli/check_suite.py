@@ -61,7 +61,10 @@ class SuiteOptions(OptionGroup):
 
 @with_options()
 def check_suite(options: SuiteOptions, output: JsonOption) -> None:
-    """Run every check on a suite, and agents that must not pass it; exit with code 1 if a check fails."""
+    """Run every check on a suite, and agents that must not pass it.
+
+    The exit code is 1 if a check fails.
+    """
     spec = parse_spec(options.name)
     heard = _ignore if output.as_json else partial(_print_finding, out())  # the real stdout, not what stands in for it below
     with own_prints_aside():

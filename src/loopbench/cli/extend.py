@@ -28,7 +28,10 @@ ADDED = ConfigFlags(
 
 @with_options(ADDED, SESSION_FLAGS)
 def extend(choice: RunChoice, flags: dict[str, Any], typed: PermissionOptions, output: OutputOptions) -> None:
-    """Add loops, profiles, models, repeats or tasks to a run: keep its trials and run only the new ones."""
+    """Add loops, profiles, models, repeats or tasks to a run.
+
+    The run's trials are kept, and only the new ones are run.
+    """
     settings = {name: value for name, value in flags.items() if name in SESSION_SETTINGS}
     additions = extending.Additions(**{name: value for name, value in flags.items() if name not in SESSION_SETTINGS})
     load_env()  # keys may stand in a .env of the current directory

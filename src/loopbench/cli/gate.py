@@ -117,7 +117,10 @@ class GateOutputs(OptionGroup):
 
 @with_options(RERUN_FLAGS)
 def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, outputs: GateOutputs, output: OutputOptions) -> None:
-    """Say whether a run is worse than a baseline; exit with code 0 if not, 1 if so, 3 if undecided, 4 if the run is invalid."""
+    """Say whether a run is worse than a baseline.
+
+    The exit code is 0 if it is not, 1 if it is, 3 if that is undecided, and 4 if the run is invalid.
+    """
     given = [flag_of([name]) for name, value in {**flags, **again.model_dump()}.items() if value]
     if options.run is not None and given:
         raise ValueError(f"{given[0]} is for a new run; leave it out, or the run {str(options.run)!r}")
@@ -150,7 +153,10 @@ class BlessOptions(OptionGroup):
 
 @with_options()
 def bless(choice: RunChoice, options: BlessOptions) -> None:
-    """Write a run as the baseline that `loopbench gate` compares later runs with, and say what changed in it."""
+    """Write a run as the baseline that `loopbench gate` compares later runs with.
+
+    It says what changes in a baseline that it replaces.
+    """
     output = options.output
     old = read_baseline(output) if output.exists() else None  # a file that is not a baseline is not replaced
     found = read_run(choice.folder)

@@ -68,7 +68,10 @@ class ImportOptions(OptionGroup):
 
 @with_options()
 def import_(options: ImportOptions, place: RunsOption, output: JsonOption) -> None:
-    """Import and compare results of other tools: Inspect logs, pydantic-evals reports, CSV, TSV or JSON lines."""
+    """Import and compare results of other tools.
+
+    These are Inspect logs, pydantic-evals reports, and tables as CSV, TSV or JSON lines.
+    """
     wanted, name = options.request, options.name
     below = place.runs or RUNS
     folder = None if name is None else name if len(name.parts) > 1 else below / name

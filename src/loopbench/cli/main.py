@@ -24,82 +24,28 @@ from .process import lasting_stdout, terminated_as_interrupted
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "compare": ("compare:compare", "Run loops over a suite's tasks and say which is better, with intervals."),
     "list": ("list_:list_", "List what can be named on the command line, with options."),
-    "resume": (
-        "resume:resume",
-        "Continue an interrupted run: run only trials without a result, and those that the infrastructure failed.",
-    ),
-    "extend": (
-        "extend:extend",
-        "Add loops, profiles, models, repeats or tasks to a run: keep its trials and run only the new ones.",
-    ),
-    "rescore": (
-        "rescore:rescore",
-        "Judge a run's answers again with today's scorers and expected answers, without calling a model or a tool.",
-    ),
-    "ablate": (
-        "ablate:ablate",
-        "Vary a loop's options together and say what each of them does, and which depend on each other, with intervals.",
-    ),
-    "report": ("report:report", "Print the tables of a run again and write its page, without calling a model."),
+    "resume": ("resume:resume", "Continue an interrupted run: run only the trials that are missing."),
+    "extend": ("extend:extend", "Add loops, profiles, models, repeats or tasks to a run."),
+    "rescore": ("rescore:rescore", "Judge a run's answers again with today's scorers and expected answers."),
+    "ablate": ("ablate:ablate", "Vary a loop's options together and say what each of them does."),
+    "report": ("report:report", "Print the tables of a run again and write its page."),
     "show": ("show:show", "Print the trace of one trial: prompts, replies, moves, observations and faults."),
-    "why": (
-        "why:why",
-        "Say where arms diverge, why the arm that did not solve a task failed, and what is notable about the tasks.",
-    ),
-    "optimize": (
-        "optimize:optimize",
-        "Optimize each loop's prompts on an equal budget; say on locked tasks whether it helped and which loop is best then.",
-    ),
-    "show-program": (
-        "programs:show_program",
-        "Print a program: the instructions and demonstrations of each predictor, and where it comes from.",
-    ),
-    "diff": (
-        "programs:diff",
-        "Print how program B differs from program A, in instructions and demonstrations; exit with code 1 if they differ.",
-    ),
+    "why": ("why:why", "Say where arms diverge, and why trials were lost."),
+    "optimize": ("optimize:optimize", "Optimize each loop's prompts on an equal budget, and test them on locked tasks."),
+    "show-program": ("programs:show_program", "Print a program: the instructions and demonstrations of each predictor."),
+    "diff": ("programs:diff", "Print how program B differs from program A."),
     "serve": ("serve:serve", "Serve the scripted model to any program that speaks OpenAI's protocol, until Ctrl-C."),
-    "size": (
-        "size:size",
-        "Compute from a pilot run how many tasks and repeats a decision takes, and their cost, without calling a model.",
-    ),
-    "gate": (
-        "gate:gate",
-        "Say whether a run is worse than a baseline; exit with code 0 if not, 1 if so, 3 if undecided, 4 if the run is invalid.",
-    ),
-    "bless": (
-        "gate:bless",
-        "Write a run as the baseline that `loopbench gate` compares later runs with, and say what changed in it.",
-    ),
-    "import": (
-        "import_:import_",
-        "Import and compare results of other tools: Inspect logs, pydantic-evals reports, CSV, TSV or JSON lines.",
-    ),
-    "check loop": (
-        "check_loop:check_loop",
-        "Test a loop against every law, with generated models and tools; exit with code 1 if a law does not hold.",
-    ),
-    "check model": (
-        "check_model:check_model",
-        "Send a real model a few tiny requests and say what works: tools, forced tools, schemas, streaming, usage, cost.",
-    ),
-    "check suite": (
-        "check_suite:check_suite",
-        "Run every check on a suite, and agents that must not pass it; exit with code 1 if a check fails.",
-    ),
+    "size": ("size:size", "Compute from a pilot run how many tasks and repeats a decision takes."),
+    "gate": ("gate:gate", "Say whether a run is worse than a baseline."),
+    "bless": ("gate:bless", "Write a run as the baseline that `loopbench gate` compares later runs with."),
+    "import": ("import_:import_", "Import and compare results of other tools."),
+    "check loop": ("check_loop:check_loop", "Test a loop against every law, with generated models and tools."),
+    "check model": ("check_model:check_model", "Send a real model a few tiny requests and say what works."),
+    "check suite": ("check_suite:check_suite", "Run every check on a suite, and agents that must not pass it."),
     "new loop": ("new_loop:new_loop", "Write NAME.py, a small loop that works, and test_NAME.py, which tests it against the laws."),
-    "profile fit": (
-        "profile:fit",
-        "Estimate from a run's traces how often its model failed: each kind of fault per opportunity, with an interval.",
-    ),
-    "profile show": (
-        "profile:show",
-        "Print a profile: its kinds of fault, what they mean, how often they occur, and notes on fitted rates.",
-    ),
-    "suite learn": (
-        "suite_learn:learn",
-        "Write the run's suite with the calls of successful trials as plans, for the scripted model to follow.",
-    ),
+    "profile fit": ("profile:fit", "Estimate from a run's traces how often its model failed."),
+    "profile show": ("profile:show", "Print a profile: its kinds of fault, what they mean, and how often they occur."),
+    "suite learn": ("suite_learn:learn", "Write a run's suite with the calls of successful trials as plans."),
 }
 """Subcommand → module and function within this package, and the first line of the function's docstring."""
 

@@ -74,7 +74,10 @@ class SearchOptions(OptionGroup):
 
 @with_options(COMPARE_FLAGS, SEARCH_FLAGS)
 def optimize(flags: dict[str, Any], search: SearchOptions, output: OutputOptions) -> None:
-    """Optimize each loop's prompts on an equal budget; say on locked tasks whether it helped and which loop is best then."""
+    """Optimize each loop's prompts on an equal budget, and test them on locked tasks.
+
+    The test says whether optimizing helped, and which loop is best then.
+    """
     given = {**flags, **search.as_flags()}
     load_env()  # keys may stand in a .env of the current directory
     with own_prints_aside():

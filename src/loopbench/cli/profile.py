@@ -43,7 +43,10 @@ class ProfileChoice(OptionGroup):
 
 @with_options()
 def fit(choice: RunChoice, options: FitOptions, output: JsonOption) -> None:
-    """Estimate from a run's traces how often its model failed: each kind of fault per opportunity, with an interval."""
+    """Estimate from a run's traces how often its model failed.
+
+    Each kind of fault gets a rate per opportunity, with an interval.
+    """
     file = options.out
     if file is not None:
         _check_out(file, force=options.force)
@@ -63,7 +66,7 @@ def fit(choice: RunChoice, options: FitOptions, output: JsonOption) -> None:
 
 @with_options()
 def show(choice: ProfileChoice, output: JsonOption) -> None:
-    """Print a profile: its kinds of fault, what they mean, how often they occur, and notes on fitted rates."""
+    """Print a profile: its kinds of fault, what they mean, and how often they occur."""
     found = load_profile(choice.name)
     said = remarks(Path(choice.name).read_text(encoding="utf-8")) if choice.name.endswith(".toml") else {}
     if output.as_json:

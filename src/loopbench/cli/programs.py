@@ -43,7 +43,10 @@ class ProgramPair(OptionGroup):
 
 @with_options()
 def show_program(options: ProgramOptions, output: JsonOption) -> None:
-    """Print a program: the instructions and demonstrations of each predictor, and where it comes from."""
+    """Print a program: the instructions and demonstrations of each predictor.
+
+    It also says where the program comes from.
+    """
     if output.as_json and options.as_markdown:
         raise ValueError("--json and --markdown exclude each other")
     found = program_named(options.program)
@@ -76,7 +79,10 @@ def show_program(options: ProgramOptions, output: JsonOption) -> None:
 
 @with_options()
 def diff(pair: ProgramPair, output: JsonOption) -> None:
-    """Print how program B differs from program A, in instructions and demonstrations; exit with code 1 if they differ."""
+    """Print how program B differs from program A.
+
+    Instructions are compared line by line, demonstrations by content. The exit code is 1 if they differ.
+    """
     found = program_diff(program_named(pair.a), program_named(pair.b))
     if output.as_json:
         print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))

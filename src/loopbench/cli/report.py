@@ -61,7 +61,10 @@ class ReportOptions(OptionGroup):
 
 @with_options()
 def report(choice: RunsChoice, output: JsonOption, options: ReportOptions) -> None:
-    """Print the tables of a run again and write its page, without calling a model."""
+    """Print the tables of a run again and write its page.
+
+    No model is called.
+    """
     form = options.form(output)
     folders = [run_folder(name, choice.runs) for name in choice.run]
     if len(folders) > 1:

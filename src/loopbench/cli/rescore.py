@@ -27,7 +27,10 @@ class DataOption(OptionGroup):
 
 @with_options()
 def rescore(choice: RunChoice, code: AllowOption, suite: DataOption, output: JsonOption) -> None:
-    """Judge a run's answers again with today's scorers and expected answers, without calling a model or a tool."""
+    """Judge a run's answers again with today's scorers and expected answers.
+
+    No model and no tool is called.
+    """
     folder = choice.folder
     with own_prints_aside():
         made = rescoring.rescore(folder, code.allow, suite.data)

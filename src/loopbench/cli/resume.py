@@ -45,7 +45,10 @@ class RetryOption(OptionGroup):
 
 @with_options(SESSION_FLAGS)
 def resume(choice: RunChoice, again: RetryOption, flags: dict[str, Any], typed: PermissionOptions, output: OutputOptions) -> None:
-    """Continue an interrupted run: run only trials without a result, and those that the infrastructure failed."""
+    """Continue an interrupted run: run only the trials that are missing.
+
+    Missing are trials without a result, and trials that the infrastructure failed.
+    """
     load_env()  # keys may stand in a .env of the current directory
     folder, allowed = choice.folder, typed.permissions(flags.get("address"))
     if is_optimization(folder):

@@ -52,7 +52,10 @@ class SizeOptions(OptionGroup):
 
 @with_options()
 def size(choice: RunChoice, options: SizeOptions, output: JsonOption) -> None:
-    """Compute from a pilot run how many tasks and repeats a decision takes, and their cost, without calling a model."""
+    """Compute from a pilot run how many tasks and repeats a decision takes.
+
+    It also computes what they cost. No model is called.
+    """
     wanted = options.request
     found = _results(choice.folder)
     second = None if options.again is None else _results(run_folder(options.again, choice.runs))

@@ -39,7 +39,10 @@ class LearnOptions(OptionGroup):
 
 @with_options()
 def learn(choice: RunChoice, options: LearnOptions, code: AllowOption, output: JsonOption) -> None:
-    """Write the run's suite with the calls of successful trials as plans, for the scripted model to follow."""
+    """Write a run's suite with the calls of successful trials as plans.
+
+    The scripted model can follow these plans.
+    """
     check_out(options.out, force=options.force)
     with own_prints_aside():
         learned = learn_run(choice.folder, code.allow, check=options.check, any_order=options.any_order)

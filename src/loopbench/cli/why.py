@@ -35,7 +35,10 @@ class WhyOptions(OptionGroup):
 
 @with_options()
 def why(choice: RunChoice, options: WhyOptions, output: JsonOption) -> None:
-    """Say where arms diverge, why the arm that did not solve a task failed, and what is notable about the tasks."""
+    """Say where arms diverge, and why trials were lost.
+
+    It also says what is notable about the tasks. No model is called.
+    """
     a, b = options.a, options.b
     found = results(trials_folder(choice.folder))
     if a is not None and b is None and not arms_named(found, a):
