@@ -214,7 +214,7 @@ class _Targets:
     annotations: bool
 
     def check(self) -> None:
-        """Raises ValueError for a file that cannot be written."""
+        """Check that the files can be written. Raises ValueError."""
         for flag, path in (("--junit", self.junit), ("--summary", self.summary)):
             if path is not None and (path.is_dir() or not os.access(_there(path), os.W_OK)):
                 raise ValueError(f"{flag} {path}: cannot be written; nothing was judged")

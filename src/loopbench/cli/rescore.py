@@ -22,7 +22,7 @@ from .tables import print_table
 
 class DataOption(OptionGroup):
     data: Annotated[Path | None, IfAbsent("the file of the run")] = None
-    """File that the suite reads its tasks from, if it is another one by now."""
+    """File that the suite reads its tasks from, if it is no longer the file of the run."""
 
 
 @with_options()
