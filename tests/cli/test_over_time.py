@@ -19,6 +19,9 @@ from typing import Any
 
 import pytest
 
+import loopbench as package
+
+SOURCE = Path(package.__file__).parents[1]
 BRIEF = ["--no-mlflow", "--suite", "arithmetic(size=6)", "--quiet"]
 LOOP = """
 from loopbench.protocol import Outcome, StopReason
@@ -39,7 +42,7 @@ def only_run(folder: Path) -> Path:
 
 def process(folder: Path, *arguments: str, **pipes: Any) -> subprocess.Popen[str]:
     """Of a bare machine: a new home, no caches; modules of the user's own are found in `folder`."""
-    given = {"PATH": os.defpath, "HOME": str(folder / "home"), "PYTHONPATH": str(folder)}
+    given = {"PATH": os.defpath, "HOME": str(folder / "home"), "PYTHONPATH": f"{folder}{os.pathsep}{SOURCE}"}
     taken: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **pipes}
     return subprocess.Popen([sys.executable, "-m", "loopbench", *arguments], cwd=folder, env=given, **taken)
 
