@@ -166,13 +166,13 @@ def _shown(default: Any) -> str:
     match default:
         case bool():
             return "yes" if default else ""
-        case int() | float():
+        case float():
             return f"{default:g}"
         case Enum():
             return str(default.value)
         case tuple():
             return ", ".join(default)
-        case str() | Path():
+        case int() | str() | Path():
             return str(default)
     return ""
 
