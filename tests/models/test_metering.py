@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.loops.bare import CODEC
+from loopbench.loops.bare_codecs import CODEC
 from loopbench.models.faults import Fault, FaultPoint
 from loopbench.models.metering import HUGE_CHARS, Budget, Meter, MeteredModel, MeteredToolbox
 from loopbench.models.profiles import Abilities, Clears, Profile, load_profile

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from loopbench.dspy_seam import close_local_clients
-from loopbench.loops import bare
+from loopbench.loops.bare_codecs import CODEC
 from loopbench.models.metering import MeteredModel
 from loopbench.models.native import NATIVE
 from loopbench.models.over_http import OverHttp, Switchboard, open_switchboard
@@ -89,7 +89,7 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("schema", [None, CHOICES], ids=["free", "schema"])
-@pytest.mark.parametrize("codec", [None, bare.CODEC], ids=["native", "by name"])
+@pytest.mark.parametrize("codec", [None, CODEC], ids=["native", "by name"])
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_reply_is_that_of_the_model_in_process(bench, codec, streamed, schema):
     request = bench.Bench(bench.chain(2)).request("It begins.", codec=codec, response_schema=schema)
@@ -118,7 +118,7 @@ class Noting(WrappedModel):
 def test_the_server_is_told_how_many_messages_are_examples(bench, examples):
     trial = bench.Bench(bench.chain(1))
     demo = (Message("user", "1 + 1?"), Message("assistant", "2"))[:examples]
-    asked = trial.request(codec=bare.CODEC, examples=examples)
+    asked = trial.request(codec=CODEC, examples=examples)
     request = replace(asked, messages=(Message("system", "Be brief."), *demo, *asked.messages))
     noting = Noting(trial.scripted)
 
@@ -163,7 +163,7 @@ def test_a_failure_is_told_in_the_words_that_it_has_in_process(bench, kind, stre
 
 def test_one_request_may_be_sent_several_times_at_once(bench):
     trial = bench.Bench(bench.chain(1))
-    request = trial.request(codec=bare.CODEC)
+    request = trial.request(codec=CODEC)
 
     async def ask(model: OverHttp) -> list[Reply]:
         return await asyncio.gather(*(model.complete(request) for _ in range(5)))

@@ -34,7 +34,8 @@ from loopbench.dspy_seam.clients import LOCAL_KEY
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.reopen import reopen
-from loopbench.loops import bare, react_extract
+from loopbench.loops.bare_codecs import CODEC
+from loopbench.loops.react_extract_codecs import ExtractAnswer, ExtractCodec, ReactCodec, ReactStep
 from loopbench.metrics.record import Record
 from loopbench.models import real
 from loopbench.models.real import RealModel, RealOptions, open_model
@@ -1095,8 +1096,8 @@ def test_a_key_for_a_gateway_goes_to_the_gateway(shared, monkeypatch):
 
 SUITE = arithmetic.SUITE()
 TASKS = 4
-REACT = react_extract.ReactCodec(react_extract.ReactStep)
-EXTRACT = react_extract.ExtractCodec(react_extract.ExtractAnswer.append("answer", dspy.OutputField(), str), {})
+REACT = ReactCodec(ReactStep)
+EXTRACT = ExtractCodec(ExtractAnswer.append("answer", dspy.OutputField(), str), {})
 
 
 class Solver:
@@ -1116,7 +1117,7 @@ class Solver:
         if "[[ ## next_thought ## ]]" in prompt:
             return self.act(REACT, calls, messages[-1]["content"].count("[[ ## observation_"), None)
         seen = sum(message["role"] == "user" for message in messages) - 1
-        return self.act(bare.CODEC, calls, seen, self.answer(task))
+        return self.act(CODEC, calls, seen, self.answer(task))
 
     def act(self, codec: Codec, calls: tuple[Replayed, ...], seen: int, answer: str | None) -> Said:
         if seen >= len(calls):

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.bare import CODEC
+from loopbench.loops.bare_codecs import CODEC
 from loopbench.models.draws import derived_seed, unit
 from loopbench.models.faults import NOT_DETERMINED
 from loopbench.models.native import NATIVE, NativeCodec
@@ -200,7 +200,7 @@ def test_a_loop_that_cuts_receipts_away_never_gets_an_answer(bench, codec: Codec
 
 _PROCESS = """
 import asyncio, hashlib, runpy, sys
-from loopbench.loops.bare import CODEC
+from loopbench.loops.bare_codecs import CODEC
 from loopbench.models.profiles import FAULT_KINDS, Profile
 
 shared = runpy.run_path(sys.argv[1])

@@ -83,22 +83,22 @@ def test_what_can_be_written(text, name, options):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no name"),
-        ("bare(", "no name"),
-        ("bare) (", "no name"),
-        ("3x", "no name"),
+        ("", "not a name"),
+        ("bare(", "not a name"),
+        ("bare) (", "not a name"),
+        ("3x", "not a name"),
         ("bare(3)", "write option=value"),
         ("bare(a b=3)", "write option=value"),
-        ("bare(n=)", "no TOML value"),
+        ("bare(n=)", "not a TOML value"),
         ("bare(n=two words)", "quote it if it is text"),
-        ("bare(n=1 # the rest)", "no TOML value"),
-        ("bare(n=1\nm=2)", "no TOML value"),
-        ("bare(n=1]\nm=[2)", "no TOML value"),
-        ("bare(n=1, n=2)", "'n' stands twice"),
-        (f"bare(n={'[' * 5_000})", "no TOML value"),
-        (f"bare(n={'9' * 5_000})", "no TOML value"),
-        ('bare(n="""' + "\\" * 5_000, "no name"),
-        ('bare(n="""' + "\\" * 5_000 + ")", "no TOML value"),
+        ("bare(n=1 # the rest)", "not a TOML value"),
+        ("bare(n=1\nm=2)", "not a TOML value"),
+        ("bare(n=1]\nm=[2)", "not a TOML value"),
+        ("bare(n=1, n=2)", "'n' is a duplicate"),
+        (f"bare(n={'[' * 5_000})", "not a TOML value"),
+        (f"bare(n={'9' * 5_000})", "not a TOML value"),
+        ('bare(n="""' + "\\" * 5_000, "not a name"),
+        ('bare(n="""' + "\\" * 5_000 + ")", "not a TOML value"),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_line(text, said):
@@ -451,8 +451,9 @@ def test_a_suite_that_fails_on_its_options_is_refused(own):
 
 def test_a_suite_s_options_are_documented_by_its_loader():
     options = options_of(find("suite", "csv"))
-    assert options["question"].doc == options["answer"].doc == "names of the columns"
-    assert options["columns"].doc == "of the others, by what they mean"
+    assert options["question"].doc == "name of the column with the question; left out, it is found by its name"
+    assert options["delimiter"].doc == "the sign between cells"
+    assert list(options) == ["data", "tools", "delimiter", "question", "answer", "columns", "scorer", "labels", "limit"]
     undocumented = [
         f"{suite}.{option.name}"
         for suite in builtin_names("suite")

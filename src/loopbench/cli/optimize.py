@@ -11,9 +11,10 @@ import typer
 
 from loopbench.experiments.optimize.budgets import parse_budget
 from loopbench.experiments.optimize.config import REPEATS, SearchConfig, load_optimize_config
+from loopbench.experiments.optimize.prepare import Optimization, prepare, reopen
 from loopbench.experiments.optimize.result import optimization_result
 from loopbench.experiments.optimize.rollouts import RunStopped
-from loopbench.experiments.optimize.run import Optimization, prepare, reopen, run
+from loopbench.experiments.optimize.run import run
 from loopbench.experiments.optimize.watchers import Watchers
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import IfAbsent

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 from loopbench.protocol.names import Spec as Spec
 from loopbench.protocol.names import nearest as nearest
@@ -31,23 +31,37 @@ def options_of(target: Callable[..., Any]) -> dict[str, Option]:
     hints = _type_hints(target)
     docs = _field_docs(target) if inspect.isclass(target) else _argument_docs(target)  # type: ignore[arg-type]  # classes hash
     hidden = {name for name, item in getattr(target, "__dataclass_fields__", {}).items() if item.metadata.get("option") is False}
-    return {
-        name: Option(name, hints.get(name, Any), parameter.default, docs.get(name, ""))
-        for name, parameter in inspect.signature(target).parameters.items()
-        if name not in hidden and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    }
+    options: dict[str, Option] = {}
+    for name, parameter in inspect.signature(target).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD and get_origin(hints.get(name)) is Unpack:
+            options |= _shared_options(get_args(hints[name])[0])
+        elif name not in hidden and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            options[name] = Option(name, hints.get(name, Any), parameter.default, docs.get(name, ""))
+    return options
+
+
+def _shared_options(fields: type[Any]) -> dict[str, Option]:
+    """The options that `**options: Unpack[SomeTypedDict]` takes; None stands for one that is left out."""
+    docs = _field_docs(fields)  # type: ignore[arg-type]  # classes hash
+    return {name: Option(name, kind, None, docs.get(name, "")) for name, kind in get_type_hints(fields).items()}
 
 
 def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
-    try:
-        return get_type_hints(target.__init__ if inspect.isclass(target) else target)
-    except (NameError, TypeError):  # annotations that name what only a type checker sees
-        return {}
+    for source in (target.__init__, target) if inspect.isclass(target) else (target,):
+        try:
+            return get_type_hints(source)
+        except (NameError, TypeError):  # names that only a type checker sees; a class knows those of its bases' modules
+            continue
+    return {}
 
 
 @cache
 def _field_docs(target: type[Any]) -> Mapping[str, str]:
-    """First line of the string under each field of a class; read once, since an ablation asks for each of its cells."""
+    """First line of the string under each field of a class and its bases; read once: an ablation asks for each of its cells."""
+    return {name: doc for base in reversed(target.__mro__) for name, doc in _own_field_docs(base).items()}
+
+
+def _own_field_docs(target: type[Any]) -> Mapping[str, str]:
     try:
         body = ast.parse(textwrap.dedent(inspect.getsource(target))).body[0]
     except (OSError, TypeError, SyntaxError):

@@ -100,6 +100,8 @@ def results(folder: Path) -> Results:
             ArmInfo(arm["arm"], arm["loop"], dict(arm["options"]), arm["model"], arm["profile"], manifest["suite"]["name"])
             for arm in manifest["arms"]
         ]
+        if not all(isinstance(name, str) for arm in arms for name in (arm.arm, arm.loop, arm.model, arm.profile, arm.suite)):
+            raise TypeError("what an arm consists of has names that are not text")
         config = manifest["config"]
         looks = looks_of(manifest)
         at = None if looks is None else looked_at(looks, records, manifest)
