@@ -41,7 +41,7 @@ def carry_out(experiment: Experiment, output: OutputOptions) -> NoReturn:
         halted = str(error)
     except WorkerError as error:
         now = _as_it_stands(experiment, results(experiment.folder))
-        raise ValueError(f"{error}; once that is mended, go on with: {resume_command(now)}") from None
+        raise ValueError(f"{error}; once that is fixed, go on with: {resume_command(now)}") from None
     found = results(experiment.folder)
     if halted or stopped:
         now = _as_it_stands(experiment, found)
