@@ -45,11 +45,6 @@ def arms_changed(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     return any(then.get(what) != now.get(what) for what in ("versions", "profiles", "arms"))
 
 
-def profile_changed(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether a fault profile is not what it was."""
-    return bool(_dict(then, "profiles").get(name) != _dict(now, "profiles").get(name))
-
-
 def summary(found: Sequence[str]) -> str:
     """Changes in one line."""
     rest = f" and {len(found) - MAX_TOLD} more" if len(found) > MAX_TOLD else ""

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from loopbench.datasets.task import Suite, Task
-from loopbench.metrics.record import RECORD_VERSION, Record
+from loopbench.metrics.record import RECORD_VERSION
 from loopbench.metrics.sequential import Looks
 from loopbench.models.profiles import PROFILES_VERSION
 from loopbench.protocol import Loop, Optimizable, program_digest, render_value
@@ -20,44 +20,20 @@ from loopbench.runs.code_digests import code_digest, own_code_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.lookup import scorers_of
 from loopbench.runs.schedule import Arm
-from loopbench.runs.store.files import RunError
 from loopbench.text.plain_text import json_safe
 
 RETRIED = "retried"
 """Trials that were scored and run again on request: [{"when", "what", "trials"}]."""
 RESCORED = "rescored"
 """Answers that were judged again: [{"when", "suite": its digest before, "trials": whose scores changed}]."""
-FORKED = "forked_from"
-"""The run whose trials were taken over: {"run", "digest": of the records taken over, "trials": their number}."""
 EXTENDED = "extended"
 """Arms, tasks or repeats that were added: [{"when", "trials": the schedule before, "to": the schedule since}]."""
-
-
-NOTES = (RETRIED, RESCORED, EXTENDED)
 
 
 def noted(manifest: Mapping[str, Any], name: str, **note: Any) -> list[Any]:
     """What a manifest keeps under a name, and one note more, with the time it was made at."""
     known = manifest.get(name)
     return [*(known if isinstance(known, list) else []), {"when": datetime.now(UTC).isoformat(timespec="seconds"), **note}]
-
-
-def notes_on(manifest: Mapping[str, Any], records: Sequence[Record]) -> dict[str, Any]:
-    """What a manifest notes of some of its records, which another run takes over.
-
-    Which trials a note means was not kept: it counts at most as many as it can mean, of those run again the records of a later
-    attempt, and falls away where that is none. That a schedule was extended is no matter of records. Raises RunError.
-    """
-    most = {RETRIED: sum(record.attempt > 0 for record in records), RESCORED: len(records)}
-    try:
-        notes = {
-            name: [{**note, "trials": min(int(note["trials"]), count)} for note in manifest.get(name, [])]
-            for name, count in most.items()
-            if count
-        }
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunError(f"manifest.json: {type(error).__name__}: {error}") from None
-    return {name: made for name, made in notes.items() if made}
 
 
 def warnings_of(manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -71,8 +47,6 @@ def remarks_of(manifest: Mapping[str, Any]) -> Iterator[str]:
     """What else a reader has to know. Raises KeyError or TypeError for a damaged manifest."""
     for note in manifest.get(RESCORED, []):
         yield f"Judged again on {note['when']}: the scores of {note['trials']} trials changed."
-    if FORKED in manifest:
-        yield f"{manifest[FORKED]['trials']} trials were taken over from {manifest[FORKED]['run']}."
 
 
 PACKAGES = ("loopbench", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")

@@ -202,5 +202,5 @@ def test_more_looks_than_tasks_are_refused_before_anything_is_made(configured, t
 
 
 def test_an_optimization_takes_no_looks():
-    with pytest.raises(ValueError, match="looks is no part of an optimization"):
+    with pytest.raises(ValueError, match="looks is not a setting of an optimization"):
         load_optimize_config(None, {"looks": 3})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +133,12 @@ def test_a_program_that_was_changed_by_hand_is_not_tested_as_the_one_that_was_fo
         run(reopen(made.folder), watcher, watcher)
 
 
-def test_over_http_it_is_the_same(configured: Configured, watcher: Any) -> None:
-    first, second = (finished(prepare(configured(over_http=over_http)), watcher) for over_http in (False, True))
+def test_over_http_it_is_the_same(
+    configured: Configured, watcher: Any, over_http: Callable[[], AbstractContextManager[None]]
+) -> None:
+    first = finished(prepare(configured()), watcher)
+    with over_http():
+        second = finished(prepare(configured(threads=8)), watcher)
     assert sorted(map(json.dumps, timeless(first))) == sorted(map(json.dumps, timeless(second)))
     assert digests(first)[0] == digests(second)[0]
     assert digests(first)[2] == digests(second)[2]
@@ -217,7 +222,7 @@ def test_tasks_without_a_plan_are_told_before_the_search(
 def test_a_budget_of_a_comparison_is_none_of_a_search(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("[budget]\ncalls = 10\n", "utf-8")
-    with pytest.raises(ValueError, match="budget: it stands in the table `search`"):
+    with pytest.raises(ValueError, match="budget: move it to the table `search`"):
         load_optimize_config(file, {})
     file.write_text("[search.budget]\ncalls = 10\n", "utf-8")
     assert load_optimize_config(file, {}).search.budget.calls == 10
@@ -258,8 +263,8 @@ def test_only_one_process_writes_to_a_run(configured: Configured, watcher: Any) 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"profiles": ("clean", "teachable")}, "profiles: one is wanted, not 2"),
-        ({"models": ("scripted", "openai/x"), "profiles": ("clean",)}, "models: one is wanted, not 2"),
+        ({"profiles": ("clean", "teachable")}, "profiles: give one, not 2"),
+        ({"models": ("scripted", "openai/x"), "profiles": ("clean",)}, "models: give one, not 2"),
         ({"split": "test"}, "split is no part of an optimization"),
         ({"budget": {"seconds": 3}}, "seconds are no equal budget"),
         ({"trial_budget": {"dollars": 3}}, "a budget in dollars is for real models"),

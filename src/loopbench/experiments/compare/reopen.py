@@ -13,7 +13,7 @@ from loopbench.runs.changes import arms_changed, changes, quoted, suite_changes,
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.lookup import resolve
 from loopbench.runs.manifest import ASKED, asked_of, looks_of, manifest_of
-from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allow_words, allowed_config, resume_flags
+from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allow_words, allowed_config
 from loopbench.runs.run_state import Retry, read_state
 from loopbench.runs.schedule import Arm
 from loopbench.runs.store.files import RunError, read_manifest
@@ -110,11 +110,9 @@ def changed_message(begun: Reopened) -> str:
 
 def _way_on(begun: Reopened) -> str:
     then, now, name = begun.manifest, begun.today, quoted(begun.folder)
-    if not suite_changes(then, now):
-        words = [name, "--fork", *resume_flags(begun.config)]
-        return f"a new run that takes over what still holds: loopbench resume {' '.join(words)}"
     anew = "start a new run with the same settings"
-    if arms_changed(then, now) or then.get(ASKED) != asked_of(begun.config, begun.suite, begun.tasks):
+    same_questions = then.get(ASKED) == asked_of(begun.config, begun.suite, begun.tasks)
+    if not suite_changes(then, now) or arms_changed(then, now) or not same_questions:
         return anew
     rescore = " ".join(["loopbench rescore", name, *allow_words(begun.config.model_copy(update={"loops": ()}))])
     if then["suite"].get("digest") != now["suite"]["digest"]:
