@@ -180,7 +180,7 @@ def show(
 ) -> None:
     """Print the trace of one trial: prompt, reply, move, observation, faults."""
     from loopbench.runs.folders import trials_folder
-    from loopbench.runs.store.files import read_manifest
+    from loopbench.runs.store.files import read_manifest_json
     from loopbench.runs.store.records import find_trial
     from loopbench.runs.store.traces import read_trace
     from loopbench.text.trace_text import as_judged
@@ -188,7 +188,7 @@ def show(
     from . import render_trace
 
     folder = trials_folder(run_folder(run, runs))
-    read_manifest(folder)  # what has none is no run
+    read_manifest_json(folder)  # what has none is no run
     if trial is None:
         _list_missed(folder, as_json=as_json)
         return

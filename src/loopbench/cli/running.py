@@ -86,7 +86,7 @@ def resume_command(experiment: Experiment) -> str:
     from loopbench.runs.permissions import resume_flags
     from loopbench.runs.run_state import larger
 
-    folder, config, begun = experiment.folder, experiment.config, experiment.manifest["config"]
+    folder, config, begun = experiment.folder, experiment.config, experiment.manifest.config
     shown = config.public()
     flags: list[tuple[str, object]] = [
         (name, shown[name]) for name in ("engine", "workers", "concurrency") if shown[name] != begun.get(name)

@@ -7,7 +7,7 @@ import secrets
 from datetime import datetime
 from pathlib import Path
 
-from loopbench.runs.store.files import MANIFEST, RunError, read_manifest
+from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json
 
 RUNS = Path("runs")
 
@@ -43,7 +43,7 @@ def _began(folder: Path) -> tuple[float, float]:
     """When a run was begun, to the second, then when its manifest was written last, in Unix time. Raises OSError."""
     written = (folder / MANIFEST).stat().st_mtime
     try:
-        return datetime.fromisoformat(read_manifest(folder)["created"]).timestamp(), written
+        return datetime.fromisoformat(read_manifest_json(folder)["created"]).timestamp(), written
     except (KeyError, TypeError, ValueError, OverflowError):  # a damaged manifest, which says so once the run is opened
         return written, written
 
@@ -75,7 +75,7 @@ TEST = "test"
 
 def is_optimization(folder: Path) -> bool:
     """Whether a run directory is that of an optimization. Raises RunError where it is none at all."""
-    return read_manifest(folder).get("kind") == KIND
+    return read_manifest_json(folder).get("kind") == KIND
 
 
 def refuse_optimization(folder: Path, what: str) -> None:

@@ -8,10 +8,9 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from loopbench.metrics.record import Record
-from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import TRIALS, each_record
 
 from .config import BudgetConfig
@@ -26,9 +25,6 @@ Retry = Literal["infrastructure", "errors"]
 
 FAVOURED = frozenset({"crashed", "timeout"})
 """Stops that the harness sets where a loop broke: scored 0. To run such trials again favours loops that break now and then."""
-
-CUT_SHORT = "cut_short"
-"""Of the manifest: what was spent in trials that an interruption or a budget cut short, which have no record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +66,6 @@ class Spent:
     def to_json(self) -> dict[str, float]:
         """Under the names of a budget's limits."""
         return {"calls": self.calls, "tokens": self.tokens, "dollars": self.dollars, "seconds": round(self.seconds, 3)}
-
-    @classmethod
-    def cut_short(cls, manifest: Mapping[str, Any]) -> Spent:
-        """What a manifest says was spent in trials that have no record. Raises RunError."""
-        try:
-            kept = manifest.get(CUT_SHORT) or {}
-            dollars, seconds = float(kept.get("dollars", 0)), float(kept.get("seconds", 0))
-            return cls(int(kept.get("calls", 0)), int(kept.get("tokens", 0)), dollars, seconds)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise RunError(f"manifest.json: {CUT_SHORT}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

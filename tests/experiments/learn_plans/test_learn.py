@@ -36,11 +36,12 @@ from loopbench.protocol.digest import canonical_json, sha256
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.manifest import manifest_of
+from loopbench.runs.manifest import write_manifest
+from loopbench.runs.new_manifest import manifest_of
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.registry import make_suite
 from loopbench.runs.schedule import make_arms
-from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import TRIALS
 from loopbench.runs.store.traces import PLAIN_TRACES, read_trace
 
@@ -793,7 +794,7 @@ def test_code_of_the_users_own_is_imported_only_if_its_name_is_typed_again(own_r
 
 def test_a_suite_that_has_changed_since_is_refused(own_run):
     manifest = own_run / "manifest.json"
-    manifest.write_text(manifest.read_text().replace(results(own_run).manifest["suite"]["digest"], "0" * 64))
+    manifest.write_text(manifest.read_text().replace(results(own_run).manifest.suite.digest, "0" * 64))
     with pytest.raises(RunError, match="has changed since this run"):
         learn_run(own_run, ["own_learned:load"])
 

@@ -14,7 +14,7 @@ from loopbench.experiments.optimize.config import OptimizeConfig, load_optimize_
 from loopbench.experiments.optimize.log import read_log
 from loopbench.experiments.optimize.run import Optimization, prepare, reopen, run
 from loopbench.runs.permissions import Permissions
-from loopbench.runs.store.files import RunError, read_manifest
+from loopbench.runs.store.files import RunError, read_manifest_json
 from loopbench.runs.store.lock import locked
 
 pytestmark = pytest.mark.thorough
@@ -41,7 +41,7 @@ def configured(tmp_path: Path) -> Configured:
 
 def digests(folder: Path) -> tuple[Any, ...]:
     """All that must be equal for equal input."""
-    opened = read_manifest(folder)["splits"]["test"]["opened"]
+    opened = read_manifest_json(folder)["splits"]["test"]["opened"]
     return (opened["programs"], {name: log["digest"] for name, log in opened["rollouts"].items()}, results(folder / "test").digest)
 
 
@@ -105,9 +105,9 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_been(configured: Config
 
 def test_the_test_split_is_opened_once(configured: Configured, watcher: Any) -> None:
     made = prepare(configured())
-    assert made.manifest["splits"]["test"]["opened"] is None
+    assert made.manifest.splits["test"].opened is None
     folder = finished(made, watcher)
-    opened = read_manifest(folder)["splits"]["test"]["opened"]
+    opened = read_manifest_json(folder)["splits"]["test"]["opened"]
     assert opened["programs"] == {"bare": made.designs[0].ended().digest}
     tested = {record.task for record in results(folder / "test").records}
     assert tested == {task.id for task in made.splits.test}
@@ -178,7 +178,7 @@ def test_a_program_put_back_is_tested(configured: Configured, watcher: Any, monk
     path.write_text(whole.replace('"demos": [', '"demos": [{},', 1), "utf-8")
     with pytest.raises(RunError, match=r"optimized\.json: not the program that the optimization gave"):
         run(reopen(made.folder), watcher, watcher)
-    assert read_manifest(made.folder)["splits"]["test"]["opened"] is None
+    assert read_manifest_json(made.folder)["splits"]["test"]["opened"] is None
     path.write_text(whole, "utf-8")
     assert results(finished(reopen(made.folder), watcher) / "test").is_complete
 

@@ -26,7 +26,7 @@ from loopbench.metrics.record import Record
 from loopbench.reports.html.page import report_html
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.files import RunError, write_manifest_json
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.records import TRIALS, find_trial, read_records
 from loopbench.runs.store.traces import (
@@ -412,6 +412,6 @@ def test_the_size_of_an_earlier_version_is_told_too(tmp_path, record):
 
 
 def test_a_run_that_is_none_has_no_policy(tmp_path, record):
-    write_manifest(tmp_path, {"config": {}})
+    write_manifest_json(tmp_path, {"config": {}})
     with pytest.raises(RunError, match="none was recorded"):
         read_trace(tmp_path, record())

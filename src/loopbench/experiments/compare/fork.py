@@ -7,16 +7,15 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from loopbench.checks.suite import quick_problems
 from loopbench.metrics.record import Record, records_digest
-from loopbench.runs.changes import arms_of, profile_changed, quoted, suite_changes, summary
+from loopbench.runs.changes import quoted, suite_changes, summary
 from loopbench.runs.folders import new_name, refuse_optimization
-from loopbench.runs.manifest import FORKED, NOTES, notes_on
+from loopbench.runs.manifest import Manifest, Note, write_manifest
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, resume_flags
-from loopbench.runs.run_state import CUT_SHORT, read_state
-from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.run_state import read_state
+from loopbench.runs.store.files import RunError
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.lock import locked
 from loopbench.runs.store.records import read_records
@@ -26,14 +25,14 @@ from .prepare import Experiment
 from .reopen import UNCHANGED, Reopened, SessionSettings, look_again
 
 
-def fork(folder: Path, allowed: Permissions = NO_PERMISSIONS, sitting: SessionSettings = UNCHANGED) -> Experiment:
+def fork(folder: Path, allowed: Permissions = NO_PERMISSIONS, session: SessionSettings = UNCHANGED) -> Experiment:
     """A new run directory beside a run's, with its records and traces of every arm that is what it was; all else is to be run.
 
     Raises RunError where nothing has changed, or nothing can be taken over, and ValueError; then there is no new directory. A kill
     on the way leaves none either, but a hidden one, named `.NAME.part`, that nothing reads.
     """
     refuse_optimization(folder, "forked")
-    begun = look_again(folder, allowed, sitting)
+    begun = look_again(folder, allowed, session)
     if not begun.changes:
         words = [quoted(folder), *resume_flags(begun.config)]
         raise RunError(f"{folder}: nothing has changed since this run began; go on with it: loopbench resume {' '.join(words)}")
@@ -52,7 +51,7 @@ def fork(folder: Path, allowed: Permissions = NO_PERMISSIONS, sitting: SessionSe
         _manifest(begun, records),
         answers,
         read_state(made),
-        sitting.retry,
+        session.retry,
     )
 
 
@@ -63,25 +62,35 @@ def _that_hold(begun: Reopened) -> list[Record]:
     shared = suite_changes(then, now)
     if shared:
         raise RunError(f"{begun.folder}: nothing can be taken over, all trials rest on what has changed: {summary(shared)}; {anew}")
-    were = arms_of(then)
-    hold = {
-        arm.name
-        for arm, entry in zip(begun.arms, now["arms"], strict=True)
-        if were.get(arm.name) == entry and not profile_changed(arm.profile.name, then, now)
-    }
+    hold = {arm.arm for arm in now.arms if then.arm(arm.arm) == arm and then.profiles[arm.profile] == now.profiles[arm.profile]}
     records = [record for record in read_records(begun.folder) if record.arm in hold]
     if not records:
         raise RunError(f"{begun.folder}: nothing can be taken over: no arm that is what it was has a trial; {anew}")
     return records
 
 
-def _manifest(begun: Reopened, records: Sequence[Record]) -> dict[str, Any]:
+def _manifest(begun: Reopened, records: Sequence[Record]) -> Manifest:
     """Today's, and what else the older one has to say; what it spent in trials without a record is no matter of the new run."""
     source = {"run": begun.folder.resolve().name, "digest": records_digest(records), "trials": len(records)}
-    kept = {name: value for name, value in begun.manifest.items() if name not in (CUT_SHORT, *NOTES)}
-    kept |= notes_on(begun.manifest, records)
-    problems = list(quick_problems(begun.suite, begun.tasks))
-    return {**kept, **begun.today, "config": kept["config"], "suite_problems": problems, FORKED: source}
+    kept = {name: value for name, value in begun.manifest.to_json().items() if name not in ("cut_short", "extended", *NOTES)}
+    now = {name: value for name, value in begun.today.to_json().items() if name != "config"}
+    notes = {name: [note.to_json() for note in found] for name, found in notes_on(begun.manifest, records).items() if found}
+    problems = quick_problems(begun.suite, begun.tasks)
+    return Manifest.model_validate(kept | now | notes | {"suite_problems": problems, "forked_from": source})
+
+
+NOTES = ("retried", "rescored")
+
+
+def notes_on(manifest: Manifest, records: Sequence[Record]) -> dict[str, tuple[Note, ...]]:
+    """Return what a manifest notes of records that another run takes over: at most as many as a note can mean."""
+    most = {"retried": sum(record.attempt > 0 for record in records), "rescored": len(records)}
+    return {
+        name: tuple(note.model_copy(update={"trials": min(note.trials, count)}) for note in getattr(manifest, name))
+        if count
+        else ()
+        for name, count in most.items()
+    }
 
 
 def _made(begun: Reopened, records: Sequence[Record]) -> Path:

@@ -7,7 +7,7 @@ import json
 import platform
 import re
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,9 +23,7 @@ from loopbench.experiments.compare import prepare as compare_prepare
 from loopbench.experiments.compare import reopen as compare_reopen
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import Experiment
-from loopbench.metrics.record import RECORD_VERSION
 from loopbench.models.metering import Meter
-from loopbench.models.profiles import PROFILES_VERSION
 from loopbench.models.proposer import ScriptedProposer
 from loopbench.models.real import RealModel
 from loopbench.protocol import Model, Optimizable, Program
@@ -36,12 +34,21 @@ from loopbench.runs.code_digests import code_digest
 from loopbench.runs.config import BudgetConfig, CompareConfig
 from loopbench.runs.engine.job import budget_of
 from loopbench.runs.engine.runner import Progress
-from loopbench.runs.folders import KIND, TEST, new_folder
+from loopbench.runs.folders import TEST, new_folder
 from loopbench.runs.lookup import check_plans, suite_of
-from loopbench.runs.manifest import PACKAGES, configuration, loop_program_digest, package_version, suite_code
+from loopbench.runs.manifest import read_manifest, timestamp, write_manifest
+from loopbench.runs.new_manifest import (
+    PACKAGES,
+    VERSIONS,
+    configuration,
+    loop_program_digest,
+    package_version,
+    suite_code,
+    typed_options,
+)
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config, own_code
 from loopbench.runs.schedule import Arm, make_arms
-from loopbench.runs.store.files import MANIFEST, RunError, read_manifest, write_manifest, write_whole
+from loopbench.runs.store.files import MANIFEST, RunError, write_whole
 from loopbench.runs.store.lock import locked
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial_models import TrialModels, open_models
@@ -52,6 +59,7 @@ from .config import OptimizeConfig, optimize_config_from
 from .event_loop_thread import Background
 from .files import CANDIDATES, ENDED, FAILURE, PROGRAM, PROPOSALS, ROLLOUTS, saved_digest
 from .log import log_digest
+from .manifest import DesignEntry, Opened, OptimizationManifest, OptimizerEntry, SuiteEntry, read_optimization_manifest
 from .optimizers import Optimizer, OptimizerFailed, Workshop, optimizer_named, unheard
 from .proposals import Proposals
 from .rollouts import BudgetSpent, Rollouts, RunStopped
@@ -94,7 +102,7 @@ class Optimization:
     splits: Splits
     designs: tuple[DesignSearch, ...]
     optimizer: Optimizer
-    manifest: Mapping[str, Any]
+    manifest: OptimizationManifest
 
 
 def prepare(config: OptimizeConfig) -> Optimization:
@@ -104,10 +112,10 @@ def prepare(config: OptimizeConfig) -> Optimization:
     open_models(_search_config(config), arms)  # a missing key or price is told now
     _proposer(config)
     folder = new_folder(config.compare.runs, f"{suite.name}-optimized")
-    made = Optimization(folder, config, suite, splits, _designs(folder, arms), optimizer, {})
-    manifest = _manifest(made)
+    designs = _designs(folder, arms)
+    manifest = _manifest(folder, config, suite, splits, designs, optimizer)
     write_manifest(folder, manifest)
-    return replace(made, manifest=manifest)
+    return Optimization(folder, config, suite, splits, designs, optimizer, manifest)
 
 
 def reopen(folder: Path, allowed: Permissions = NO_PERMISSIONS, mlflow: bool | None = None) -> Optimization:
@@ -115,26 +123,23 @@ def reopen(folder: Path, allowed: Permissions = NO_PERMISSIONS, mlflow: bool | N
 
     `mlflow`: whether it logs from now on; None: as it began.
     """
-    manifest = read_manifest(folder)
-    if manifest.get("kind") != KIND:
-        raise RunError(f"{folder}: no optimization")
-    config = optimize_config_from(manifest["config"], f"{folder}/manifest.json")
+    manifest = read_optimization_manifest(folder)
+    config = optimize_config_from(manifest.config, f"{folder}/manifest.json")
     begun_with = config.compare if mlflow is None else config.compare.model_copy(update={"mlflow": mlflow})
     config = config.model_copy(update={"compare": allowed_config(folder, begun_with, allowed)})
     name = parse_spec(config.search.optimizer).name
     if ":" in name and name not in allowed.code:
         raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
     suite, splits, arms, optimizer = _look_up(config)
-    made = Optimization(folder, config, suite, splits, _designs(folder, arms), optimizer, manifest)
-    now = _manifest(made)
+    designs = _designs(folder, arms)
+    now = _manifest(folder, config, suite, splits, designs, optimizer)
     for what in ("versions", "suite", "profiles", "designs", "optimizer"):
-        if now[what] != manifest.get(what):
+        if getattr(now, what) != getattr(manifest, what):
             raise RunError(f"{folder}: {what} changed since this run began; start a new run (nothing was written)")
-    begun = manifest.get("splits", {})
-    for what, found in splits.as_manifest().items():
-        if found["digest"] != begun.get(what, {}).get("digest"):
-            raise RunError(f"{folder}: split {what} changed since this run began; start a new run (nothing was written)")
-    return made
+    for name, entry in now.splits.items():
+        if name not in manifest.splits or entry.digest != manifest.splits[name].digest:
+            raise RunError(f"{folder}: split {name} changed since this run began; start a new run (nothing was written)")
+    return Optimization(folder, config, suite, splits, designs, optimizer, manifest)
 
 
 def _look_up(config: OptimizeConfig) -> tuple[Suite, Splits, tuple[Arm, ...], Optimizer]:
@@ -175,43 +180,44 @@ def _proposer(config: OptimizeConfig) -> Model:
     return open_models(asked, ()).real[config.proposer]
 
 
-def _manifest(made: Optimization) -> dict[str, Any]:
-    config, suite = made.config, made.suite
+def _manifest(
+    folder: Path, config: OptimizeConfig, suite: Suite, splits: Splits, designs: Sequence[DesignSearch], optimizer: Optimizer
+) -> OptimizationManifest:
     code = suite_code(config.compare, suite)
-    return {
-        "kind": KIND,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "config": config.public(),
-        "seed": config.compare.seed,
-        "versions": {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION},
-        "suite": {
-            "name": suite.name,
-            "version": suite.version,
-            "digest": suite.digest,
-            "max_tool_steps": config.compare.max_tool_steps or suite.max_tool_steps,
+    return OptimizationManifest(
+        kind="optimization",
+        created=timestamp(),
+        config=config.public(),
+        seed=config.compare.seed,
+        versions=dict(VERSIONS),
+        suite=SuiteEntry(
+            name=suite.name,
+            version=suite.version,
+            digest=suite.digest,
+            max_tool_steps=config.compare.max_tool_steps or suite.max_tool_steps,
             **({"code": code} if code else {}),
-        },
-        "profiles": {design.arm.profile.name: design.arm.profile.digest for design in made.designs},
-        "optimizer": {"spec": config.search.optimizer, "name": made.optimizer.name, "options": dict(made.optimizer.options)},
-        "designs": [_design(made.folder, design) for design in made.designs],
-        "splits": made.splits.as_manifest(),
-        "packages": {name: package_version(name) for name in (*PACKAGES, "gepa", "optuna")},
-        "python": platform.python_version(),
-        "platform": platform.platform(terse=True),
-    }
+        ),
+        profiles={design.arm.profile.name: design.arm.profile.digest for design in designs},
+        optimizer=OptimizerEntry(spec=config.search.optimizer, name=optimizer.name, options=dict(optimizer.options)),
+        designs=tuple(_design(folder, design) for design in designs),
+        splits=splits.entries(),
+        packages={name: package_version(name) for name in (*PACKAGES, "gepa", "optuna")},
+        python=platform.python_version(),
+        platform=platform.platform(terse=True),
+    )
 
 
-def _design(folder: Path, design: DesignSearch) -> dict[str, Any]:
+def _design(folder: Path, design: DesignSearch) -> DesignEntry:
     arm = design.arm
-    return {
-        "design": design.name,
-        "folder": str(design.folder.relative_to(folder)),
-        "loop": arm.spec.name,
-        "options": {name: json_safe(value) for name, value in arm.spec.options.items()},
-        "configuration": configuration(arm.loop),
-        "code": code_digest(arm.loop),
-        "program": loop_program_digest(arm.loop),
-    }
+    return DesignEntry(
+        design=design.name,
+        folder=str(design.folder.relative_to(folder)),
+        loop=arm.spec.name,
+        options=typed_options(arm),
+        configuration=configuration(arm.loop),
+        code=code_digest(arm.loop),
+        program=loop_program_digest(arm.loop) or "",
+    )
 
 
 # --- running ---
@@ -438,18 +444,17 @@ def open_test(made: Optimization) -> Experiment:
     programs = {design.name: design.ended().digest for design in made.designs}
     asked = {design.name: log_digest(design.folder / ROLLOUTS) for design in made.designs}
     folder = made.folder / TEST
-    manifest = read_manifest(made.folder)
-    opened = manifest["splits"]["test"]["opened"]
+    manifest = read_optimization_manifest(made.folder)
+    test = manifest.splits["test"]
     for what, now in (("programs", programs), ("rollouts", asked)):
-        if opened is not None and opened.get(what) != now:
+        if test.opened is not None and getattr(test.opened, what) != now:
             raise RunError(f"{made.folder}: the test split was opened before, for other {what}; it is opened once: start a new run")
     for design in made.designs:
         if saved_digest(design.folder / PROGRAM) != programs[design.name]:
             raise RunError(f"{design.folder / PROGRAM}: not the program that the optimization gave")
-    if opened is None:
-        opened = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "programs": programs, "rollouts": asked}
-        test = {**manifest["splits"]["test"], "opened": opened}
-        write_manifest(made.folder, {**manifest, "splits": {**manifest["splits"], "test": test}})
+    if test.opened is None:
+        test = test.model_copy(update={"opened": Opened(at=timestamp(), programs=programs, rollouts=asked)})
+        write_manifest(made.folder, manifest.model_copy(update={"splits": {**manifest.splits, "test": test}}))
     config, is_begun = test_config(made), (folder / MANIFEST).is_file()
     if not is_begun:
         return compare_prepare.prepare(config, folder)
@@ -473,8 +478,8 @@ def _follow(folder: Path, config: CompareConfig) -> None:
     """The run may have been moved since its test was begun, and the programs with it."""
     manifest = read_manifest(folder)
     loops = [*config.loops]
-    if manifest["config"]["loops"] != loops:
-        write_manifest(folder, {**manifest, "config": {**manifest["config"], "loops": loops}})
+    if manifest.config["loops"] != loops:
+        write_manifest(folder, manifest.model_copy(update={"config": {**manifest.config, "loops": loops}}))
 
 
 def _typed(config: CompareConfig) -> Permissions:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from loopbench.datasets.task import Suite
 from loopbench.models.metering import Budget, Meter
 from loopbench.runs.config import BudgetConfig, CompareConfig
+from loopbench.runs.manifest import Manifest
 from loopbench.runs.schedule import Arm
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial_models import TrialModels
 
 COMPARED = ("versions", "suite", "profiles", "arms")
-"""Parts of a manifest that must be the same in every process that runs trials of one run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class Job:
     config: CompareConfig
     suite: Suite
     arms: tuple[Arm, ...]
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     trial_models: TrialModels
     meter: Meter
     """Of the whole run."""
@@ -50,11 +49,16 @@ def setup_of(job: Job, workers: int) -> bytes:
     return json.dumps(
         {
             "config": config.model_dump(mode="json"),
-            "manifest": {part: job.manifest.get(part) for part in COMPARED},
-            "models": job.manifest.get("models") or {},
+            "manifest": compared(job.manifest),
+            "models": job.manifest.models,
             "path": sys.path,
         }
     ).encode()
+
+
+def compared(manifest: Manifest) -> dict[str, Any]:
+    """Return the parts of a manifest that must be the same in every process that runs trials of one run."""
+    return manifest.model_dump(mode="json", include=set(COMPARED), exclude_unset=True)
 
 
 def _share(limit: int | None, workers: int) -> int | None:

@@ -14,14 +14,14 @@ from loopbench.models.metering import Meter
 from loopbench.runs.config import config_from
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.lookup import resolve
-from loopbench.runs.manifest import manifest_of
+from loopbench.runs.new_manifest import manifest_of
 from loopbench.runs.schedule import Trial
 from loopbench.runs.trial.setting import NotRun, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial.watchdog import Watch
 from loopbench.runs.trial_models import open_models
 
-from .job import COMPARED, setting_of
+from .job import compared, setting_of
 from .leftovers import Left, Leftovers
 from .messages import WorkerError
 
@@ -40,7 +40,7 @@ class WorkerLoop:
         try:
             self._config = config_from(given["config"], "setup")
             self._suite, tasks, self._arms = resolve(self._config)
-            _check(given["manifest"], manifest_of(self._config, self._suite, tasks, self._arms))
+            _check(given["manifest"], compared(manifest_of(self._config, self._suite, tasks, self._arms)))
             self._answering = open_models(self._config, self._arms, given["models"])
         except WorkerError:
             raise
@@ -168,8 +168,8 @@ class _Reported(Meter):
 
 def _check(expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     """Raises WorkerError where this process would run something else."""
-    for part in COMPARED:
-        if json.loads(json.dumps(found[part])) != expected[part]:
+    for part, value in expected.items():
+        if found[part] != value:
             raise WorkerError(f"it has other code or data than this process: {part} changed")
 
 

@@ -24,7 +24,7 @@ import zstandard
 from loopbench.metrics.record import Record
 from loopbench.models.draws import unit
 
-from .files import RunError, append_whole, own_file, read_manifest
+from .files import RunError, append_whole, own_file, read_manifest_json
 
 TRACES = "traces.zst"
 PLAIN_TRACES = "traces.jsonl"
@@ -80,7 +80,7 @@ _NOT_KEPT = {
 def policy_of(folder: Path) -> str:
     """`--traces` of a run, as it was typed; `all` where that is not known."""
     try:
-        return str(read_manifest(folder)["config"].get("traces", "all"))
+        return str(read_manifest_json(folder)["config"].get("traces", "all"))
     except RunError:
         return "all"
 
