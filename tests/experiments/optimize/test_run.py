@@ -12,9 +12,11 @@ import pytest
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.optimize.config import OptimizeConfig, load_optimize_config
 from loopbench.experiments.optimize.log import read_log
+from loopbench.experiments.optimize.manifest import read_optimization_manifest
 from loopbench.experiments.optimize.run import Optimization, prepare, reopen, run
+from loopbench.runs.manifest import write_manifest
 from loopbench.runs.permissions import Permissions
-from loopbench.runs.store.files import RunError, read_manifest_json
+from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json
 from loopbench.runs.store.lock import locked
 
 pytestmark = pytest.mark.thorough
@@ -291,3 +293,22 @@ def test_an_optimizer_of_ones_own_has_to_be_typed_again(
         reopen(made.folder)
     finished(reopen(made.folder, Permissions(["mine_i6:Mine"])), watcher)
     assert len(json.loads((made.designs[0].folder / "optimized.json").read_text("utf-8"))["decide"]["demos"]) == 2
+
+
+# --- the manifest ---
+
+
+def test_a_manifest_is_written_as_it_was_read(configured: Configured) -> None:
+    made = prepare(configured())
+    before = (made.folder / MANIFEST).read_bytes()
+    manifest = read_optimization_manifest(made.folder)
+    assert manifest == made.manifest
+    write_manifest(made.folder, manifest)
+    assert (made.folder / MANIFEST).read_bytes() == before
+
+
+def test_a_damaged_split_is_named(configured: Configured) -> None:
+    folder = prepare(configured()).folder
+    (folder / MANIFEST).write_text((folder / MANIFEST).read_text().replace('"tasks": 4', '"taks": 4'))
+    with pytest.raises(RunError, match=r"manifest\.json: splits\.\w+\.tasks: Field required"):
+        read_optimization_manifest(folder)
