@@ -1,8 +1,8 @@
-"""The five designs on all suites under all fault profiles: the page of that comparison, and what README concludes from it.
+"""The five designs on all suites under all fault profiles: the page of that comparison, and what docs/results.md concludes from it.
 
 python benchmarks/example_report.py [--tasks N] [--runs DIR] [--write]
 
---write renews docs/example-report.html and the sentences in README.md; without it the matrix goes to stdout, as Markdown.
+--write renews docs/example-report.html and the sentences in docs/results.md; without it the matrix goes to stdout, as Markdown.
 --runs keeps the run directories, and goes on from those that are there.
 """
 
@@ -27,7 +27,7 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import generated_suites
 
 ROOT = Path(__file__).parents[1]
-PAGE, README = ROOT / "docs" / "example-report.html", ROOT / "README.md"
+PAGE, RESULTS = ROOT / "docs" / "example-report.html", ROOT / "docs" / "results.md"
 BLOCK = re.compile(r"(<!-- everything: .*? -->\n).*?(<!-- /everything -->)", re.DOTALL)
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn", "bad-network", "provider-trouble")
@@ -77,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=TASKS, help="of each suite")
     parser.add_argument("--runs", type=Path, help="keep the run directories there")
-    parser.add_argument("--write", action="store_true", help="renew the page and README")
+    parser.add_argument("--write", action="store_true", help="renew the page and the sentences")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = everything(asked.tasks, asked.runs or Path(folder))
@@ -85,8 +85,8 @@ def main() -> None:
             print(to_markdown(found))
             return
         PAGE.write_text(collection_html(found), encoding="utf-8")
-    said = BLOCK.sub(lambda block: f"{block[1]}\n{conclusions(found)}\n\n{block[2]}", README.read_text(encoding="utf-8"))
-    README.write_text(said, encoding="utf-8")
+    said = BLOCK.sub(lambda block: f"{block[1]}\n{conclusions(found)}\n\n{block[2]}", RESULTS.read_text(encoding="utf-8"))
+    RESULTS.write_text(said, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 python benchmarks/separation.py [--tasks N] [--suite NAME …] [--write]
 
---write renews the tables in docs/suites.md and README.md.
+--write renews the tables in docs/suites.md and docs/results.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from loopbench.runs.registry import generated_suites
 ROOT = Path(__file__).parents[1]
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn")
-BLOCKS = {"separation": ROOT / "docs" / "suites.md", "separation in short": ROOT / "README.md"}
+BLOCKS = {"separation": ROOT / "docs" / "suites.md", "separation in short": ROOT / "docs" / "results.md"}
 
 
 def compared(suite: str, tasks: int | None, runs: Path) -> Comparison:

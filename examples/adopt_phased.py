@@ -22,7 +22,7 @@ model = FakeModel(
     lb.Tasks((lb.PlanTask("a", "Sales of 2024."), lb.PlanTask("b", "Sales of 2025."))),  # they run together
     lb.Act("", (lb.ToolCall("sales", {"year": "2024"}),)),
     lb.Act("", (lb.ToolCall("sales", {"year": "2025"}),)),
-    lb.Verdict(True, "Both years are known."),
+    lb.Completion(True, "Both years are known."),
     lb.Text("120.0 and 150.0"),  # the results that the answer needs
     lb.Answer("", "Sales grew by 25 %."),
 )

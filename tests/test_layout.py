@@ -32,8 +32,10 @@ FLOORS: dict[str, frozenset[str]] = {
     "experiments": frozenset({"protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "text", "runs", "checks"}),
     "reports": frozenset({"protocol", "datasets", "loops", "models", "metrics", "text", "runs", "checks", "experiments"}),
     "cli": frozenset({"protocol", "datasets", "loops", "models", "metrics", "text", "runs", "checks", "experiments", "reports"}),
+    "session": frozenset(),
+    "api": frozenset({"session", "protocol", "datasets", "text", "runs", "experiments", "reports", "cli"}),  # cli: its progress
     "__init__": frozenset(
-        {"_lazy", "protocol", "dspy_seam", "datasets", "loops", "models", "metrics", "runs", "experiments", "reports"}
+        {"_lazy", "protocol", "dspy_seam", "datasets", "loops", "models", "runs", "reports", "experiments", "api"}
     ),
     "__main__": frozenset({"cli"}),
     "pytest_plugin": frozenset({"metrics", "text", "runs", "experiments", "reports"}),

@@ -1,8 +1,9 @@
-"""README's tables are the output of the commands that it names. `python tests/test_readme.py --write` renews them."""
+"""README and docs/results.md show the output of the commands that they name. `python tests/test_readme.py --write` renews it."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import sys
 import tempfile
@@ -18,17 +19,24 @@ from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.tables import to_markdown
+from loopbench.experiments.compare.tables import verdicts as verdicts_of
 from loopbench.experiments.optimize import run as optimization
 from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
 from loopbench.experiments.optimize.tables import tables, verdicts
 from loopbench.experiments.optimize.watchers import Watchers
+from loopbench.metrics.comparison import Comparison
+from loopbench.reports.html.charts import accuracy
+from loopbench.reports.html.svg import standalone
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.text.table import Table, markdown_cell, markdown_page
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+RESULTS = ROOT / "docs" / "results.md"
+PICTURE = ROOT / "docs" / "accuracy.svg"
+MAX_README_LINES = 130
 PAGES = (README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools")
@@ -41,21 +49,35 @@ def block(name: str) -> re.Pattern[str]:
     return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
 
 
-def shown(name: str) -> str:
-    found = block(name).search(README.read_text(encoding="utf-8"))
+def shown(name: str, page: Path = RESULTS) -> str:
+    found = block(name).search(page.read_text(encoding="utf-8"))
     assert found is not None
     return found[0]
 
 
-def measured(runs: Path) -> str:
-    """What README shows of `make compare`: the arms, and the first half of the pairs in which `bare` stands first."""
+def compared(runs: Path) -> Comparison:
+    """What `make compare` finds."""
     experiment = prepare(CompareConfig(loops=LOOPS, profiles=PROFILES, runs=runs, mlflow=False))
     compare.run(experiment, Unwatched())
-    sections = to_markdown("run", results(experiment.folder).comparison).split("\n\n### ")
-    found = [f"### {section}" for section in sections]
-    arms, pairs = (table.split("\n", 2)[2] for table in found if table.startswith(SHOWN))
+    return results(experiment.folder).comparison
+
+
+def measured(found: Comparison) -> str:
+    """What docs/results.md shows of it: the arms, and the first half of the pairs in which `bare` stands first."""
+    sections = [f"### {section}" for section in to_markdown("run", found).split("\n\n### ")]
+    arms, pairs = (table.split("\n", 2)[2] for table in sections if table.startswith(SHOWN))
     lines = pairs.splitlines()
     return "\n".join([arms, "", *lines[:2], *(line for line in lines[2:] if line.startswith("| bare/flaky-format"))])
+
+
+def verdict(found: Comparison) -> str:
+    """What README shows of it."""
+    return "\n".join(["```text", *verdicts_of(found), "```"])
+
+
+def picture(found: Comparison) -> str:
+    """README's picture: every arm's accuracy with its interval."""
+    return standalone(accuracy(found.arms)) + "\n"
 
 
 def optimized(runs: Path, loops: Sequence[str] = LOOPS) -> OptimizationResult:
@@ -88,8 +110,25 @@ def ranked(found: OptimizationResult) -> str:
 
 
 @pytest.mark.thorough
-def test_the_table_is_what_the_command_gives(tmp_path):
-    assert measured(tmp_path) in shown("result")
+def test_tables_verdict_and_picture_are_what_the_command_gives(tmp_path):
+    found = compared(tmp_path)
+    assert measured(found) in shown("result")
+    assert verdict(found) in shown("verdict", README)
+    assert picture(found) == PICTURE.read_text(encoding="utf-8")
+
+
+def test_readme_is_read_in_a_minute():
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= MAX_README_LINES
+
+
+@pytest.mark.thorough
+def test_the_python_of_readme_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    script = next(text for text in blocks if "loopbench.compare(" in text)
+    (tmp_path / "script.py").write_text(script, encoding="utf-8")
+    runpy.run_path(str(tmp_path / "script.py"))
+    assert "Highest accuracy" in capsys.readouterr().out
 
 
 @pytest.mark.thorough
@@ -150,12 +189,12 @@ def test_every_command_and_flag_is_there(page: Path):
 
 def renew() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        table = measured(Path(folder))
+        run = compared(Path(folder))
         found = optimized(Path(folder))
-    text = README.read_text(encoding="utf-8")
-    text = renewed(text, "result", table)
-    text = renewed(text, "optimized", f"{gained(found)}\n\n{ranked(found)}")
-    README.write_text(text, encoding="utf-8")
+    text = renewed(RESULTS.read_text(encoding="utf-8"), "result", measured(run))
+    RESULTS.write_text(renewed(text, "optimized", f"{gained(found)}\n\n{ranked(found)}"), encoding="utf-8")
+    README.write_text(renewed(README.read_text(encoding="utf-8"), "verdict", verdict(run)), encoding="utf-8")
+    PICTURE.write_text(picture(run), encoding="utf-8")
 
 
 def renewed(text: str, name: str, said: str) -> str:

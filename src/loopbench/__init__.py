@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ._lazy import lazy
 
 if TYPE_CHECKING:
+    from loopbench.api.questions import ablate, compare, gate, optimize, size, why
     from loopbench.datasets.task import Environment, StatelessEnvironment, Suite, Task
     from loopbench.dspy_seam import DspyModel
     from loopbench.dspy_seam.program import LoopProgram
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from loopbench.runs.config import CompareConfig
 
 _HOMES = {
+    "loopbench.api.questions": ("ablate", "compare", "gate", "optimize", "size", "why"),
     "loopbench.datasets.task": ("Environment", "StatelessEnvironment", "Suite", "Task"),
     "loopbench.dspy_seam": ("DspyModel",),
     "loopbench.dspy_seam.program": ("LoopProgram",),
@@ -92,12 +94,18 @@ __all__ = [
     "Task",
     "Tool",
     "Toolbox",
+    "ablate",
+    "compare",
+    "gate",
     "load",
     "load_profile",
     "open_model",
+    "optimize",
     "prepare",
     "results",
     "run",
     "run_agent",
+    "size",
+    "why",
     "with_program",
 ]

@@ -225,7 +225,12 @@ def test_a_notebook_shows_text_as_text(drawn):
     for said in (*run.verdicts, *run.comparison.warnings[:MAX_WARNINGS]):
         assert plain(said) in shown.text
     assert all(f"{plain(arm)}\n" in shown.text for arm in drawn[0])
-    assert "\n" not in repr(run)
+    head, *sentences = repr(run).split("\n")
+    assert head.startswith(f"<{run.results.folder.name}: ")
+    assert len(sentences) >= len(run.verdicts)
+    assert all(sentence == plain(sentence) for sentence in sentences)
+    warnings = [f"Warning: {warning}" for warning in run.comparison.warnings[:MAX_WARNINGS]]
+    assert all(plain(said) in sentences for said in (*run.verdicts, *warnings))
     run._repr_html_().encode()
 
 

@@ -195,7 +195,7 @@ class ProgressCounts(Unwatched):
 # --- on a terminal ---
 
 
-class _View(ProgressCounts):
+class View(ProgressCounts):
     """What is redrawn: a bar, a line per arm as far as they fit, what is spent."""
 
     def __init__(self, experiment: Experiment, live: Live) -> None:
@@ -362,21 +362,21 @@ def watching(experiment: Experiment, *, quiet: bool) -> Iterator[Progress]:
         yield Unwatched()
     elif sys.stderr.isatty():
         live = Live(console=Console(file=sys.stderr), auto_refresh=False, transient=True)
-        view = _View(experiment, live)
+        view = View(experiment, live)
         live.update(view)
-        with live, _calling(view.draw):
+        with live, calling(view.draw):
             yield view
     else:
         lines = _Lines(experiment)
         try:
-            with _calling(lines.draw):
+            with calling(lines.draw):
                 yield lines
         finally:
             lines.end()
 
 
 @contextmanager
-def _calling(draw: Callable[[], float]) -> Iterator[None]:
+def calling(draw: Callable[[], float]) -> Iterator[None]:
     """Call `draw` again and again on a thread of its own; it says after how many seconds. Trials never wait for it."""
     ended = threading.Event()
 

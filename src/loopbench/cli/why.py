@@ -32,18 +32,19 @@ def why(
 ) -> None:
     """Say where arms part, and why the one that did not solve a task lost it; then what is notable about the tasks."""
     from loopbench.experiments.compare.results import find_record, results
+    from loopbench.experiments.why.arms import arms_named
     from loopbench.experiments.why.why import why as find
     from loopbench.runs.folders import trials_folder
 
     from . import render_why
 
     found = results(trials_folder(run_folder(run, runs)))
-    if a is not None and b is None and not _arms(found, a):
+    if a is not None and b is None and not arms_named(found, a):
         _trial(found, find_record(found, a), as_json=as_json)
         return
     most = None if show_all or as_json else MIN
     reasons = find(
-        found, pairs=_pairs(found, a, b), arms=None if a is None or b is not None else _arms(found, a), task=task, most=most
+        found, pairs=_pairs(found, a, b), arms=None if a is None or b is not None else arms_named(found, a), task=task, most=most
     )
     if as_json:
         print(json.dumps({"run": str(found.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
@@ -52,35 +53,12 @@ def why(
 
 
 def _pairs(found: Results, a: str | None, b: str | None) -> Sequence[tuple[str, str]] | None:
-    """Those asked for; None: all. Raises RunError for a name that is no arm's, or for arms that are not comparable."""
-    from loopbench.experiments.why.why import comparable
-    from loopbench.runs.store.files import RunError
+    """Return the pairs that were asked for; None stands for all of them."""
+    from loopbench.experiments.why.arms import pairs_named
 
     if a is None:
         return None
-    if b is None:
-        return ()
-    ones, others = _known(found, a), _known(found, b)
-    every = set(comparable(found))
-    pairs = [(one, other) for one in ones for other in others if (one, other) in every or (other, one) in every]
-    if not pairs:
-        raise RunError(f"{found.folder}: {a} and {b} are no two arms that met the same tasks under the same profile")
-    return pairs
-
-
-def _known(found: Results, name: str) -> list[str]:
-    from loopbench.runs.store.files import RunError
-
-    arms = _arms(found, name)
-    if not arms:
-        raise RunError(f"{found.folder}: no arm {name!r}; there are {', '.join(arm.info.arm for arm in found.comparison.arms)}")
-    return arms
-
-
-def _arms(found: Results, name: str) -> list[str]:
-    """The arm of that name, or the arms of that loop."""
-    arms = [arm.info.arm for arm in found.comparison.arms]
-    return [name] if name in arms else [arm for arm in arms if arm.startswith(f"{name}/")]
+    return () if b is None else pairs_named(found, a, b)
 
 
 def _trial(found: Results, record: Record, *, as_json: bool) -> None:

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from loopbench.experiments.ablate.ablation import ablated
+from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results, find_record, results
-from loopbench.experiments.compare.tables import plain, tables, verdicts
+from loopbench.experiments.compare.tables import tables, verdicts
 from loopbench.experiments.why.why import Why, why
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
@@ -29,6 +29,10 @@ from loopbench.protocol import render_value
 from loopbench.runs.folders import run_folder, trials_folder
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import read_trace
+from loopbench.text.numbers import interval
+from loopbench.text.plain_text import plain
+
+from .notebook import block
 
 MAX_WARNINGS = 5
 """Shown of a run in a notebook; `comparison` has all."""
@@ -118,26 +122,32 @@ class Loaded:
         return read_trace(self.results.folder, find_record(self.results, trial))
 
     def __repr__(self) -> str:
-        """One line."""
+        """Return a line that names the run, then its verdicts, a line each."""
         found = self.results
-        return f"<{found.folder.name}: {found.title}; {len(self.comparison.arms)} arms, {len(found.records)} trials>"
+        head = f"<{found.folder.name}: {found.title}; {len(self.comparison.arms)} arms, {len(found.records)} trials>"
+        return "\n".join(plain(line) for line in (head, *self._sentences()))
 
     def _repr_html_(self) -> str:
-        """For notebooks: the verdict, then the arms with their intervals; no colors of its own, text escaped."""
-        comparison = self.comparison
+        """Return the verdicts for a notebook, then the arms with their intervals."""
+        level = f"Brackets: {100 * (1 - self.comparison.alpha):g} % intervals. Tables: .arms .pairs .tasks .trials"
+        return block(self.results.title, self._sentences(), tables(self.comparison, secondary=False)[:1], level)
+
+    def _sentences(self) -> list[str]:
+        """Return what a reader has to know: that a run is invalid, the effects of an ablation or the verdicts, and warnings."""
+        comparison, ablation = self.comparison, ablated(self.results)
         invalid = ["This run is invalid: no verdict of it holds."] if comparison.invalid else []
         warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
         if hidden := len(comparison.warnings) - len(warnings):
             warnings.append(f"{hidden} more warnings: comparison.warnings")
-        level = f"Brackets: {100 * (1 - comparison.alpha):g} % intervals. Tables: .arms .pairs .tasks .trials"
-        return "".join(
-            [
-                f'<div style="{_BLOCK}"><p style="{_LINE}"><b>{_text(self.results.title)}</b></p>',
-                *(f'<p style="{_LINE}">{_text(said)}</p>' for said in (*invalid, *self.verdicts, *warnings)),
-                *(_html_table(table.columns, table.rows) for table in tables(comparison, secondary=False)[:1]),
-                f'<p style="{_LINE} opacity: 0.7;">{_text(level)}</p></div>',
-            ]
-        )
+        said = self.verdicts if ablation is None else conclusions(ablation)
+        return [*invalid, *(said or self._accuracies()), *warnings]
+
+    def _accuracies(self) -> list[str]:
+        """Return a line for each arm, for a run that compares nothing."""
+        return [
+            f"{arm.info.arm}: accuracy {interval(arm.summary.accuracy, 3)}, n = {arm.summary.scored}"
+            for arm in self.comparison.arms
+        ]
 
     def _of(self, arm: str) -> list[Record]:
         return [record for record in self.results.records if record.arm == arm]
@@ -303,24 +313,3 @@ def _dtype(name: str, values: Sequence[Any]) -> str:
     if known == {bool}:
         return "bool" if whole else "boolean"
     return "float64" if known <= {int, float} else "string"
-
-
-# --- for notebooks ---
-
-_BLOCK = "font-family: system-ui, sans-serif; font-size: 13px; line-height: 1.4; overflow-x: auto;"
-_LINE = "margin: 0 0 0.4em;"
-_TABLE = "border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 0.4em 0; color: inherit; font-size: inherit;"
-_CELL = "padding: 0.15em 0.7em 0.15em 0; text-align: left; white-space: nowrap; border-bottom: 1px solid rgba(128, 128, 128, 0.4);"
-
-
-def _text(text: str) -> str:
-    return escape(plain(text))
-
-
-def _html_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def line(tag: str, cells: Sequence[str]) -> str:
-        inner = "".join(f'<{tag} style="{_CELL}">{_text(cell)}</{tag}>' for cell in cells)
-        return f"<tr>{inner}</tr>"
-
-    head, body = line("th", columns), "".join(line("td", row) for row in rows)
-    return f'<table style="{_TABLE}"><thead>{head}</thead><tbody>{body}</tbody></table>'

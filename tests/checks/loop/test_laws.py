@@ -757,7 +757,7 @@ def test_among_the_moves_are_many_that_a_format_can_say():
     moves = [any_move(rng) for _ in range(400)]
     said = {type(move).__name__ for move in moves if can_say(move)}
     assert said == {"Act", "Answer"}
-    assert {type(move).__name__ for move in moves} == {"Act", "Answer", "Understanding", "Tasks", "Verdict", "Recovery", "Text"}
+    assert {type(move).__name__ for move in moves} == {"Act", "Answer", "Understanding", "Tasks", "Completion", "Recovery", "Text"}
 
 
 def can_say(move: Move) -> bool:

@@ -60,7 +60,7 @@ def new_loop(name: str, folder: Path) -> Scaffold:
         raise ValueError(f"a module named {name!r} is installed already and would be found first; choose another name")
     module = ".".join([*packages, name])
     design = _class_name(name)
-    template = resources.files("loopbench.experiments").joinpath("template_loop.py").read_text(encoding="utf-8")
+    template = resources.files("loopbench.checks.loop").joinpath("template_loop.py").read_text(encoding="utf-8")
     is_built_in = packages == ["loopbench", "loops"]  # these go by their names alone
     text = template.replace("template_loop:TemplateLoop", name if is_built_in else f"{module}:{design}")
     text = text.replace("template_loop", name).replace("TemplateLoop", design)
