@@ -131,13 +131,10 @@ def _metrics() -> list[CatalogueEntry]:
 def _models() -> list[CatalogueEntry]:
     return [
         CatalogueEntry("scripted", "follows each task's plan as far as the prompt shows its results; needs no network and no key"),
-        CatalogueEntry("scripted --over-http", "the same behind a server on loopback, asked as real models are; equal digests"),
         CatalogueEntry(
             "PROVIDER/NAME", "a real model through DSPy, such as openai/gpt-4o-mini; its key comes from the environment"
         ),
-        CatalogueEntry(
-            "openai/NAME --base-url URL", "any OpenAI-compatible server; for the scripted model over HTTP take --over-http"
-        ),
+        CatalogueEntry("openai/NAME --base-url URL", "any OpenAI-compatible server"),
         CatalogueEntry("any of them --cassette FOLDER", "recorded (--cassette-mode record), or replayed without network and key"),
     ]
 

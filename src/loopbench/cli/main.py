@@ -104,9 +104,6 @@ def compare(
         list[str] | None, typer.Option(help="`scripted`, or a real one such as openai/gpt-4o-mini [default: scripted].")
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible server of a real model.")] = None,
-    over_http: Annotated[
-        bool, typer.Option("--over-http", help="Ask the scripted model through a server on loopback, as a real one is asked.")
-    ] = False,
     cassette: Annotated[Path | None, typer.Option(help="Folder of a recording of the models' replies.")] = None,
     cassette_mode: Annotated[
         str | None, typer.Option(help="`record`, `replay`, `replay-or-record` or `refresh` [default: replay].")
@@ -190,7 +187,6 @@ def compare(
         "models": tuple(model or ()),
         "base_url": base_url,
         "provider": given(provider),
-        "over_http": over_http or None,
         "cassette": cassette,
         "cassette_mode": cassette_mode,
         "quarantine": quarantine,

@@ -48,9 +48,6 @@ def optimize(
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible server of a real model.")] = None,
     prices: Annotated[Path | None, typer.Option(help="TOML file of prices, dollars per million tokens.")] = None,
-    over_http: Annotated[
-        bool, typer.Option("--over-http", help="Ask the scripted model through a server on loopback, as a real one is asked.")
-    ] = False,
     train: Annotated[int | None, typer.Option(help="Most tasks of the train split [default: 40].")] = None,
     dev: Annotated[int | None, typer.Option(help="Most tasks of the dev split [default: 40].")] = None,
     test: Annotated[int | None, typer.Option(help="Most tasks of the test split [default: all].")] = None,
@@ -93,7 +90,6 @@ def optimize(
         "models": tuple(model or ()),
         "base_url": base_url,
         "provider": None if prices is None else {"prices": prices},
-        "over_http": over_http or None,
         "train": train,
         "dev": dev,
         "tasks": test,

@@ -1,4 +1,4 @@
-"""`loopbench resume`: an interrupted run goes on, or a new one takes over what still holds of it."""
+"""`loopbench resume`: go on with an interrupted run."""
 
 from __future__ import annotations
 
@@ -59,10 +59,6 @@ def resume(
             "which the results then say."
         ),
     ] = None,
-    fork: Annotated[
-        bool,
-        typer.Option("--fork", help="Start a new run under today's code, which takes over the trials that still hold."),
-    ] = False,
     concurrency: AsBegunConcurrency = None,
     workers: AsBegunWorkers = None,
     engine: AsBegunEngine = None,
@@ -94,10 +90,10 @@ def resume(
     load_env()  # keys may stand in a .env of the current directory
     folder, allowed = run_folder(run, runs), Permissions(allow or (), base_url, cassette, address, tracking_uri)
     if is_optimization(folder):
-        _refuse_for_optimizations({**settings, "retry": retry, "fork": fork or None})
+        _refuse_for_optimizations({**settings, "retry": retry})
         go_on(folder, allowed, mlflow=mlflow, as_json=as_json, quiet=quiet)
     sitting = SessionSettings(given({**settings, "mlflow": mlflow}) or {}, None if retry is None else retry.value)
-    again = _forked(folder, allowed, sitting) if fork else _reopened(folder, allowed, sitting)
+    again = _reopened(folder, allowed, sitting)
     carry_out(again, as_json=as_json, quiet=quiet)
 
 
@@ -124,14 +120,3 @@ def _reopened(folder: Path, allowed: Permissions, sitting: SessionSettings) -> E
             "what comes of it is favourable, and the results will say so"
         )
     return again
-
-
-def _forked(folder: Path, allowed: Permissions, sitting: SessionSettings) -> Experiment:
-    from loopbench.experiments.compare.fork import fork
-
-    from . import render
-
-    with own_prints_aside():
-        made = fork(folder, allowed, sitting)
-    render.say(f"{made.folder}: {len(made.past.ended)} trials taken over from {folder}, {len(made.missing())} to be run")
-    return made

@@ -17,7 +17,9 @@ _PARTS_OF_ARMS = ("code", "configuration", "program", "options", "model", "profi
 
 def changes(then: Manifest, now: Manifest) -> list[str]:
     """Return what two manifests differ in that decides what trials give, in words; empty if nothing does."""
-    return [*suite_changes(then, now), *_profile_changes(then, now), *_arm_changes(_arms(then), _arms(now))]
+    found = [*suite_changes(then, now), *_profile_changes(then, now), *_arm_changes(_arms(then), _arms(now))]
+    parts = ("versions", "suite", "profiles", "arms")
+    return found or [part for part in parts if getattr(then, part) != getattr(now, part)]  # such as their order
 
 
 def suite_changes(then: Manifest, now: Manifest) -> list[str]:

@@ -93,8 +93,6 @@ class CompareConfig(BaseModel):
     """OpenAI-compatible server of a real model."""
     provider: ProviderConfig = ProviderConfig()
     """How real models are asked."""
-    over_http: bool = False
-    """Ask the scripted model through a server of its own on loopback, as a real one is asked."""
     cassette: Path | None = None
     """Folder of a recording."""
     cassette_mode: CassetteModeName | None = None
@@ -172,10 +170,6 @@ class CompareConfig(BaseModel):
         real = self.real_models
         if real and self.profiles != ("clean",):
             raise ValueError(f"fault profiles need the scripted model; {real[0]} runs under 'clean' only")
-        if self.over_http and len(real) == len(self.models):
-            raise ValueError("over_http is for the scripted model; a real one is asked over HTTP anyway")
-        if self.over_http and self.replays:
-            raise ValueError("over_http asks a model, and replaying a recording asks none; leave one of them out")
         if not real and (self.base_url is not None or self.provider != ProviderConfig()):
             what = "base_url" if self.base_url is not None else "provider"
             raise ValueError(f"{what} is for real models; name one, such as openai/gpt-4o-mini")
@@ -209,7 +203,7 @@ class CompareConfig(BaseModel):
         """Trials in flight at once."""
         if self.concurrency is not None:
             return self.concurrency
-        waits = self.real_models or self.real_time or self.over_http
+        waits = self.real_models or self.real_time
         return IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS
 
     @property

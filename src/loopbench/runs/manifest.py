@@ -195,7 +195,6 @@ class Manifest(ManifestPart):
     """Answers that were judged again."""
     extended: tuple[Note, ...] = ()
     """Arms, tasks or repeats that were added."""
-    forked_from: dict[str, Any] | None = None
 
     @property
     def settings(self) -> Settings:

@@ -1,11 +1,11 @@
-"""What answers the trials of a run: the scripted model in process or over HTTP, a real model, a recording of either."""
+"""What answers the trials of a run: the scripted model, a real model, or a recording of either."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from loopbench.models.cassette import Cassette, CassetteMode, Lane
@@ -20,7 +20,6 @@ from .schedule import Arm, Trial
 
 if TYPE_CHECKING:  # DSPy and aiohttp take a second to import: only where a model is asked over a network
     from loopbench.models.limits import Pressure
-    from loopbench.models.over_http import Switchboard
     from loopbench.models.real import RealModel, RealOptions
 
 
@@ -31,12 +30,8 @@ class TrialModels:
     real: Mapping[str, Model] = field(default_factory=dict)
     """Real models by name, each shared by all trials; none where a recording answers."""
     cassette: Cassette | None = None
-    over_http: bool = False
-    """Scripted models are asked through a server of their own."""
     sampling: Sampling = DEFAULT_SAMPLING
     """What requests to real models leave open; known to a recording, too."""
-    switchboard: Switchboard | None = None
-    """To that server, while it runs."""
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[TrialModels]:
@@ -44,33 +39,21 @@ class TrialModels:
         async with contextlib.AsyncExitStack() as stack:
             for model in self.real.values():
                 stack.push_async_callback(getattr(model, "aclose", _nothing))
-            if not self.over_http:
-                yield self
-                return
-            from loopbench.models.over_http import open_switchboard
-
-            yield replace(self, switchboard=await stack.enter_async_context(open_switchboard()))
+            yield self
 
     @contextlib.contextmanager
     def model(self, trial: Trial, script: Script | None, tunnel: Tunnel | None) -> Iterator[Model]:
-        """The trial's model, for as long as the trial lasts. `script` and `tunnel`: of a scripted arm."""
-        with contextlib.ExitStack() as stack:
-            inner: Model | None = None
-            if self.cassette is None or self.cassette.mode is not CassetteMode.REPLAY:
-                inner = self._asked(trial, script, tunnel, stack)
-            if self.cassette is not None:
-                inner = self.cassette.model(recorded_name(trial.arm, trial.run_seed), Lane(*trial.key), inner, tunnel)
-            assert inner is not None
-            if tunnel is None:
-                yield WithSampling(inner, self.sampling)
-            else:
-                yield inner if tunnel.real_time else InOrder(inner)
-
-    def _asked(self, trial: Trial, script: Script | None, tunnel: Tunnel | None, stack: contextlib.ExitStack) -> Model:
-        if script is None:
-            return self.real[trial.arm.model]
-        scripted = Scripted(script, tunnel)
-        return scripted if self.switchboard is None else stack.enter_context(self.switchboard.put_through(scripted))
+        """The trial's model, for as long as the trial lasts. `script` and `tunnel` belong to a scripted arm."""
+        inner: Model | None = None
+        if self.cassette is None or self.cassette.mode is not CassetteMode.REPLAY:
+            inner = self.real[trial.arm.model] if script is None else Scripted(script, tunnel)
+        if self.cassette is not None:
+            inner = self.cassette.model(recorded_name(trial.arm, trial.run_seed), Lane(*trial.key), inner, tunnel)
+        assert inner is not None
+        if tunnel is None:
+            yield WithSampling(inner, self.sampling)
+        else:
+            yield inner if tunnel.real_time else InOrder(inner)
 
     def close(self, whole: bool) -> None:
         """Bring a recording to the disk. `whole`: the run came to its end. Raises ValueError where the disk is full."""
@@ -117,7 +100,7 @@ def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, 
     _check_dollars(config, real)
     given = config.provider
     sampling = Sampling(given.temperature, given.max_tokens, given.top_p, given.seed)
-    return TrialModels(real, _cassette(config, arms, goes_on=begun is not None), config.over_http, sampling)
+    return TrialModels(real, _cassette(config, arms, goes_on=begun is not None), sampling)
 
 
 def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:

@@ -322,8 +322,8 @@ def test_the_latest_run_is_the_one_that_was_begun_last_whatever_its_name(tmp_pat
         assert run_folder("latest", tmp_path) == tmp_path / name
 
 
-def test_a_manifest_that_is_written_again_makes_no_run_the_latest_nor_does_half_a_fork(tmp_path):
-    for name, day in (("new", 2), ("old", 1), (".fork.part", 3)):  # written last: the half-made one
+def test_a_manifest_that_is_written_again_makes_no_run_the_latest_nor_does_one_of_a_hidden_folder(tmp_path):
+    for name, day in (("new", 2), ("old", 1), (".new.part", 3)):  # written last: the hidden one
         (tmp_path / name).mkdir()
         write_manifest_json(tmp_path / name, {"config": {}, "created": f"2026-01-0{day}T00:00:00+00:00"})
     assert run_folder("latest", tmp_path) == tmp_path / "new"

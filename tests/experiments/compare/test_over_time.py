@@ -1,11 +1,11 @@
-"""A run over time: however its schedule is cut into sittings, extensions and forks, its results are those of one whole run."""
+"""A run over time: however its schedule is cut into sittings, and extensions, its results are those of one whole run."""
 
 from __future__ import annotations
 
 import importlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.compare.extend import Additions, extend
-from loopbench.experiments.compare.fork import fork, notes_on
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.reopen import SessionSettings, reopen
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record, records_digest
+from loopbench.metrics.record import Record
 from loopbench.protocol import Capabilities, ProviderError, Reply, Request
 from loopbench.runs.config import BudgetConfig, CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.manifest import Manifest
 from loopbench.runs.permissions import Permissions, resume_flags
 from loopbench.runs.run_state import Spent, SpentTally, larger, read_state
 from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.lock import locked
 from loopbench.runs.store.records import TRIALS, read_records
-from loopbench.runs.store.traces import read_trace
 
 BARE = "bare(check_types=true)"
 
@@ -113,11 +110,9 @@ class Stage:
     """Trials that outlive a kill."""
     ends: bool
     """It is then gone on with to its end."""
-    forked: int | None
-    """The arm whose code changes, so that the run goes on in a fork."""
 
 
-stages = st.builds(Stage, st.integers(0, 12), st.booleans(), st.none() | st.integers(0, 3))
+stages = st.builds(Stage, st.integers(0, 12), st.booleans())
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +124,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.thorough
 @settings(max_examples=15)
 @given(order=st.permutations(sorted(STEPS)), between=st.lists(stages, min_size=5, max_size=5))
-def test_sittings_extensions_and_forks_in_any_order_give_the_results_of_one_run(whole, tmp_path_factory, order, between):
+def test_sittings_and_extensions_in_any_order_give_the_results_of_one_run(whole, tmp_path_factory, order, between):
     experiment = prepare(config_of(tmp_path_factory.mktemp("parts")))
     for step, stage in zip([*order, None], between, strict=True):
         went_on(experiment)
@@ -138,42 +133,15 @@ def test_sittings_extensions_and_forks_in_any_order_give_the_results_of_one_run(
         if stage.ends:
             went_on(reopen(folder))
         before = {record.key for record in read_records(folder)}
-        if stage.forked is not None and any(arm.name not in _of_arm(experiment, stage.forked) for arm in experiment.arms):
-            folder = _after_a_fork(experiment, stage.forked, before)
         if step is not None:
             experiment = extend(folder, STEPS[step])
-            assert {record.key for record in read_records(folder)} >= before - _touched(experiment, stage.forked)
+            assert {record.key for record in read_records(folder)} >= before
         else:
             experiment = reopen(folder)
     went_on(experiment)
     found = results(experiment.folder)
     assert (found.digest, found.is_complete) == (whole, True)
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == found.scheduled
-
-
-def _of_arm(experiment: Experiment, place: int) -> str:
-    return experiment.arms[place % len(experiment.arms)].name
-
-
-def _touched(experiment: Experiment, place: int | None) -> set[tuple[str, str, int]]:
-    """Cells that a fork may have given up."""
-    return set() if place is None else {trial.key for trial in experiment._schedule()}
-
-
-def _after_a_fork(experiment: Experiment, place: int, before: set[tuple[str, str, int]]) -> Path:
-    """The directory in which the run goes on; the same one where the fork had nothing to take over."""
-    folder, name = experiment.folder, _of_arm(experiment, place)
-    manifest = read_manifest_json(folder)
-    other_code(folder, place % len(experiment.arms))
-    held = {key for key in before if key[0] != name}
-    if not held:
-        with pytest.raises(RunError, match="nothing can be taken over"):
-            fork(folder)
-        write_manifest_json(folder, manifest)
-        return folder
-    made = fork(folder)
-    assert set(made.past.ended) == held
-    return made.folder
 
 
 # --- budgets of the whole run ---
@@ -338,72 +306,6 @@ def test_what_crashed_is_run_again_on_request_only_and_the_results_say_so_for_go
     warnings = results(folder).comparison.warnings
     assert "3 trials that had crashed or timed out were run again on request: what they show is favourable" in warnings
     assert len(reopen(folder, allowed, SessionSettings(retry="errors")).missing()) == 0
-
-
-# --- what a fork takes over ---
-
-
-def test_a_fork_takes_over_traces_too_and_says_where_from(configured):
-    folder = begun(configured(loops=("bare", BARE)))
-    other_code(folder)
-    made = fork(folder)
-    taken = [record for record in read_records(folder) if record.arm == made.arms[1].name]
-    assert {record.key for record in read_records(made.folder)} == {record.key for record in taken}
-    found = {record.key: record for record in read_records(made.folder)}
-    for record in taken:
-        assert read_trace(made.folder, found[record.key]) == read_trace(folder, record)
-        assert replace(found[record.key], trace_at=record.trace_at) == record
-    source = read_manifest_json(made.folder)["forked_from"]
-    assert source == {"run": folder.name, "digest": records_digest(taken), "trials": 3}
-    assert {record.arm for record in went_on(made)} == {made.arms[0].name}
-    assert results(made.folder).digest == results(begun(configured(loops=("bare", BARE)))).digest
-
-
-def test_a_fork_where_nothing_holds_or_nothing_changed_makes_no_directory(configured, tmp_path):
-    folder = begun(configured())
-    known = sorted((tmp_path / "runs").iterdir())
-    with pytest.raises(RunError, match="nothing has changed since this run began; go on with it: loopbench resume"):
-        fork(folder)
-    suite = read_manifest_json(folder)["suite"]
-    change(folder, suite={**suite, "digest": "0" * 64})
-    with pytest.raises(RunError, match=r"nothing can be taken over, all trials rest on what has changed: suite arithmetic"):
-        fork(folder)
-    change(folder, suite=suite, profiles={"flaky-format": "0" * 64})
-    with pytest.raises(RunError, match=r"no arm that is what it was has a trial; start a new run with the same settings$"):
-        fork(folder)
-    assert sorted((tmp_path / "runs").iterdir()) == known
-
-
-def test_a_fork_that_fails_on_the_way_leaves_nothing(configured, tmp_path):
-    folder = begun(configured(loops=("bare", BARE)))
-    other_code(folder)
-    (folder / "traces.zst").write_bytes(b"torn")
-    known = sorted((tmp_path / "runs").iterdir())
-    with pytest.raises(RunError, match=r"traces\.zst"):
-        fork(folder)
-    assert sorted((tmp_path / "runs").iterdir()) == known
-
-
-def test_a_fork_notes_what_was_done_to_the_records_it_took_over_and_no_more(configured):
-    folder = begun(configured(loops=("bare", BARE)))
-    other_code(folder)
-    note = {"when": "2026-01-01T00:00:00+00:00", "trials": 5}
-    change(folder, retried=[note | {"what": "errors"}], rescored=[note | {"suite": "x"}], extended=[note | {"to": 6}])
-    made = read_manifest_json(fork(folder).folder)
-    assert ("retried" in made, "extended" in made) == (False, False)  # all that was taken over is a first attempt
-    assert made["rescored"] == [note | {"suite": "x", "trials": 3}]
-    change(folder, rescored=["damaged"])
-    with pytest.raises(RunError, match=r"manifest\.json: rescored\.0: "):
-        fork(folder)
-
-
-@given(st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(0, 9), max_size=3))
-def test_notes_count_no_more_trials_than_were_taken_over(record, manifest_json, attempts, counts):
-    notes = {name: [{"when": "w", "trials": count} for count in counts] for name in ("retried", "rescored", "extended")}
-    found = notes_on(Manifest.model_validate(manifest_json(**notes)), [record(attempt=attempt) for attempt in attempts])
-    assert found.keys() <= {"retried", "rescored"}
-    for name, most in (("retried", sum(attempt > 0 for attempt in attempts)), ("rescored", len(attempts))):
-        assert [note.trials for note in found.get(name, [])] == ([min(count, most) for count in counts] if most else [])
 
 
 # --- what an extension refuses ---

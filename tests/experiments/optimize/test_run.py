@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +134,12 @@ def test_a_program_that_was_changed_by_hand_is_not_tested_as_the_one_that_was_fo
         run(reopen(made.folder), watcher, watcher)
 
 
-def test_over_http_it_is_the_same(configured: Configured, watcher: Any) -> None:
-    first, second = (finished(prepare(configured(over_http=over_http)), watcher) for over_http in (False, True))
+def test_over_http_it_is_the_same(
+    configured: Configured, watcher: Any, over_http: Callable[[], AbstractContextManager[None]]
+) -> None:
+    first = finished(prepare(configured()), watcher)
+    with over_http():
+        second = finished(prepare(configured(threads=8)), watcher)
     assert sorted(map(json.dumps, timeless(first))) == sorted(map(json.dumps, timeless(second)))
     assert digests(first)[0] == digests(second)[0]
     assert digests(first)[2] == digests(second)[2]

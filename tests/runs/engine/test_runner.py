@@ -296,9 +296,9 @@ def test_a_trial_that_gets_through_on_resume_counts_once(real):
     [
         (("suite", "digest"), "0" * 64, r"suite arithmetic \(its tasks, tools or expected answers\); .* loopbench rescore"),
         (("suite", "tasks"), 3, r"the number of tasks \(3, now 12\)"),
-        (("profiles", "flaky-tools"), "0" * 64, "fault profile flaky-tools; .* --fork"),
+        (("profiles", "flaky-tools"), "0" * 64, "fault profile flaky-tools; .* start a new run"),
         (("versions", "policy_and_profiles"), -1, r"the scripted model \(version -1, now \d+\)"),
-        (("arms", 0, "code"), "0" * 64, r"arm bare/flaky-format \(its code\); .* --fork"),
+        (("arms", 0, "code"), "0" * 64, r"arm bare/flaky-format \(its code\); .* start a new run"),
         (("arms", 0, "configuration"), "Bare()", r"arm bare/flaky-format \(its configuration\)"),
         (("arms",), [], r"arm bare/flaky-format \(there was none\), arm bare/flaky-tools"),
         (("config", "loops"), ["bear"], "--allow bear"),

@@ -121,8 +121,6 @@ def _remarks(manifest: Manifest) -> Iterator[str]:
     """Yield what else a reader has to know."""
     for note in manifest.rescored:
         yield f"Judged again on {note.when}: the scores of {note.trials} trials changed."
-    if source := manifest.forked_from:
-        yield f"{source['trials']} trials were taken over from {source['run']}."
 
 
 def find_record(found: Results, trial: str) -> Record:

@@ -83,7 +83,7 @@ class OptimizeConfig(BaseModel):
 
     @property
     def threads(self) -> int:
-        return self.search.threads or (1 if self.model == "scripted" and not self.compare.over_http else 8)
+        return self.search.threads or (1 if self.model == "scripted" else 8)
 
     def public(self) -> dict[str, Any]:
         """As JSON, without what may be secret."""

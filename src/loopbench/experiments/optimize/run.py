@@ -175,7 +175,7 @@ def _proposer(config: OptimizeConfig) -> Model:
     if config.proposer == "scripted":
         return ScriptedProposer(config.compare.seed)
     asked = config.compare.model_copy(
-        update={"models": (config.proposer,), "profiles": ("clean",), "budget": config.proposer_budget, "over_http": False}
+        update={"models": (config.proposer,), "profiles": ("clean",), "budget": config.proposer_budget}
     )
     return open_models(asked, ()).real[config.proposer]
 

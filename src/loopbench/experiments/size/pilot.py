@@ -233,7 +233,7 @@ def _mean(values: Sequence[float]) -> float:
 def _in_flight(config: Mapping[str, Any]) -> int:
     if config.get("concurrency"):
         return int(config["concurrency"])
-    waits = config.get("real_time") or config.get("over_http") or any(model != "scripted" for model in config.get("models", ()))
+    waits = config.get("real_time") or any(model != "scripted" for model in config.get("models", ()))
     return IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS
 
 

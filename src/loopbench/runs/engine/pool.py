@@ -149,7 +149,7 @@ class Pool:
     def in_flight(self) -> int:
         """How many trials it is to be asked for at once, so that no worker waits for work."""
         config = self._job.config
-        waits = config.real_models or config.real_time or config.over_http
+        waits = config.real_models or config.real_time
         return self._links.workers * (self._share + (0 if waits else MAX_AHEAD))
 
     @contextlib.asynccontextmanager
