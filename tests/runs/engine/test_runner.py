@@ -259,7 +259,7 @@ class Down:
 def real(configured, monkeypatch) -> tuple[Experiment, Down]:
     """An experiment on a real model that is down."""
     model = Down()
-    monkeypatch.setattr("loopbench.models.real.open_model", lambda *arguments, **options: model)
+    monkeypatch.setattr("loopbench.runs.real_models.open_model", lambda *arguments, **options: model)
     return prepare(configured(models=("openai/fake",), profiles=("clean",), suite="arithmetic(size=3)")), model
 
 
