@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from scipy import optimize
 from scipy.special import expit
 
-from loopbench.metrics.factors.factorial import Cell, Effect, Factor, Layout, effects, layout
+from loopbench.metrics.factors.factorial import Effect, effects
 from loopbench.metrics.factors.fractional import fraction, full_factorial
+from loopbench.metrics.factors.layout import Cell, Factor, Layout, layout
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import ALPHA, Interval
 from loopbench.metrics.summary import PRIMARY

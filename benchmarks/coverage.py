@@ -22,14 +22,13 @@ from numpy.typing import NDArray
 
 from loopbench.metrics.calibration import Calibration, Histogram, auroc, brier, calibration, histogram
 from loopbench.metrics.comparison import AT_BUDGET, family, paired_test
-from loopbench.metrics.omnibus import omnibus
+from loopbench.metrics.permutation import mcnemar_exact, sign_flip
 from loopbench.metrics.record import Record
 from loopbench.metrics.reliability import Reliability, reliability
 from loopbench.metrics.statistics import (
     Interval,
     accuracy_interval,
     log_ratios,
-    mcnemar_exact,
     mean_bounds,
     mean_difference,
     mean_equivalence,
@@ -37,7 +36,6 @@ from loopbench.metrics.statistics import (
     score_bounds,
     score_difference,
     score_equivalence,
-    sign_flip,
     wilson,
 )
 from loopbench.metrics.summary import PRIMARY, TaskValues
@@ -358,14 +356,6 @@ def _arms(scene: Scene, generator: Generator, apart: float, arms: int) -> dict[s
     return made
 
 
-def at_once(apart: float) -> Check:
-    def check(scene: Scene, generator: Generator) -> bool:
-        found = omnibus("s", "p", _arms(scene, generator, apart, 4))
-        return found is not None and found.p < ALPHA
-
-    return check
-
-
 def any_pair(scene: Scene, generator: Generator) -> bool:
     """Whether the verdicts tell any two of five equal arms apart."""
     arms = _arms(scene, generator, 0.0, 5)
@@ -460,7 +450,6 @@ SECTIONS = (
         (
             Row("sign-flip: arms are equal", flipped(0.0), LEVEL, RUNS, "equal arms"),
             Row("McNemar: arms are equal", mcnemar(0.0), LEVEL, RUNS, "equal arms"),
-            Row("Cochran or Friedman: four arms are equal", at_once(0.0), LEVEL),
             Row("any verdict of five equal arms (Holm)", any_pair, LEVEL, MIN_RUNS),
             Row("equivalence: accuracy differs by the margin", equivalent(MARGIN), LEVEL),
             Row("equivalence: the margin is lost in whole tasks", lost_one_way, ONE_WAY),
@@ -473,7 +462,6 @@ SECTIONS = (
         "Rejected at 5 % where …",
         (
             Row("sign-flip: a is better by 0.1", flipped(DIFFERENCE), ANY),
-            Row("Cochran or Friedman: one of four is better by 0.1", at_once(DIFFERENCE), ANY),
             Row("equivalence: none, margin 0.1", equivalent(0.0), ANY),
         ),
     ),

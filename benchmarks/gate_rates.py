@@ -225,7 +225,7 @@ def _plan(world: World, repeats: int, drop: float, margin: float) -> Plan:
 
     def power(units: int) -> float:
         if drop:
-            return regression_power(units, mean, variance, margin, ALPHA, step=1 / (repeats * world.template))
+            return regression_power(units, mean, variance, margin, step=1 / (repeats * world.template))
         return pass_power(units, mean, variance, margin, ALPHA)
 
     units = fewest_units(power)

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.experiments.optimize.files import PROGRAM
+from loopbench.experiments.optimize.prepare import prepare
 from loopbench.experiments.optimize.result import DesignResult, OptimizationResult, optimization_result
-from loopbench.experiments.optimize.run import prepare, run
+from loopbench.experiments.optimize.run import run
 from loopbench.metrics.comparison import ArmInfo, ArmResult, Comparison
 from loopbench.metrics.gains import Arms, Gains, gains
 from loopbench.metrics.record import Record

@@ -35,5 +35,5 @@ class Waiter(module):
 
 
 print(f"as a module: {Waiter()(text='Four teas and a cake, please.').total} euro")
-outcome = Finish().run_sync(Query("Four teas and a cake?"), Toolbox([price]), FakeModel(PRICES, Answer("", "18.25 euro")))
+outcome = Finish(max_steps=6).run_sync(Query("Four teas, a cake?"), Toolbox([price]), FakeModel(PRICES, Answer("", "18.25 euro")))
 print(f"as a loop:   {outcome.answer} ({outcome.stop}, {outcome.steps} steps)")

@@ -68,7 +68,15 @@ def test_prompts_are_optimized_and_used_offline() -> None:
     said = said_by(file)
     assert "Optimized, on the test tasks: better: bare\n" in said
     assert "never scaled" in said
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SAID, file.stem}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SAID, file.stem, "compare"}
+
+
+def test_loops_are_compared_in_one_call_offline() -> None:
+    file = EXAMPLES / "compare.py"
+    assert len(file.read_text("utf-8").splitlines()) < 40
+    said = said_by(file)
+    assert "Highest accuracy: finish(max_steps=12)/flaky-format" in said
+    assert "__main__:Terse/flaky-format against react_extract/flaky-format: both solved" in said
 
 
 def test_the_smallest_suite_passes_every_check_from_outside(tmp_path: Path) -> None:

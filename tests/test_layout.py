@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import gc
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -50,6 +51,17 @@ CONFINED: dict[str, tuple[str, frozenset[str]]] = {
     "pydantic": ("protocol", frozenset({"protocol/schema.py"})),
     "pydantic_core": ("protocol", frozenset({"protocol/schema.py"})),
 }
+RATCHETS: dict[str, int] = {
+    # what there is, counted by `measured`; a number here may only fall
+    "files of src over 450 lines": 23,
+    "files of tests over 450 lines": 36,
+    "files of tests over 800 lines": 15,
+    "functions over 60 lines": 15,
+    "functions of more than 7 parameters": 25,
+    "imports inside functions": 219,
+}
+SEED_NAMES: frozenset[str] = frozenset()
+"""Class names that two documents fix for two different things."""
 DOORS = ("datasets", "experiments", "loops", "metrics")
 MEGABYTE = 1_000_000
 
@@ -234,3 +246,147 @@ def test_git_keeps_the_source_and_this_test() -> None:
     kept = set(tracked())
     assert Path(__file__).resolve() in kept
     assert SOURCE / "__init__.py" in kept
+
+
+# --- no cycles ---
+
+
+def edges(of: Callable[[str], str]) -> dict[str, set[str]]:
+    """Imports of ours, those for type checkers and those inside functions included, between what `of` makes of module names."""
+    known = {dotted(path) for path in MODULES}
+    found: dict[str, set[str]] = {}
+    for path in MODULES:
+        start = of(dotted(path))
+        for name in imports(path):
+            target = name if name in known else name.rpartition(".")[0]
+            if target in known and of(target) != start and start and of(target):
+                found.setdefault(start, set()).add(of(target))
+    return found
+
+
+def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """The strongly connected parts of two nodes or more (Tarjan 1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph.get(node, ()):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            part = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            if len(part) > 1:
+                found.append(sorted(part))
+
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return found
+
+
+def folder(module: str) -> str:
+    """The folder of a module on the floors that have folders of one purpose each; empty elsewhere."""
+    path = next(path for path in MODULES if dotted(path) == module)
+    place = below(path.parent)
+    return place if place.partition("/")[0] in ("runs", "checks", "experiments", "reports", "cli", "api") else ""
+
+
+def test_cycles_are_found() -> None:
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+    assert not cycles({"a": {"b", "c"}, "b": {"c"}})
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    assert not cycles(edges(lambda module: module))
+
+
+def test_no_folder_imports_itself_by_way_of_others() -> None:
+    places = {dotted(path): folder(dotted(path)) for path in MODULES}
+    assert not cycles(edges(lambda module: places[module]))
+
+
+# --- one name, one meaning ---
+
+
+def test_a_public_class_name_stands_for_one_class() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(below(path))
+    assert {name: places for name, places in homes.items() if len(places) > 1 and name not in SEED_NAMES} == {}
+
+
+def test_limits_are_called_by_max_and_min() -> None:
+    other = re.compile(r"\b_?(MOST|FEW|FEWEST|LONGEST|SHORTEST|LARGEST|SMALLEST)(_[A-Z_]+)?\b")
+    assert not {below(path): found for path in MODULES if (found := other.findall(path.read_text(encoding="utf-8")))}
+
+
+# --- ratchets: each may only fall ---
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    yield from (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines, decorators included."""
+    first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+    return (function.end_lineno or first) - first + 1
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Without self and cls; `*args` and `**named` count as one each."""
+    arguments = function.args
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    is_method = bool(named) and named[0].arg in ("self", "cls")
+    return len(named) - is_method + (arguments.vararg is not None) + (arguments.kwarg is not None)
+
+
+def imports_inside(tree: ast.AST) -> int:
+    """Import statements inside functions."""
+    inner = {
+        node.lineno for function in functions(tree) for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    return len(inner)
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+@cache
+def measured() -> dict[str, int]:
+    tests = sorted((ROOT / "tests").rglob("*.py"))
+    every = [function for path in MODULES for function in functions(parsed(path))]
+    return {
+        "files of src over 450 lines": sum(lines(path) > 450 for path in MODULES),
+        "files of tests over 450 lines": sum(lines(path) > 450 for path in tests),
+        "files of tests over 800 lines": sum(lines(path) > 800 for path in tests),
+        "functions over 60 lines": sum(length(function) > 60 for function in every),
+        "functions of more than 7 parameters": sum(parameters(function) > 7 for function in every),
+        "imports inside functions": sum(imports_inside(parsed(path)) for path in MODULES),
+    }
+
+
+@pytest.mark.parametrize("what", RATCHETS)
+def test_a_ratchet_only_falls(what: str) -> None:
+    now = measured()[what]
+    assert now <= RATCHETS[what], f"{what}: {now}, and {RATCHETS[what]} is the most"
+    assert now == RATCHETS[what], f"{what}: only {now} are left; write that down in RATCHETS, so that it stays"
+
+
+def test_what_ratchets_count() -> None:
+    code = "def f(a, *b, c=1, **d):\n    import x\n    def g():\n        from y import z\nclass K:\n    def m(self, a): ...\n"
+    tree = ast.parse(code)
+    assert [parameters(function) for function in functions(tree)] == [4, 0, 1]
+    assert imports_inside(tree) == 2
+    assert [length(function) for function in functions(tree)] == [4, 2, 1]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.optimize.built_in import BUILT_IN
+from loopbench.experiments.optimize.built_in import built_in
 from loopbench.protocol import Optimizable
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import builtin_names, make_loop
@@ -57,8 +57,8 @@ def rows(head: str) -> dict[str, list[str]]:
 
 def test_every_optimizer_has_its_row_with_options_that_it_has() -> None:
     found = {re.findall(r"`(\w+)`", name)[0]: cells for name, cells in rows("name | changes | proposes | main options").items()}
-    assert [*found] == [kind.name for kind in BUILT_IN]
-    for kind in BUILT_IN:
+    assert [*found] == [kind.name for kind in built_in()]
+    for kind in built_in():
         changes, proposes, options = found[kind.name]
         made = kind()
         assert changes == ("both" if len(made.changes) == 2 else next(iter(made.changes)))

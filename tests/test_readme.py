@@ -20,9 +20,10 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.tables import to_markdown
 from loopbench.experiments.compare.tables import verdicts as verdicts_of
-from loopbench.experiments.optimize import run as optimization
+from loopbench.experiments.optimize import prepare as optimizations
 from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
+from loopbench.experiments.optimize.run import run as search_and_test
 from loopbench.experiments.optimize.tables import tables, verdicts
 from loopbench.experiments.optimize.watchers import Watchers
 from loopbench.metrics.comparison import Comparison
@@ -91,8 +92,8 @@ def optimized(runs: Path, loops: Sequence[str] = LOOPS) -> OptimizationResult:
         "mlflow": False,
         "runs": runs,
     }
-    made = optimization.prepare(load_optimize_config(None, settings))
-    optimization.run(made, Watchers(), Unwatched())
+    made = optimizations.prepare(load_optimize_config(None, settings))
+    search_and_test(made, Watchers(), Unwatched())
     return optimization_result(made.folder)
 
 

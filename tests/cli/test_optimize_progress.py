@@ -13,7 +13,7 @@ from loopbench.cli import optimize_progress
 from loopbench.cli.optimize_progress import SearchDisplay, Searched, watching
 from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimize.config import load_optimize_config
-from loopbench.experiments.optimize.run import Optimization, prepare
+from loopbench.experiments.optimize.prepare import Optimization, prepare
 from loopbench.experiments.optimize.watchers import Watchers
 from loopbench.metrics.record import Record
 from loopbench.runs.config import BudgetConfig

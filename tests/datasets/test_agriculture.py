@@ -18,6 +18,7 @@ from loopbench.datasets.agriculture.season import DAYS, TOLERANCE, Season, draw_
 from loopbench.datasets.generating import Draw
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import replay
+from loopbench.datasets.worlds import InvalidRequest
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Observation, Toolbox, ToolCall, resolve, run_sync
@@ -189,9 +190,9 @@ def test_bad_arguments_are_refused_by_name(suite: Suite, tool: str, arguments: d
 @pytest.mark.parametrize("span", [(-1, 2), (2, 1), (3, DAYS), (0, 400)])
 def test_days_without_records_are_refused(span: tuple[int, int]) -> None:
     season = Season(region)
-    with pytest.raises(sources.InvalidRequest, match="no range of days"):
+    with pytest.raises(InvalidRequest, match="no range of days"):
         sources.weather(region, season.stations[0], "rain", season.day(span[0]), season.day(span[1]))
-    with pytest.raises(sources.InvalidRequest, match="is no date"):
+    with pytest.raises(InvalidRequest, match="is no date"):
         sources.weather(region, season.stations[0], "rain", "soon", season.day(1))
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from loopbench.checks.suite import task_problems
 from loopbench.datasets import arithmetic
+from loopbench.datasets.generating import template_of
 from loopbench.datasets.task import Suite
 from loopbench.datasets.validity import replay
 from loopbench.protocol import Ref, refs, run_sync
@@ -80,7 +81,9 @@ def test_no_text_stands_in_two_tasks() -> None:
 
 @given(st.integers(1, 5000))
 def test_at_most_one_task_in_ten_has_no_answer(size: int) -> None:
-    unanswerable = sum(arithmetic._template_of(index) in arithmetic._UNANSWERABLE for index in range(size))
+    unanswerable = sum(
+        template_of(index, arithmetic.TEMPLATES, arithmetic.UNANSWERABLE) in arithmetic.UNANSWERABLE for index in range(size)
+    )
     assert unanswerable <= size / 10
 
 

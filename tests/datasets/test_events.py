@@ -17,6 +17,7 @@ from loopbench.datasets.events.service import City
 from loopbench.datasets.generating import Draw
 from loopbench.datasets.task import Environment, Suite, Task
 from loopbench.datasets.validity import planned_answer, replay
+from loopbench.datasets.worlds import InvalidRequest
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.protocol import Observation, Ref, Toolbox, ToolCall, resolve, run_sync
@@ -259,7 +260,7 @@ def test_bad_holds_and_second_cancellations_are_refused() -> None:
     programme = programme_of(3)
     city, event, date = programme.city, programme.main[0], programme.dates[0]
     for seats in (0, -2, service.MAX_SEATS + 1):
-        with pytest.raises(service.InvalidRequest):
+        with pytest.raises(InvalidRequest):
             service.hold_seats(city, event.id, date, seats)
     with pytest.raises(service.NoSuchShow, match="only on"):
         service.hold_seats(city, event.id, "2026-12-31", 2)

@@ -257,10 +257,10 @@ def test_gold_answers(tmp_path: Path, gold: str, value: float) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("{", "line 2: no JSON"),
-        ("[" * 100_000, "line 2: no JSON (it is nested too deep)"),
+        ("{", "line 2: not JSON"),
+        ("[" * 100_000, "line 2: not JSON (it is nested too deep)"),
         ("[" * 110 + "]" * 110, "line 2: it is nested deeper than 100 levels"),
-        ('{"question": NaN}', "line 2: no JSON (NaN is not JSON)"),
+        ('{"question": NaN}', "line 2: not JSON (NaN is not JSON)"),
         (r'{"question": "\ud800", "answer": "#### 1"}', "line 2: it holds half of a surrogate pair"),
         ("[1]", "line 2: list where an object with 'question' and 'answer' belongs"),
         ({"answer": "#### 1"}, "line 2: field 'question' is missing or no text"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loopbench.checks.suite import task_problems
 from loopbench.datasets import library
 from loopbench.datasets.library import shelves as desk
-from loopbench.datasets.library import tasks
+from loopbench.datasets.library import tasks, trail
 from loopbench.datasets.library.collection import COASTS, KINDS, LINKS, MERGED_PER_COAST, Document, collection
 from loopbench.datasets.library.shelves import BadQuery, DocumentMerged, NoSuchDocument, NoSuchPage, Shelves, UnknownTag
 from loopbench.datasets.task import Suite
@@ -29,7 +29,7 @@ documents = st.sampled_from(DOCUMENTS)
 
 @pytest.fixture(scope="module")
 def shelves() -> Shelves:
-    return desk.shelves()
+    return desk.open_shelves()
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_results_are_of_the_kind_asked_for(shelves: Shelves, kind: Any) -> None:
 
 
 def test_the_digest_that_the_suite_states_is_that_of_the_collection() -> None:
-    assert HELD.digest == tasks.COLLECTION_DIGEST == library.load().shared
+    assert HELD.digest == library.COLLECTION_DIGEST == library.load().shared
     assert len(HELD.documents) == len(HELD.ids) == 32 * COASTS
     assert len(HELD.merged) == MERGED_PER_COAST * COASTS
     assert not HELD.merged.keys() & HELD.documents.keys()
@@ -223,12 +223,12 @@ def test_guesses_do_not_pass(many: Suite) -> None:
     answers = Counter(str(task.expected) for task in many.tasks if task.expected is not None)
     assert max(answers.values()) < 0.04 * len(many.tasks)
     for task in many.tasks:
-        asked = task.query.text.removesuffix(tasks.ANSWER_FORMAT)
+        asked = task.query.text.removesuffix(trail.ANSWER_FORMAT)
         given_away = [
             item for item in (task.expected if isinstance(task.expected, list) else [task.expected]) if str(item) in asked
         ]
         assert not given_away
-        assert task.query.text.endswith(tasks.ANSWER_FORMAT)
+        assert task.query.text.endswith(trail.ANSWER_FORMAT)
         assert not is_abstention(task.expected)
 
 
@@ -246,7 +246,7 @@ def test_a_call_through_the_toolbox_is_checked(many: Suite) -> None:
 
 
 def test_the_collection_is_drawn_when_the_first_environment_opens() -> None:
-    for cached in (collection, desk.shelves, tasks._environment):
+    for cached in (collection, desk.open_shelves, library._environment):
         cached.cache_clear()
     suite = library.load()
     assert collection.cache_info().currsize == 0

@@ -59,13 +59,13 @@ def test_both_formats(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("bad.toml", "arithmetic-0001", "bad.toml: no TOML: "),
+        ("bad.toml", "arithmetic-0001", "bad.toml: not TOML: "),
         ("bad.toml", "a.b = 'the reason'", 'bad.toml: task \'a\': the reason is {"b": "the reason"}, and must be a text'),
         ("bad.toml", "a = ' '", "bad.toml: task 'a': the reason is empty"),
         ("bad.toml", "a = 2024-01-01", "must be a text"),
         ("bad.json", "[1]", "a quarantine is an object of task ids with a reason each, not a list"),
-        ("bad.json", "{", "bad.json: no JSON: "),
-        ("bad.json", "[" * 100_000, "bad.json: no JSON: "),
+        ("bad.json", "{", "bad.json: not JSON: "),
+        ("bad.json", "[" * 100_000, "bad.json: not JSON: "),
     ],
 )
 def test_what_is_none_is_one_line(tmp_path: Path, name: str, text: str, said: str) -> None:
@@ -80,7 +80,7 @@ def test_what_is_none_is_one_line(tmp_path: Path, name: str, text: str, said: st
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     file = tmp_path / "bad.toml"
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"bad\.toml: no TOML"):
+    with pytest.raises(ValueError, match=r"bad\.toml: not TOML"):
         read_quarantine(file)
     with pytest.raises(OSError, match="nowhere"):
         read_quarantine(tmp_path / "nowhere.toml")

@@ -1,11 +1,10 @@
-"""Importers of the user's own tasks: one table in every format, whole tasks, what is wrong with a file, large files."""
+"""Importers of the user's own tasks: one table in every format, whole tasks, what cells mean, large files."""
 
 from __future__ import annotations
 
 import csv
 import datetime
 import decimal
-import io
 import json
 import re
 import sys
@@ -25,7 +24,8 @@ from loopbench.datasets import arithmetic, jsonl, parquet
 from loopbench.datasets.csv import load as load_csv
 from loopbench.datasets.importing.frame import suite_from_frame
 from loopbench.datasets.importing.own_tools import OwnTools, own_tools
-from loopbench.datasets.importing.rows import Rows, read_value
+from loopbench.datasets.importing.rows import Rows
+from loopbench.datasets.importing.table import read_value
 from loopbench.datasets.task import Suite, Task
 from loopbench.protocol import Plan, PlannedCall, Query, Ref
 from loopbench.protocol.digest import canonical_json
@@ -283,7 +283,7 @@ def test_what_parquet_and_frames_hold_becomes_json(tmp_path):
         suite_from_frame(frame, scorer="own.module:score", labels=["day"]),
     ):
         assert [(task.expected, task.labels) for task in suite.tasks] == [(2.5, {"day": "2026-03-01"}), (None, {})]
-    with pytest.raises(ValueError, match=r"q\.parquet, row 1, column 'picture': a bytes is no JSON value"):
+    with pytest.raises(ValueError, match=r"q\.parquet, row 1, column 'picture': a bytes is not a JSON value"):
         parquet.load(path, scorer="own.module:score", labels=("picture",))
 
 
@@ -337,173 +337,7 @@ def test_a_path_may_be_text(tmp_path):
         assert load(str(tmp_path / f"t.{form}")).digest == load(tmp_path / f"t.{form}").digest
 
 
-# --- what is wrong with a file ---
-
-HEAD = "question,answer\n"
-DEEP = "[" * 101 + "]" * 101
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "f.csv: the file is empty"),
-        ("\n\n", "f.csv: the file is empty"),
-        (HEAD, "f.csv: no row"),
-        ("Frage,Gold\na,1\n", "f.csv: no column for the question (question, prompt, input, query); its columns: 'Frage', 'Gold'"),
-        ("question;answer\na;1\n", "its columns: 'question;answer'; cells may be separated by another sign: csv(delimiter=\";\")"),
-        ("question\na\n", "f.csv: no column holds the answer; its columns: 'question'; name it: csv(answer=NAME), or a scorer"),
-        (HEAD + "a,\n", "f.csv, line 2, column 'answer': the answer is missing: a task without one cannot be scored"),
-        ("question,answer,question\n", "f.csv, line 1: two columns are called 'question'"),
-        (HEAD + "a,1\nb\n", "f.csv, line 3: the record has 1 cells, and the header has 2 columns"),
-        (HEAD + '"a\nb",1,2\n', "f.csv, line 2: the record has 3 cells"),
-        (HEAD + '"a\nb",1\n\nc\n', "f.csv, line 5: the record has 1 cells"),
-        (HEAD + '"a,1\n', "f.csv, line 2: no CSV (unexpected end of data)"),
-        (HEAD + '"a"b,1\n', "f.csv, line 2: no CSV ("),
-        (HEAD + "a\rb,1\n", "f.csv, line 2: no CSV ("),
-        (HEAD + "a\0,1\n", "f.csv, line 2: there is a NUL byte"),
-        (HEAD + " ,1\n", "f.csv, line 2, column 'question': the question is empty"),
-        ("id,question,answer\nx,a,1\ny,b,1\nx,c,1\n", "f.csv, line 4: id 'x' stands in line 2 already"),
-        ("id,question,answer\n,a,1\n", "f.csv, line 2, column 'id': nothing is no id"),
-        ('id,question,answer\n"a\nb",a,1\n', "f.csv, line 2, column 'id': 'a\\nb' is no id"),
-        ("schema,question,answer\n{,a,1\n", "f.csv, line 2, column 'schema': no JSON ("),
-        ("schema,question,answer\n3,a,1\n", "f.csv, line 2, column 'schema': a number where a JSON object belongs"),
-        ('schema,question,answer\n"{""type"": 3}",a,1\n', "f.csv, line 2, column 'schema': no JSON schema (3 is not valid"),
-        (f"world,question,answer\n{DEEP},a,1\n", "f.csv, line 2, column 'world': it is nested deeper than 100 levels"),
-        ("tools,question,answer\nprice;stock,a,1\n", "f.csv, line 2, no tool 'price;stock'; shop has price, stock"),
-        ("tools,question,answer\n[1],a,1\n", "f.csv, line 2, column 'tools': neither names with commas between them"),
-        ("end_state,question,answer\n{},a,1\n", "f.csv, line 2, an end state needs tools that have one"),
-        ("plan,question,answer\n{},a,1\n", "f.csv, line 2, column 'plan': no plan ('calls' is missing)"),
-        ("scorer,question,answer\nos:getcwd,a,1\n", "f.csv, line 2, scorer 'os:getcwd' is code of your own"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_with_a_csv_file_is_one_line(tmp_path, monkeypatch, text, said):
-    monkeypatch.chdir(tmp_path)
-    Path("f.csv").write_bytes(text.encode())
-    with pytest.raises(ValueError, match=re.escape(said)) as told:
-        load_csv(Path("f.csv"), TOOLS)
-    assert "\n" not in str(told.value)
-
-
-CALL = {"id": "c1", "tool": "price", "arguments": {}, "goal": "Look."}
-PLAN = {"calls": [CALL], "answer": 1}
-WHOLE = {"id": "a", "query": {"text": "?"}, "expected": 1}
-
-
-def line(**changes: Any) -> str:
-    return json.dumps(WHOLE | changes)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "f.jsonl: no row"),
-        ("\n \n", "f.jsonl: no row"),
-        ('\n{"question": "a", }\n', "f.jsonl, line 2: no JSON ("),
-        ("[1]\n", "f.jsonl, line 1: list where an object belongs"),
-        ('{"question": "a", "answer": NaN}', "f.jsonl, line 1: no JSON (NaN is not JSON)"),
-        ('{"question": "a", "answer": "\\ud800"}', "f.jsonl, line 1: it holds half of a surrogate pair"),
-        (f'{{"question": "a", "answer": {"[" * 5000}', "f.jsonl, line 1: no JSON (it is nested too deep)"),
-        (f'{{"question": "a", "answer": {DEEP}}}', "f.jsonl, line 1: it is nested deeper than 100 levels"),
-        ('{"question": 3, "answer": 1}', "f.jsonl, line 1, column 'question': a number where text belongs"),
-        ('{"question": "a", "answer": null}', "f.jsonl, line 1, column 'answer': the answer is missing"),
-        ('{"question": "a", "answer": 1, "id": true}', "f.jsonl, line 1, column 'id': true or false is no id"),
-        ('{"question": "a", "answer": 1, "split": [1]}', "f.jsonl, line 1, column 'split': a list is no label"),
-        ('{"question": "a"}', "f.jsonl, line 1, no column holds the answer; its columns: 'question'; name it: jsonl(answer=NAME)"),
-        ('{"question": "a\n"}', "f.jsonl, line 1: no JSON (Invalid control character at character 16)"),
-        ('{"Frage": "a", "answer": 1}', "f.jsonl, line 1, no column for the question (question, prompt, input, query)"),
-        (f"{line()}\n\n{line()}", "f.jsonl, line 3: id 'a' stands in line 1 already"),
-        ('{"query": {"text": "?"}, "expected": 1}', "f.jsonl, line 1, column 'id': a task (a row with an object in"),
-        (line(id=3), "f.jsonl, line 1, column 'id': a number does not belong here"),
-        (line(query={"text": 3}), "f.jsonl, line 1, column 'text': a number does not belong here"),
-        (line(query={}), "f.jsonl, line 1, column 'query': the question is empty"),
-        (line(lables={}), "line 1, column 'lables': a task (a row with an object in 'query') has no such field; did you mean"),
-        (line(world={"$tools": "price"}), "f.jsonl, line 1, world: '$tools' is no list of names"),
-        (line(world={"$tools": ["prices"]}), "f.jsonl, line 1, no tool 'prices'; shop has price, stock"),
-        (line(world={"$tools": ["stock"]}, plan=PLAN), "f.jsonl, line 1, no tool 'price'; shop has stock"),
-        (line(plan={"calls": [{"id": "c1"}], "answer": 1}), "f.jsonl, line 1, column 'plan': no plan ('tool' is missing)"),
-        (line(plan={"calls": 3, "answer": 1}), "f.jsonl, line 1, column 'plan': no plan ("),
-        (line(plan={"calls": [], "answer": {"$ref": "c9"}}), "f.jsonl, line 1, column 'plan': no plan (plan: the answer refers to"),
-        (line(plan={"calls": [CALL | {"goal": 3}], "answer": 1}), "column 'plan': no plan (id, tool and goal of a call are text"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_with_json_lines_is_one_line(tmp_path, monkeypatch, text, said):
-    monkeypatch.chdir(tmp_path)
-    Path("f.jsonl").write_text(text)
-    with pytest.raises(ValueError, match=re.escape(said)) as told:
-        jsonl.load(Path("f.jsonl"), TOOLS)
-    assert "\n" not in str(told.value)
-
-
-@pytest.mark.parametrize("form", ["csv", "jsonl"])
-@pytest.mark.parametrize(
-    ("raw", "said"),
-    [
-        ("question,answer\nä,1\n".encode("latin-1"), "line 2: the text is not UTF-8 (invalid continuation byte at byte 1)"),
-        ("question,answer\n".encode("utf-16"), "line 1: "),
-        (b"\x1f\x8b\x08\0\0\0", "line 1: "),
-    ],
-)
-def test_bytes_that_are_no_text_are_refused_with_their_line(tmp_path, form, raw, said):
-    if form == "jsonl":
-        raw = raw.replace(b"question,answer\n", b'{"question": "a", "answer": 1}\n')
-    path = tmp_path / f"f.{form}"
-    path.write_bytes(raw)
-    with pytest.raises(ValueError, match=re.escape(f"{path}, {said}")):
-        make_suite(parse_spec(form), path)
-
-
-@pytest.mark.parametrize(
-    ("form", "text", "said"),
-    [
-        ("jsonl", '{{"question": "{}", "answer": 1}}\n', "line 2: the line is longer than 10,000,000 bytes"),
-        ("csv", 'a,"{}\n', "line 2: the line is longer than 10,000,000 bytes"),
-        ("csv", 'a,"' + "{}\n" * 3, "the record, over several lines (is a quote left open?), is longer than 10,000,000 bytes"),
-    ],
-)
-def test_a_row_that_is_too_long_is_refused(tmp_path, form, text, said):
-    path = tmp_path / f"f.{form}"
-    filler = "x" * (10_000_000 if text.count("{}") == 1 else 4_000_000)
-    first = '{"question": "a", "answer": 1}\n' if form == "jsonl" else HEAD
-    path.write_text(first + text.replace("{}", filler).replace("{{", "{").replace("}}", "}"))
-    with pytest.raises(ValueError, match=re.escape(said)):
-        make_suite(parse_spec(form), path)
-
-
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(form=st.sampled_from(["csv", "jsonl", "parquet"]), data=st.data())
-def test_any_bytes_are_a_suite_or_a_value_error_of_one_line(tmp_path, form, data):
-    part = st.binary(max_size=8) | st.sampled_from(FRAGMENTS)
-    raw = b"".join(data.draw(st.lists(part, max_size=12)))
-    if form == "parquet" and data.draw(st.booleans()):
-        raw = SMALL_PARQUET[: (at := data.draw(st.integers(0, len(SMALL_PARQUET))))] + raw + SMALL_PARQUET[at + len(raw) :]
-    path = tmp_path / f"f.{form}"
-    path.write_bytes(raw)
-    try:
-        suite = {"csv": load_csv, "jsonl": jsonl.load, "parquet": parquet.load}[form](path, TOOLS)
-    except ValueError as error:
-        said = str(error)
-    else:
-        said = str(path)
-        assert len(list(suite.tasks)) == len(suite.tasks) > 0
-        assert len(suite.digest) == 64
-    assert said.startswith(str(path))
-    assert "\n" not in said
-
-
-FRAGMENTS = [
-    b"question,answer\n", b"\n", b'"', b",", b"a,1\n", b"\xef\xbb\xbf", b'{"question": "a", "answer": 1}\n', b"id,", b"PAR1",
-    b'{"query": {"text": "a"}', b', "id": "x", "expected": ', b"null}\n", b', "plan": {"calls": [], "answer": 1}',
-    b', "world": {"$tools": []}',
-]  # fmt: skip
-
-
-def _small_parquet() -> bytes:
-    out = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table({"question": ["a", "b"], "answer": [1, 2]}), out)
-    return out.getvalue()
-
-
-SMALL_PARQUET = _small_parquet()
+# --- where rows come from ---
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from loopbench.checks.suite import task_problems
 from loopbench.datasets import tables
-from loopbench.datasets.tables import tasks, tools
+from loopbench.datasets.tables import tools
 from loopbench.datasets.tables.databases import NAMES, all_digest, database, image
 from loopbench.datasets.tables.sandbox import (
     MAX_BYTES,
@@ -337,7 +337,7 @@ def test_trials_have_connections_of_their_own(many: Suite) -> None:
 
 
 def test_the_digest_that_the_suite_states_is_that_of_the_databases() -> None:
-    assert all_digest() == tasks.DATA_DIGEST == tables.load().shared
+    assert all_digest() == tables.DATA_DIGEST == tables.load().shared
 
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
@@ -354,7 +354,7 @@ def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
 
 
 def test_every_template_and_tool_is_used(many: Suite) -> None:
-    assert len({task.labels["template"] for task in many.tasks}) == len(tasks.TEMPLATES) + len(tasks.UNANSWERABLE) == 21
+    assert len({task.labels["template"] for task in many.tasks}) == len(tables.TEMPLATES) + len(tables.UNANSWERABLE) == 21
     assert Counter(task.labels["difficulty"] for task in many.tasks).keys() == {"easy", "medium", "hard"}
     used = {call.tool for task in many.tasks if task.plan for call in task.plan.calls}
     assert used | many.distractors == {tool.name for tool in many.open(many.tasks[0]).tools}

@@ -235,18 +235,6 @@ def test_the_price_of_a_trial_is_what_it_costs_without_a_cache():
     assert found.cost_usd == pytest.approx(0.2 * found.trials)
 
 
-# All arms at once.
-
-
-def test_three_arms_and_more_are_tested_at_once_within_suite_and_profile():
-    arms = [*map(arm, "abc"), arm("d", profile="flaky"), arm("e", profile="flaky")]
-    records = [item for place, info in enumerate(arms) for item in outcomes(info.arm, [1.0] * 9 + [0.0] * 4 * place)]
-    (found,) = compare(records, arms).omnibus
-    assert (found.suite, found.profile, found.arms, found.test, found.df) == ("s", "clean", ("a", "b", "c"), "Cochran's Q", 2)
-    assert found.n == 9
-    assert compare(records, arms).to_json()["omnibus"] == [found.to_json()]
-
-
 # Warnings.
 
 

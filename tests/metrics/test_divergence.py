@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.metrics.record import FaultRecord, Record
+from loopbench.metrics.trace import Trace
 from loopbench.metrics.trajectory.divergence import cause_of, divergence, explain, read_trial
-from loopbench.metrics.trajectory.prompts_sent import says_more, shows
 from loopbench.metrics.trajectory.trajectory import course
 from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS
 from loopbench.protocol import StopReason
@@ -39,6 +39,9 @@ def record(*faults: FaultRecord, **changes: Any) -> Record:
 
 def landed(kind: str, point: str, *, recovered: bool = False) -> FaultRecord:
     return FaultRecord(kind, point, landed=True, recovered=recovered)
+
+
+read = Trace.from_json
 
 
 class Talk:
@@ -288,9 +291,9 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
 @pytest.mark.parametrize("name", LOST)
 def test_each_way_to_lose_is_named(name):
     trace, of, cause, detail = LOST[name]
-    loss = cause_of(trace, of)
+    loss = cause_of(read(trace), of)
     assert (loss.cause, loss.detail) == (cause, detail)
-    assert 1 <= loss.step <= len(course(trace))
+    assert 1 <= loss.step <= len(course(read(trace)))
 
 
 def test_every_cause_has_its_examples():
@@ -299,21 +302,21 @@ def test_every_cause_has_its_examples():
 
 @pytest.mark.parametrize("stop", [*StopReason])
 def test_every_stop_has_a_cause(stop):
-    assert cause_of(begun().ends(None, stop.value), record()).cause in CAUSES
+    assert cause_of(read(begun().ends(None, stop.value)), record()).cause in CAUSES
 
 
 @pytest.mark.parametrize("name", LOST)
 def test_a_trace_does_not_diverge_from_itself(name):
-    trial = read_trial(LOST[name][0], LOST[name][1])
+    trial = read_trial(read(LOST[name][0]), LOST[name][1])
     assert divergence("b", trial.course, trial) is None
 
 
 @pytest.mark.parametrize("name", LOST)
 def test_it_parts_where_the_other_course_has_something_else(name):
-    trial, winner = read_trial(LOST[name][0], LOST[name][1]), course(solved())
+    trial, winner = read_trial(read(LOST[name][0]), LOST[name][1]), course(read(solved()))
     found = divergence("b", winner, trial)
     assert found is not None
-    assert (found.winner, found.loser, found.task, found.repeat, found.stop) == ("b", "a", "t1", 0, trial.ended.stop)
+    assert (found.winner, found.loser, found.task, found.repeat, found.stop) == ("b", "a", "t1", 0, trial.head.stop)
     assert found.step - 1 in trial.against(winner).unmatched
 
 
@@ -321,7 +324,7 @@ def test_it_parts_where_the_other_course_has_something_else(name):
 
 
 def against(lost: dict[str, Any], of: Record | None = None, other: dict[str, Any] | None = None) -> tuple[str, str, int]:
-    found = divergence("b", course(other or solved()), read_trial(lost, of or record()))
+    found = divergence("b", course(read(other or solved())), read_trial(read(lost), of or record()))
     assert found is not None
     return found.cause, found.detail, found.step
 
@@ -354,12 +357,12 @@ def test_how_often_the_other_tried():
     lost = begun().unreadable().ends(None, "parse_failed")
     said = "reply 2 could not be read; the loop did not ask again; the other course tried once more"
     assert against(lost, other=other)[:2] == ("parse", said)
-    signatures = [step.signature for step in course(other)]
-    assert cause_of(lost, record(), signatures).detail == said  # a baseline has no more than signatures
+    signatures = [step.signature for step in course(read(other))]
+    assert cause_of(read(lost), record(), signatures).detail == said  # a baseline has no more than signatures
 
 
 def test_with_signatures_only_an_early_answer_is_told_by_its_length():
-    loss = cause_of(begun().answer(12).ends(12), record(), [step.signature for step in course(solved())])
+    loss = cause_of(read(begun().answer(12).ends(12)), record(), [step.signature for step in course(read(solved()))])
     assert (loss.cause, loss.detail, loss.step) == ("termination", "answered at reply 2, 1 step before the other course", 2)
 
 
@@ -380,20 +383,20 @@ def test_a_repeat_that_the_other_needed_too_is_no_obstacle():
 
 def test_a_fault_that_was_put_right_is_no_cause():
     talk = begun().unreadable(fault="wire.empty").call("add", **ADD).ran("14")
-    loss = cause_of(talk.ends(None, "max_steps"), record(landed("wire.empty", "decide:c2", recovered=True)))
+    loss = cause_of(read(talk.ends(None, "max_steps")), record(landed("wire.empty", "decide:c2", recovered=True)))
     assert loss.cause == "termination"
 
 
 def test_what_was_stuck_last_counts_not_what_was_overcome():
     talk = repeated(3, begun(), Talk.unreadable)
     lost = repeated(2, talk.call("sub", a=1, b=1).ran("0"), down).ends(None, "max_steps")
-    assert cause_of(lost, record()).cause == "fault not recovered"
+    assert cause_of(read(lost), record()).cause == "fault not recovered"
 
 
 def test_a_scripted_model_without_an_answer_is_no_parse_failure():
     """It forgot, reached the limit, and had nothing that fits the form it was asked for at the end."""
     talk = begun().call("mul", fault="decision.forget", **MUL).ran("12 [r:0123ab.4567]").unreadable(role="answer")
-    loss = cause_of(talk.ends(None, "parse_failed"), record(landed("decision.forget", "decide:c1", recovered=True)))
+    loss = cause_of(read(talk.ends(None, "parse_failed")), record(landed("decision.forget", "decide:c1", recovered=True)))
     assert loss.cause == "lost observation"
 
 
@@ -415,38 +418,8 @@ def test_branches_that_failed_once_are_blamed_though_others_went_on():
         {"event": "tool", "tool": "add", "arguments": ADD, "status": "success", "data": "14 [r:0123ab.4567]"},
     ]
     lost = {"query": "", "events": events, "answer": None, "stop": "forced"}
-    loss = cause_of(lost, record(landed("wire.malformed", "select:c1")))
+    loss = cause_of(read(lost), record(landed("wire.malformed", "select:c1")))
     assert (loss.cause, loss.detail) == ("parse", "reply 1 could not be read")
-
-
-# --- what a prompt shows ---
-
-
-@pytest.mark.parametrize(
-    ("prompt", "text", "seen"),
-    [
-        (["The result is 12 apples."], "12 apples", True),
-        (['{"data": "say \\"hi\\" now"}'], 'say "hi" now', True),
-        (["abc"], "12", False),
-        (["a b c d e f g h i and so on"], "a b c d e f g h i j", True),
-        (["a b c d"], "a b c d e f g h i j", False),
-        (["12 [r:0123ab.4567]"], "12 [r:0123ab.4567]", True),
-        (["12 [r:0123ab.9999]"], "12 [r:0123ab.4567]", False),
-        ([], "12", False),
-    ],
-)
-def test_a_prompt_shows_a_text_however_it_is_quoted(prompt, text, seen):
-    assert shows(prompt, text) is seen
-
-
-@given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
-def test_a_text_that_stands_in_a_prompt_is_shown(before, text, after):
-    assert shows([before + text.strip() + after], text)
-
-
-def test_more_is_said_where_words_are_new():
-    assert says_more(["Try 1"], ["Try 1", "{", "It is no JSON"], "{")
-    assert not says_more(["Try 1"], ["Try 2", "own words"], "own words")
 
 
 # --- hostile traces ---
@@ -459,7 +432,7 @@ def test_a_damaged_trace_has_a_cause_or_is_refused_in_one_line(name, random_: ra
     item, key = random_.choice(places)
     item[key] = value
     try:
-        said = cause_of(trace, LOST[name][1]).detail
+        said = cause_of(read(trace), LOST[name][1]).detail
     except ValueError as refused:
         said = str(refused)
     assert said
@@ -478,8 +451,8 @@ def test_marks_and_faults_of_any_kind_do_no_harm(name, other, faults, random_: r
     for event in trace["events"]:
         if random_.random() < 0.7:
             event["fault"] = random_.choice(KINDS)
-    trial = read_trial(trace, record(*faults, reason="two\nlines"))
-    for held in (trial, trial.against(course(LOST[other][0])), trial.against(course(solved()))):
+    trial = read_trial(read(trace), record(*faults, reason="two\nlines"))
+    for held in (trial, trial.against(course(read(LOST[other][0]))), trial.against(course(read(solved())))):
         loss = explain(held)
         assert loss.cause in CAUSES
         assert 1 <= loss.step <= len(trial.course)

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.factors.factorial import Cell, Effect, Factor, FactorEffects, Layout, contrast_interval, effects, layout
+from loopbench.metrics.factors.factorial import Effect, FactorEffects, contrast_interval, effects
 from loopbench.metrics.factors.fractional import full_factorial
+from loopbench.metrics.factors.layout import Cell, Factor, Layout, layout
+from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.record import Record
-from loopbench.metrics.statistics import holm, sign_flip
+from loopbench.metrics.statistics import holm
 from loopbench.metrics.summary import PRIMARY
 
 BIT = st.sampled_from([0.0, 1.0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.metrics.record import Record
-from loopbench.metrics.reliability import consistency, consistency_interval, reliability
+from loopbench.metrics.reliability import consistency, consistency_interval, pass_at_k, pass_hat_k, reliability, variance_split
 from loopbench.metrics.statistics import accuracy_interval
 
 BIT = st.sampled_from([0.0, 1.0])
@@ -111,3 +111,45 @@ def test_plain_json():
     one = reliability("a", records([[1, 0]]))
     assert one is not None
     assert one.to_json()["variance"] is None
+
+
+def test_pass_vectors():
+    assert pass_at_k(5, 2, 3) == pytest.approx(0.9)
+    assert pass_hat_k(5, 3, 2) == pytest.approx(0.30)
+
+
+@given(n=st.integers(1, 8), data=st.data())
+def test_pass_k_is_the_mean_over_all_choices_of_k(n, data):
+    c, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
+    draws = [[*[1] * c, *[0] * (n - c)][i] for i in range(n)]
+    subsets = [chosen for chosen in product([0, 1], repeat=n) if sum(chosen) == k]
+    hits = [[x for x, taken in zip(draws, chosen, strict=True) if taken] for chosen in subsets]
+    assert pass_at_k(n, c, k) == pytest.approx(np.mean([any(hit) for hit in hits]))
+    assert pass_hat_k(n, c, k) == pytest.approx(np.mean([all(hit) for hit in hits]))
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(3, 4, 1), (3, -1, 1), (3, 1, 0), (3, 1, 4), (0, 0, 1)])
+def test_pass_k_refuses_impossible_counts(n, c, k):
+    for estimate in (pass_at_k, pass_hat_k):
+        with pytest.raises(ValueError, match="trials with"):
+            estimate(n, c, k)
+
+
+@given(scores=st.lists(st.lists(BIT, min_size=3, max_size=3), min_size=2, max_size=20))
+def test_the_parts_of_the_variance_are_the_formulae(scores):
+    """Var(p̂_t) = between + mean σ̂²_t/K, with σ̂²_t = K/(K-1)·p̂(1-p̂)."""
+    split = variance_split(scores)
+    assert split is not None
+    means = np.mean(scores, axis=1)
+    within = np.mean(3 / 2 * means * (1 - means))
+    assert split.within == pytest.approx(within)
+    assert split.between == pytest.approx(max(np.var(means, ddof=1) - within / 3, 0.0), abs=1e-12)
+
+
+def test_variance_splits_by_hand():
+    """Means 0, 1, .5: Var = .25; σ̂² = 0, 0, .5, so that within is 1/6 and a twelfth of it is chance."""
+    split = variance_split([[0, 0], [1, 1], [0, 1]])
+    assert split is not None
+    assert (split.within, split.between) == pytest.approx((1 / 6, 0.25 - 1 / 12))
+    assert variance_split([[0, 1], [1]]) is None
+    assert variance_split([]) is None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from loopbench.datasets.task import Task
 from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import SCORERS, is_abstention, scorer_named
+from loopbench.metrics.scorers import is_abstention, scorer_named, scorer_names
 from loopbench.protocol import Query
 
 JSON = st.recursive(
@@ -23,7 +23,7 @@ JSON = st.recursive(
     max_leaves=12,
 )
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e15, max_value=1e15)
-EVERY = pytest.mark.parametrize("name", sorted(SCORERS))
+EVERY = pytest.mark.parametrize("name", scorer_names())
 
 ABSTENTIONS = [
     "not determined",

@@ -4,40 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
+from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.statistics import (
-    DRAWS,
     Interval,
     accuracy_interval,
     clustered_error,
     event_rate,
     holm,
     log_ratios,
-    mcnemar_exact,
-    mean_bounds,
     mean_difference,
     mean_equivalence,
-    mean_exceeds,
     mean_interval,
-    pass_at_k,
-    pass_hat_k,
-    score_bounds,
     score_difference,
     score_equivalence,
-    score_exceeds,
-    sign_flip,
     standard_error,
     unit_count,
     unit_groups,
-    variance_split,
     verdict,
     wilson,
 )
@@ -59,7 +49,7 @@ def finite(interval: Interval) -> bool:
     return all(map(math.isfinite, (interval.value, interval.low, interval.high)))
 
 
-# Vectors: Wilson 1927, Miller 2024, McNemar 1947, Holm 1979, Chen 2021, Yao 2024; made with scipy and statsmodels.
+# Vectors: Wilson 1927, Miller 2024, Holm 1979; made with scipy and statsmodels.
 
 
 def test_wilson_vectors():
@@ -93,20 +83,9 @@ def test_bonett_price_by_hand():
     assert (interval.low, interval.high) == pytest.approx((center - half, center + half), abs=1e-6)
 
 
-def test_mcnemar_vectors():
-    assert mcnemar_exact(1, 7) == pytest.approx(0.0703, abs=5e-5)
-    assert mcnemar_exact(3, 12) == pytest.approx(0.0352, abs=5e-5)
-    assert mcnemar_exact(0, 0) == 1.0
-
-
 def test_holm_vector():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([]) == []
-
-
-def test_pass_vectors():
-    assert pass_at_k(5, 2, 3) == pytest.approx(0.9)
-    assert pass_hat_k(5, 3, 2) == pytest.approx(0.30)
 
 
 # One arm.
@@ -270,23 +249,6 @@ def test_clusters_must_match_tasks():
         mean_interval([1, 2, 3], ["a", "b"])
 
 
-@given(n=st.integers(1, 8), data=st.data())
-def test_pass_k_is_the_mean_over_all_choices_of_k(n, data):
-    c, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
-    draws = [[*[1] * c, *[0] * (n - c)][i] for i in range(n)]
-    subsets = [chosen for chosen in product([0, 1], repeat=n) if sum(chosen) == k]
-    hits = [[x for x, taken in zip(draws, chosen, strict=True) if taken] for chosen in subsets]
-    assert pass_at_k(n, c, k) == pytest.approx(np.mean([any(hit) for hit in hits]))
-    assert pass_hat_k(n, c, k) == pytest.approx(np.mean([all(hit) for hit in hits]))
-
-
-@pytest.mark.parametrize(("n", "c", "k"), [(3, 4, 1), (3, -1, 1), (3, 1, 0), (3, 1, 4), (0, 0, 1)])
-def test_pass_k_refuses_impossible_counts(n, c, k):
-    for estimate in (pass_at_k, pass_hat_k):
-        with pytest.raises(ValueError, match="trials with"):
-            estimate(n, c, k)
-
-
 def test_event_rate_of_nothing_is_unknown():
     assert event_rate(0, 0) is None
     rate = event_rate(7, 10)
@@ -323,82 +285,6 @@ def test_the_order_of_tasks_changes_no_test(d, data):
     assert score_difference(shuffled).as_dict() == pytest.approx(score_difference(d).as_dict(), abs=1e-9)
 
 
-@given(d=st.lists(st.integers(-4, 4), min_size=1, max_size=9))
-def test_sign_flip_enumerates_every_sign(d):
-    sums = [abs(sum(sign * x for sign, x in zip(signs, d, strict=True))) for signs in product([-1, 1], repeat=len(d))]
-    assert sign_flip(d) == pytest.approx(np.mean([total >= abs(sum(d)) for total in sums]))
-
-
-@given(only_a=st.integers(0, 10), only_b=st.integers(0, 10), ties=st.integers(0, 50))
-def test_sign_flip_is_mcnemar_for_single_0_1_outcomes(only_a, only_b, ties):
-    assume(only_a + only_b + ties)
-    assert sign_flip([1] * only_a + [-1] * only_b + [0] * ties) == pytest.approx(mcnemar_exact(only_a, only_b))
-
-
-@given(only_a=st.integers(0, 40), only_b=st.integers(0, 40))
-@settings(deadline=None)
-def test_random_signs_agree_with_the_exact_test(only_a, only_b):
-    """Sizes that differ by next to nothing are drawn for, and give what equal ones do."""
-    assume(only_a + only_b > 20)
-    p = mcnemar_exact(only_a, only_b)
-    signs = np.array([1.0] * only_a + [-1.0] * only_b)
-    drawn = sign_flip(signs * np.linspace(1, 1 + 1e-11, len(signs)))
-    assert drawn == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / DRAWS) + 2 / DRAWS)
-    assert drawn >= 1 / (DRAWS + 1)
-
-
-@given(n=st.integers(1, 40))
-def test_no_difference_anywhere_is_p_1(n):
-    assert sign_flip([0.0] * n) == 1.0
-
-
-def test_sign_flip_takes_its_seed_and_number_of_draws():
-    d = list(np.linspace(-1, 1.3, 40))
-    assert sign_flip(d, seed=1) == sign_flip(d, seed=1)
-    assert sign_flip(d, seed=1) != sign_flip(d, seed=2)
-    assert sign_flip([1.0] * 49 + [2.0], draws=99) == 0.01
-
-
-@given(d=st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=2, max_size=6), copies=st.integers(2, 4))
-def test_sign_flip_flips_clusters_whole(d, copies):
-    """Tasks that are copies of each other flip together: the p is that of one task of each kind."""
-    assume(len(d) > 1)
-    names = [str(i) for i in range(len(d)) for _ in range(copies)]
-    assert sign_flip([x for x in d for _ in range(copies)], names) == pytest.approx(sign_flip(d))
-
-
-@given(d=DIFFERENCES, margin=st.floats(0, 1))
-def test_equivalence_p_is_a_probability_that_falls_with_the_margin(d, margin):
-    for p in (score_equivalence, mean_equivalence):
-        assert 0 <= p(d, margin) <= 1
-        assert p(d, margin + 0.1) <= p(d, margin) + 1e-12
-
-
-@given(d=DIFFERENCES, margin=st.floats(0.01, 0.9))
-def test_equivalence_is_both_bounds_within_the_margin(d, margin):
-    """Schuirmann 1987."""
-    low, high = score_bounds(d)
-    p = score_equivalence(d, margin)
-    assume(abs(p - 0.05) > 1e-6 and min(abs(low + margin), abs(high - margin)) > 1e-9)
-    assert (p < 0.05) == (-margin < low and high < margin)
-
-
-def test_equivalence_of_differences_that_do_not_vary_needs_five_tasks():
-    assert mean_equivalence([0.0] * 4, 0.1) == 0.0625
-    assert mean_equivalence([0.0] * 5, 0.1) == 0.03125
-    assert mean_equivalence([0.2] * 50, 0.1) == 1.0
-    assert mean_equivalence([0.0] * 5, 0.0) == 0.03125
-    assert mean_equivalence([1e-9], 0.1) == 0.5
-    assert mean_equivalence([1e-9, 2e-9, 3e-9], 0.1) == 0.125
-
-
-def test_mean_equivalence_by_hand():
-    """d = 0..9 x 0.1, x̄ = .45, SE = .0957427: t = (1 - .45)/SE = 5.74456 with 9 degrees of freedom."""
-    d = [x / 10 for x in range(10)]
-    assert mean_equivalence(d, 1.0) == 0.5**10
-    assert mean_equivalence(d, 0.6) == pytest.approx(float(stats.t.sf(0.15 / 0.0957427, 9)), abs=1e-6)
-
-
 @given(p=st.lists(st.floats(0, 1), min_size=1, max_size=10), data=st.data())
 def test_holm_raises_no_p_beyond_bonferroni_and_ignores_order(p, data):
     adjusted = holm(p)
@@ -428,84 +314,7 @@ def test_verdicts(advantage, p, p_equivalence, word, within):
     assert (judged.word, judged.within_margin) == (word, within)
 
 
-# One side, for the gate.
-
-
-@given(d=DIFFERENCES, bound=st.floats(-0.9, 0.9), alpha=ALPHA, data=st.data())
-def test_a_one_sided_bound_passes_where_its_test_rejects(d, bound, alpha, data):
-    clusters = clustered(d, data)
-    for bounds, exceeds in ((score_bounds, score_exceeds), (mean_bounds, mean_exceeds)):
-        low, high = bounds(d, clusters, alpha)
-        above, below = exceeds(d, bound, clusters), exceeds([-x for x in d], -bound, clusters)
-        assume(all(abs(p - alpha) > 1e-9 for p in (above, below)) and abs(low - bound) > 1e-9 and abs(high - bound) > 1e-9)
-        assert low <= high
-        if low > -1:
-            assert (above < alpha) == (low > bound)
-        if high < 1:
-            assert (below < alpha) == (high < bound)
-
-
-@given(d=DIFFERENCES, data=st.data())
-def test_a_mean_is_not_both_above_and_below(d, data):
-    clusters, bound = clustered(d, data), data.draw(st.floats(-1, 1))
-    for exceeds in (score_exceeds, mean_exceeds):
-        above, below = exceeds(d, bound, clusters), exceeds([-x for x in d], -bound, clusters)
-        assert max(above, below) >= 0.5
-        assert min(above, below) >= 0
-
-
-@given(d=DIFFERENCES, alpha=ALPHA, data=st.data())
-def test_one_sided_bounds_are_no_narrower_than_the_two_sided_interval_at_twice_the_level(d, alpha, data):
-    clusters = clustered(d, data)
-    two, (low, high) = score_difference(d, clusters, 2 * alpha), score_bounds(d, clusters, alpha)
-    assert -1 <= low <= two.low
-    assert two.high <= high <= 1
-
-
-@given(lost=st.integers(0, 40), n=st.integers(1, 400), alpha=ALPHA)
-def test_what_is_lost_one_way_is_bounded_as_a_share_is(lost, n, alpha):
-    """Wilson's upper end of lost/n at twice the level, or what the pseudo-units leave if that is more."""
-    assume(lost <= n)
-    low, _ = score_bounds([-1.0] * lost + [0.0] * (n - lost), alpha=alpha)
-    assert low <= -wilson(lost, n, 2 * alpha)[1] + 1e-9
-
-
-@pytest.mark.parametrize("margin", [0.02, 0.05, 0.1])
-@pytest.mark.parametrize("alpha", [0.05, 0.005])
-def test_a_loss_of_the_margin_in_single_tasks_is_rarely_called_equivalent(margin, alpha):
-    """Exactly, for every number of tasks: the chance that so few are lost that all looks well."""
-    for n in range(20, 600, 7):
-        counts = range(min(n, 60))
-        called = [k for k in counts if score_equivalence([-1.0] * k + [0.0] * (n - k), margin) < alpha]
-        assert sum(stats.binom.pmf(k, n, margin) for k in called) <= (0.075 if alpha == 0.05 else alpha)
-
-
-def test_many_gains_outweigh_what_a_few_tasks_might_lose():
-    """Twenty of a hundred better: nobody asks for the 133 tasks that would show equality."""
-    assert score_exceeds([1.0] * 20 + [0.0] * 80, -0.02) < 0.001
-    assert score_exceeds([0.0] * 132, -0.02) > 0.05 > score_exceeds([0.0] * 134, -0.02)
-
-
-@given(n=st.integers(1, 8), value=st.floats(-5, 5))
-def test_units_that_agree_are_as_sure_as_a_sign_test(n, value):
-    """Never surer than 2⁻ⁿ."""
-    assert mean_exceeds([value] * n, value - 1) == 0.5**n
-    assert mean_exceeds([value] * n, value) == mean_exceeds([value] * n, value + 1) == 1.0
-    assert mean_bounds([value] * n, alpha=0.5**n) == pytest.approx((value, value), abs=1e-9)
-    assert mean_bounds([value] * n, alpha=0.49**n) == (-math.inf, math.inf)
-
-
-def test_mean_bounds_by_hand():
-    """d = 1..5: x̄ = 3, SE = .70711, t(.95, 4) = 2.131847."""
-    low, high = mean_bounds([1, 2, 3, 4, 5])
-    assert (low, high) == pytest.approx((3 - 2.131847 * 0.7071068, 3 + 2.131847 * 0.7071068), abs=1e-6)
-    assert mean_exceeds([1, 2, 3, 4, 5], 2.0) == pytest.approx(float(stats.t.sf(1 / 0.7071068, 4)), abs=1e-6)
-
-
-def test_score_bounds_by_hand():
-    """As the two-sided vector above, with z(.95) = 1.644854; Wilson's upper end of 3/10 at 90 % lies at .5606, lower."""
-    center, half = 3 / 12, 1.644854 * math.sqrt((5 / 12 - (3 / 12) ** 2) / 12)
-    assert score_bounds([1, 0, 0, 0, 1, 0, 0, 1, 0, 0]) == pytest.approx((center - half, wilson(3, 10, 0.1)[1]), abs=1e-6)
+# Ratios.
 
 
 @given(a=st.lists(st.floats(0, 1e6), min_size=1, max_size=20), data=st.data())
@@ -529,27 +338,7 @@ def test_log_ratios_refuses_what_has_none(a, b):
         log_ratios(a, b)
 
 
-# Where variance comes from.
-
-
-@given(scores=st.lists(st.lists(BIT, min_size=3, max_size=3), min_size=2, max_size=20))
-def test_the_parts_of_the_variance_are_the_formulae(scores):
-    """Var(p̂_t) = between + mean σ̂²_t/K, with σ̂²_t = K/(K-1)·p̂(1-p̂)."""
-    split = variance_split(scores)
-    assert split is not None
-    means = np.mean(scores, axis=1)
-    within = np.mean(3 / 2 * means * (1 - means))
-    assert split.within == pytest.approx(within)
-    assert split.between == pytest.approx(max(np.var(means, ddof=1) - within / 3, 0.0), abs=1e-12)
-
-
-def test_variance_splits_by_hand():
-    """Means 0, 1, .5: Var = .25; σ̂² = 0, 0, .5, so that within is 1/6 and a twelfth of it is chance."""
-    split = variance_split([[0, 0], [1, 1], [0, 1]])
-    assert split is not None
-    assert (split.within, split.between) == pytest.approx((1 / 6, 0.25 - 1 / 12))
-    assert variance_split([[0, 1], [1]]) is None
-    assert variance_split([]) is None
+# Units of inference.
 
 
 def test_units_of_tasks():
@@ -601,17 +390,6 @@ def coverage(n: int, repeats: int, spread: float, mean: float, cluster_size: int
 )
 def test_accuracy_interval_covers(n, repeats, spread, mean, cluster_size):
     assert 0.93 <= coverage(n, repeats, spread, mean, cluster_size) <= 0.985
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "disagreement"), [(30, 0.2), (60, 0.5), (300, 0.2)])
-def test_sign_flip_keeps_its_level(n, disagreement):
-    generator = np.random.default_rng(7)
-    p = [
-        sign_flip(generator.choice([-1.0, 0.0, 1.0], n, p=[disagreement / 2, 1 - disagreement, disagreement / 2]), draws=999)
-        for _ in range(2_000)
-    ]
-    assert np.mean(np.array(p) < 0.05) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 2_000)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loopbench.datasets.task import Task
 from loopbench.loops.bare import CODEC
 from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import exact, normalized, numeric
+from loopbench.metrics.scorers import scorer_named
 from loopbench.models.faults import ANSWER, NOT_DETERMINED, Fault, FaultPoint, disturb, draw, mislead, shows_feedback, spoil
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import FAULT_KINDS, Clears, Profile
@@ -241,7 +241,7 @@ def test_a_wrong_value_exists_at_the_ends_of_the_range(value: Any) -> None:
 def test_no_scorer_takes_a_lie_for_right(value: float, as_text: bool) -> None:
     expected = f"it is {value}" if as_text else value
     judgement = Judgement(Task("t", Query(""), expected), str(mislead(expected)), "finished")
-    assert exact()(judgement) == numeric()(judgement) == normalized()(judgement) == 0
+    assert {scorer_named(name)(judgement) for name in ("exact", "numeric", "normalized")} == {0}
 
 
 # --- feedback ---

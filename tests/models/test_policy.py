@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import exact, is_abstention, numeric
+from loopbench.metrics.scorers import is_abstention, scorer_named
 from loopbench.models.faults import ANSWER, NOT_DETERMINED, SURE
 from loopbench.models.policy import POLICY, Decision, PolicyRequest, View
 from loopbench.models.profiles import Profile
@@ -160,7 +160,7 @@ def test_no_scorer_takes_a_bluff_for_right(bench, answer: Any, bluffs: bool) -> 
     value = move(Role.ANSWER, wind.view(), bluffs=bluffs).value
     assert is_abstention(value) is not bluffs
     judgement = Judgement(Task("t", Query(""), answer), render_value(value), "finished")
-    assert numeric()(judgement) == exact()(judgement) == 0
+    assert scorer_named("numeric")(judgement) == scorer_named("exact")(judgement) == 0
 
 
 @pytest.mark.parametrize("answer", [Ref("c1"), {"n": Ref("c1"), "what": "sum"}, [Ref("c1"), [Ref("c1")]]])

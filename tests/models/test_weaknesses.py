@@ -16,7 +16,7 @@ from loopbench.loops.phased.codecs import SELECT
 from loopbench.loops.react_extract import ReactCodec, ReactStep
 from loopbench.loops.stateless.signatures import AgentReasonerSignature, decide_codec
 from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import numeric
+from loopbench.metrics.scorers import scorer_named
 from loopbench.models.faults import NOT_DETERMINED
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import WEAKNESS_KINDS, Profile, Weakness, built_in_profiles, load_profile
@@ -325,8 +325,8 @@ def test_answer_is_stated_in_thousands(bench) -> None:
 def test_a_number_in_thousands_is_wrong_to_a_scorer(number: float) -> None:
     assume(abs(number) > 1e-6)
     task: Any = type("T", (), {"expected": number})
-    assert numeric()(Judgement(task, str(number), "finished")) == 1
-    assert numeric()(Judgement(task, in_thousands(number), "finished")) == 0
+    assert scorer_named("numeric")(Judgement(task, str(number), "finished")) == 1
+    assert scorer_named("numeric")(Judgement(task, in_thousands(number), "finished")) == 0
 
 
 @pytest.mark.parametrize("value", [0, True, "12 eggs", None, [5], {"a": 5}])

@@ -156,7 +156,7 @@ def test_arms_and_pairs_are_the_comparison(drawn):
         assert row["arm"] == render_value(arm.info.arm)
         assert (row["trials"], row["scored"], row["errored"]) == (arm.summary.trials, arm.summary.scored, arm.summary.errored)
         for metric in METRICS:
-            interval = getattr(arm.summary, metric)
+            interval = arm.summary.means[metric]
             for end, name in (("value", ""), ("low", "_low"), ("high", "_high")):
                 assert same(row[f"{metric}{name}"], None if interval is None else getattr(interval, end))
             assert row[f"{metric}_n"] == (0 if interval is None else interval.n)
@@ -179,7 +179,7 @@ def test_means_over_tasks_are_the_means_of_arms(drawn):
             assert own[name].sum() == getattr(arm.summary, name)
         assert (own["solved"] <= own["scored"]).all()
         for metric in METRICS:
-            interval = getattr(arm.summary, metric)
+            interval = arm.summary.means[metric]
             assert own[metric].notna().sum() == (0 if interval is None else interval.n)
             if interval is not None:
                 assert own[metric].mean() == pytest.approx(interval.value)

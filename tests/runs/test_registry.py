@@ -451,8 +451,9 @@ def test_a_suite_that_fails_on_its_options_is_refused(own):
 
 def test_a_suite_s_options_are_documented_by_its_loader():
     options = options_of(find("suite", "csv"))
-    assert options["question"].doc == options["answer"].doc == "names of the columns"
-    assert options["columns"].doc == "of the others, by what they mean"
+    assert options["question"].doc == "name of the column with the question; left out, it is found by its name"
+    assert options["delimiter"].doc == "the sign between cells"
+    assert list(options) == ["data", "tools", "delimiter", "question", "answer", "columns", "scorer", "labels", "limit"]
     undocumented = [
         f"{suite}.{option.name}"
         for suite in builtin_names("suite")

@@ -242,12 +242,12 @@ def test_a_real_arm_is_billed_once_and_replayed_for_nothing(tmp_path: Path, serv
     for now, then in zip(again.comparison.arms, paid.comparison.arms, strict=True):
         assert then.summary.accuracy is not None
         assert then.summary.accuracy.value == 1
-        assert then.summary.cost_usd is not None
-        assert then.summary.cost_usd.value > 0
-        assert then.summary.nominal_usd == then.summary.cost_usd
-        assert now.summary.cost_usd is not None
-        assert now.summary.cost_usd.value == 0
-        assert now.summary.nominal_usd == then.summary.nominal_usd
+        assert then.summary.means["cost_usd"] is not None
+        assert then.summary.means["cost_usd"].value > 0
+        assert then.summary.means["nominal_usd"] == then.summary.means["cost_usd"]
+        assert now.summary.means["cost_usd"] is not None
+        assert now.summary.means["cost_usd"].value == 0
+        assert now.summary.means["nominal_usd"] == then.summary.means["nominal_usd"]
 
 
 def test_an_interrupted_run_on_a_real_model_goes_on(tmp_path: Path, served: str) -> None:

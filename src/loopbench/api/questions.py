@@ -21,10 +21,11 @@ from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.gate import outputs as gate_outputs
-from loopbench.experiments.optimize import run as optimizing
+from loopbench.experiments.optimize import prepare as optimizations
 from loopbench.experiments.optimize import tables as optimize_tables
 from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
+from loopbench.experiments.optimize.run import run as search_and_test
 from loopbench.experiments.size import tables as size_tables
 from loopbench.experiments.size.pilot import PURPOSES, Purpose, SizeRequest
 from loopbench.experiments.size.size import Sizing
@@ -147,9 +148,9 @@ def optimize(
     _check_importable(config.compare)
 
     def search() -> Path:
-        made = optimizing.prepare(config)
+        made = optimizations.prepare(config)
         with watching_search(made, quiet=not is_shown(progress)) as display:
-            stopped = optimizing.run(made, display, display)
+            stopped = search_and_test(made, display, display)
         _warn_if_stopped(stopped, made.folder)
         return made.folder
 
@@ -277,9 +278,7 @@ def _warn_if_stopped(stopped: str, folder: Path) -> None:
 
 def _apart(work: Callable[[], Result]) -> Result:
     """Do the work here, or on a thread of its own where an event loop is running already, as in a notebook."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _an_event_loop_runs():
         return work()
     ended: list[Result | BaseException] = []
 
@@ -295,6 +294,14 @@ def _apart(work: Callable[[], Result]) -> Result:
     if isinstance(ended[0], BaseException):
         raise ended[0]
     return ended[0]
+
+
+def _an_event_loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _parting(pair: Parted) -> str:

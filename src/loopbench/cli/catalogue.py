@@ -12,7 +12,8 @@ from statistics import median
 from typing import Any
 
 from loopbench.datasets.task import Task
-from loopbench.metrics.scorers import SCORERS
+from loopbench.metrics.modules import module_in
+from loopbench.metrics.scoring import SCORERS, scorer_names
 from loopbench.metrics.summary import METRICS
 from loopbench.models.profiles import built_in_profiles, load_profile
 from loopbench.runs.options import options_of
@@ -124,7 +125,7 @@ def _profiles() -> list[CatalogueEntry]:
 
 
 def _metrics() -> list[CatalogueEntry]:
-    scorers = [CatalogueEntry(name, (inspect.getdoc(scorer) or "").splitlines()[0]) for name, scorer in SCORERS.items()]
+    scorers = [CatalogueEntry(name, (inspect.getdoc(module_in(SCORERS, name)) or "").splitlines()[0]) for name in scorer_names()]
     return [CatalogueEntry(name, "of every arm and pair, with interval") for name in METRICS] + scorers
 
 
@@ -140,7 +141,7 @@ def _models() -> list[CatalogueEntry]:
 
 
 def _optimizers() -> list[CatalogueEntry]:
-    from loopbench.experiments.optimize.optimizers import optimizers  # loads DSPy: a second, and only this needs it
+    from loopbench.experiments.optimize.optimizer import optimizers  # loads DSPy: a second, and only this needs it
 
     made = []
     for optimizer in optimizers():

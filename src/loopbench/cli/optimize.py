@@ -15,8 +15,8 @@ from .environment import load_env
 from .own_prints import own_prints_aside, quiet_loops
 
 if TYPE_CHECKING:
+    from loopbench.experiments.optimize.prepare import Optimization
     from loopbench.experiments.optimize.result import OptimizationResult
-    from loopbench.experiments.optimize.run import Optimization
     from loopbench.reports.mlflow.optimization import OptimizationTracker
     from loopbench.runs.permissions import Permissions
 
@@ -75,7 +75,7 @@ def optimize(
     """Optimize each loop's prompts on an equal budget, and say on locked tasks whether it helped, and which loop is best then."""
     from loopbench.experiments.optimize.budgets import parse_budget
     from loopbench.experiments.optimize.config import load_optimize_config
-    from loopbench.experiments.optimize.run import prepare
+    from loopbench.experiments.optimize.prepare import prepare
 
     flags: dict[str, Any] = {
         "loops": tuple(loop or ()),
@@ -122,7 +122,7 @@ def _only(flag: str, given: list[str] | None) -> str | None:
 
 def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, as_json: bool, quiet: bool) -> NoReturn:
     """What `resume` does: a search goes on from its log, a test with the trials that are missing."""
-    from loopbench.experiments.optimize.run import reopen
+    from loopbench.experiments.optimize.prepare import reopen
 
     with own_prints_aside():
         again = reopen(folder, allowed, mlflow=mlflow)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from loopbench.experiments.compare.tables import plain
 from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
-from loopbench.experiments.optimize.run import Optimization
+from loopbench.experiments.optimize.prepare import Optimization
 from loopbench.metrics.record import Record
 from loopbench.runs.config import BudgetConfig
 from loopbench.runs.engine.runner import Unwatched

@@ -29,7 +29,7 @@ from pydantic import Field
 
 from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError, plan_to_json
 
-from .importing.json_files import JsonRow, checked, json_lines
+from .importing.json_files import JsonRow, check_limit, checked, json_lines
 from .task import Suite, Task
 
 VERSION = "1"
@@ -59,7 +59,7 @@ _TYPES = {
 """BFCL's name of a type → JSON schema's; "any" has none."""
 MAX_NAME = 64
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
-"""What providers' protocols do not take in a function's name; dots above all."""
+"""Characters that providers do not allow in a function's name; dots above all."""
 _Validator = jsonschema.validators.extend(
     jsonschema.Draft202012Validator,
     type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int),
@@ -85,7 +85,7 @@ class _Type(JsonRow):
     items: _Type | None = None
 
     def as_schema(self) -> dict[str, Any]:
-        """The same as JSON schema."""
+        """Return the parameter as JSON schema."""
         made: dict[str, Any] = {} if self.type == "any" else {"type": _TYPES[self.type]}
         for name in ("description", "format", "enum", "default", "required"):
             if name in self.model_fields_set and (name == "default" or getattr(self, name) is not None):
@@ -134,18 +134,18 @@ class Contradiction(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """A function of a row, as a tool has it."""
+    """A function of a row, as its tool needs it."""
 
     name: str
-    """As published."""
+    """The name as published."""
     tool: str
-    """Legal in providers' protocols."""
+    """The tool's name, which providers' protocols allow."""
     description: str
     schema: Mapping[str, Any]
     """JSON schema of the arguments; no others are taken."""
 
     def problem(self, arguments: Mapping[str, Any]) -> str:
-        """What is wrong with a call's arguments; empty where nothing is."""
+        """Return what is wrong with a call's arguments; empty if nothing is."""
         return "; ".join(map(_complaint, _Validator(self.schema).iter_errors(arguments)))
 
 
@@ -155,7 +155,7 @@ def _complaint(error: jsonschema.ValidationError) -> str:
 
 
 def tool_names(names: Sequence[str]) -> dict[str, str]:
-    """Published name → name that a provider takes: "." and the like become "_", and what then clashes gets a number.
+    """Return, for each published name, one that providers allow: "." and the like become "_", and what then clashes gets a number.
 
     A name that is legal already keeps itself.
     """
@@ -175,7 +175,7 @@ def _legal(name: str) -> str:
 
 
 def _functions(rows: Sequence[_FunctionRow]) -> dict[str, _Function]:
-    """Published name → function, in the row's order."""
+    """Return functions by published name, in the row's order."""
     names = tool_names(list(dict.fromkeys(row.name for row in rows)))
     return {
         row.name: _Function(
@@ -199,7 +199,7 @@ class _Stubs:
         )
 
     def _called(self, function: _Function, arguments: dict[str, Any]) -> Mapping[str, str]:
-        """Raises ToolArgumentError for arguments that the function does not take."""
+        """Note a call. Raises ToolArgumentError for arguments that the function does not take."""
         call = {"function": function.name, "arguments": arguments}
         problem = function.problem(arguments)
         if problem:
@@ -209,7 +209,7 @@ class _Stubs:
         return ACKNOWLEDGED
 
     def state(self) -> dict[str, Any]:
-        """The calls made and those refused, each in order, under the functions' published names."""
+        """Return the calls made and those refused, each in order, under the functions' published names."""
         return {"calls": list(self._calls), "refused": list(self._refused)}
 
     def close(self) -> None:
@@ -218,7 +218,7 @@ class _Stubs:
 
 @dataclass(frozen=True, slots=True)
 class _Stub:
-    """Takes arguments of any name, `self` too."""
+    """A function that takes arguments of any name, `self` too."""
 
     called: partial[Mapping[str, str]]
 
@@ -235,7 +235,7 @@ def _open(task: Task) -> _Stubs:
 
 
 def plan_of(calls: Sequence[Mapping[str, Mapping[str, Any]]], functions: Mapping[str, _Function]) -> Plan:
-    """The right calls, each with the first of its allowed values; none needs another. Raises Contradiction."""
+    """Plan the right calls, each with the first of its allowed values; none needs another. Raises Contradiction."""
     planned = []
     for number, call in enumerate(calls, start=1):
         ((name, allowed),) = call.items()
@@ -267,7 +267,7 @@ def _arguments(allowed: Mapping[str, Any], function: _Function, where: str) -> d
 
 
 def _value(option: Any, schema: Mapping[str, Any]) -> Any:
-    """An allowed value as a call has it: of each field of an object the first allowed value, left out where that is `""`."""
+    """Return an allowed value as a call has it. An object's field gets its first allowed value, and is left out if that is `""`."""
     if isinstance(option, list):
         return [_value(item, schema.get("items", {})) for item in option]
     if not isinstance(option, dict):
@@ -286,7 +286,7 @@ def _value(option: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def _task(row: _Question, calls: Sequence[Any] | None) -> Task:
-    """`calls`: the right ones; None where there are none to be found."""
+    """Make the task of a row. `calls`: the right ones; None if the file does not give them."""
     texts = {role: "\n\n".join(said.content for said in row.question[0] if said.role == role) for role in ("system", "user")}
     task = Task(
         row.id,
@@ -321,13 +321,13 @@ def _unusable(task: Task, reason: str) -> Task:
 
 
 def _category(identifier: str) -> str:
-    """Empty for one that is not supported."""
+    """Return a row's category; empty if it is not supported."""
     found = _ID.fullmatch(identifier)
     return found[1].removesuffix("_python") if found else ""
 
 
 def _questions(path: Path, category: str | None) -> Iterator[tuple[str, _Question]]:
-    """The rows of a file, of one category if one is named, and where each stands."""
+    """Read a file's rows, of one category if one is named, and where each stands."""
     for where, _, value in json_lines(path):
         identifier = checked(_Id, value, where).id
         if not _category(identifier):
@@ -341,12 +341,12 @@ def _questions(path: Path, category: str | None) -> Iterator[tuple[str, _Questio
 
 
 def _right_calls(path: Path) -> dict[str, list[Any]]:
-    """Row id → the calls that are right. Raises ValueError."""
+    """Read the right calls by row id. Raises ValueError."""
     made: dict[str, list[Any]] = {}
     for where, _, value in json_lines(path):
         row = checked(_Answers, value, where)
         if row.id in made:
-            raise ValueError(f"{where}: id {row.id!r} stands twice")
+            raise ValueError(f"{where}: id {row.id!r} is a duplicate")
         made[row.id] = row.ground_truth
     return made
 
@@ -377,7 +377,7 @@ def _files(data: Path) -> list[Path]:
 
 
 def load(data: Path | None = None, category: str | None = None, limit: int | None = None) -> Suite:
-    """The suite `bfcl`, from files as published; the data is not part of this package.
+    """Read the suite `bfcl` from files as published; the data is not part of this package.
 
     `data`: a file of questions, or a folder of which the supported ones are read, `--data PATH`. `category`: only that one.
     `limit`: how many rows to take from the start of each file; all where left out.
@@ -387,15 +387,14 @@ def load(data: Path | None = None, category: str | None = None, limit: int | Non
     """
     if data is None:
         raise ValueError("bfcl: no data file; give a published one, or a folder of them, with --data PATH")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise ValueError(f"bfcl: limit is {limit!r}, and must be a whole number from 1 on")
+    check_limit("bfcl", limit)
     if category is not None and category not in CATEGORIES:
         raise ValueError(f"bfcl: category is {category!r}, and must be one of {', '.join(CATEGORIES)}")
     tasks: dict[str, Task] = {}
     for path in _files(Path(data)):
         for where, task in _file_tasks(path, category, limit):
             if task.id in tasks:
-                raise ValueError(f"{where}: id {task.id!r} stands twice")
+                raise ValueError(f"{where}: id {task.id!r} is a duplicate")
             tasks[task.id] = task
     if not tasks:
         of = "" if category is None else f" of category {category!r}"
@@ -404,7 +403,7 @@ def load(data: Path | None = None, category: str | None = None, limit: int | Non
 
 
 def _unused(tasks: Iterable[Task]) -> frozenset[str]:
-    """Tools that no plan needs."""
+    """Return the tools that no plan needs."""
     offered = {tool.name for task in tasks for tool in _open(task).tools}
     return frozenset(offered - {call.tool for task in tasks if task.plan for call in task.plan.calls})
 

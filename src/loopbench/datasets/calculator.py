@@ -187,6 +187,6 @@ TOOLS: tuple[Tool, ...] = tuple(
 
 
 def tools(*names: str) -> tuple[Tool, ...]:
-    """The tools of these names, in this order. Raises KeyError for an unknown one."""
+    """Return the tools of these names, in this order. Raises KeyError for an unknown one."""
     known = {tool.name: tool for tool in TOOLS}
     return tuple(known[name] for name in names)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Unpack
 
+from .importing.columns import RowOptions
 from .importing.own_tools import OwnTools
-from .importing.rows import Cells, Columns, RowTable, suite_of
+from .importing.rows import suite_of
+from .importing.table import Cells, RowTable, check_columns
 from .importing.textfile import MAX_BYTES, Lines, TextFile
 from .task import Suite
 
@@ -19,7 +22,7 @@ class CsvTable(RowTable):
     cells = "text"
 
     def __init__(self, path: Path, delimiter: str) -> None:
-        """Raises OSError where it cannot be read, ValueError for a header that is none."""
+        """Read the header. Raises OSError for an unreadable file, ValueError for a bad header."""
         self.source = str(path)
         self.name = path.stem
         self._file = TextFile(path)
@@ -31,8 +34,7 @@ class CsvTable(RowTable):
             raise ValueError(f"{self.source}: the file is empty")
         names = [name.strip() for name in header]
         self.columns = tuple(name for name in names if name)  # one without a name, such as pandas writes, is left alone
-        if twice := next((name for name in self.columns if self.columns.count(name) > 1), ""):
-            raise ValueError(f"{self.source}, line {number}: two columns are called {twice!r}")
+        check_columns(f"{self.source}, line {number}", self.columns)
         self._width = len(names)
         self._kept = {name: index for index, name in enumerate(names) if name}
 
@@ -40,7 +42,7 @@ class CsvTable(RowTable):
         self._kept = {name: index for name, index in self._kept.items() if name in columns}
 
     def rows(self) -> Iterator[tuple[int, int, Cells]]:
-        """(byte, line, cells) of each record after the header. Raises ValueError."""
+        """Read (byte, line, cells) of each record after the header. Raises ValueError."""
         with self._file.lines() as lines:
             records = self._records(lines)
             next(records)
@@ -48,13 +50,13 @@ class CsvTable(RowTable):
                 yield place, number, self._cells(record, number)
 
     def row(self, place: int) -> Cells:
-        """Raises ValueError where the file has changed."""
+        """Read one record. Raises ValueError if the file has changed."""
         with self._file.lines_from(place) as lines:
             _, number, record = next(self._records(lines))
             return self._cells(record, number)
 
     def _records(self, lines: Lines) -> Iterator[tuple[int, int, list[str]]]:
-        """(byte, line, fields) of each record that is no blank line."""
+        """Read (byte, line, fields) of each record that is not a blank line."""
         reader = csv.reader(lines, delimiter=self._delimiter, strict=True)
         while True:
             place, number, lines.record = lines.place, lines.number + 1, 0
@@ -63,7 +65,7 @@ class CsvTable(RowTable):
             except StopIteration:
                 return
             except csv.Error as error:
-                raise ValueError(f"{self.source}, line {number}: no CSV ({error})") from None
+                raise ValueError(f"{self.source}, line {number}: not CSV ({error})") from None
             if record:
                 yield place, number, record
 
@@ -74,29 +76,16 @@ class CsvTable(RowTable):
         return {name: record[index] for name, index in self._kept.items()}
 
 
-def load(
-    data: str | Path,
-    tools: OwnTools | None = None,
-    question: str | None = None,
-    answer: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    scorer: str = "",
-    labels: str | tuple[str, ...] = (),
-    limit: int | None = None,
-    delimiter: str = ",",
-) -> Suite:
-    """The suite of a CSV file in UTF-8; see `loopbench.datasets.importing.rows` for what a column means.
+def load(data: str | Path, tools: OwnTools | None = None, delimiter: str = ",", **options: Unpack[RowOptions]) -> Suite:
+    """Read the suite of a CSV file in UTF-8; see `loopbench.datasets.importing.columns` for what a column means.
 
-    `data`: `--data FILE`. `tools`: `--tools MODULE`. `question`, `answer`: names of the columns; `columns`: of the others, by what
-    they mean. `scorer`: of rows that name none. `labels`: columns that become labels. `limit`: only the first so many rows.
-    `delimiter`: the sign between cells.
+    `data`: `--data FILE`. `tools`: `--tools MODULE`. `delimiter`: the sign between cells. `options`: see `RowOptions`.
 
     Raises OSError where the file cannot be read, and ValueError that names file, line and column for what is wrong in it.
     """
     if len(delimiter) != 1 or delimiter in '"\r\n\0':
         raise ValueError(f"csv: delimiter is {delimiter!r}, and must be one sign, no quote and no line end")
-    named = Columns.of(question, answer, columns, scorer, labels)
-    return suite_of(CsvTable(Path(data), delimiter), named, "csv", tools, limit)
+    return suite_of(CsvTable(Path(data), delimiter), "csv", tools, options)
 
 
 SUITE = load

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,12 +24,13 @@ from .task import Environment, Suite, Task
 MAX_SIZE = 100_000
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 UNANSWERABLE_EVERY = 12
-"""Each twelfth task has no answer, where a suite has such templates: never more than one in ten, whatever the size."""
+"""Every twelfth task has no answer, if a suite has such templates: never more than one in ten, whatever the size."""
 MAX_DRAWS = 1_000
 """A template that gives no new question in so many draws has too little to vary."""
 
 Item = TypeVar("Item")
 Drawn = TypeVar("Drawn", int, str)
+AnyTemplate = TypeVar("AnyTemplate", bound=Callable[..., Any])
 
 
 class Draw:
@@ -40,7 +42,7 @@ class Draw:
         self._random = random.Random(int(sha256("/".join(map(str, key)))[:16], 16)).random
 
     def integer(self, low: int, high: int, step: int = 1) -> int:
-        """Uniform over low, low + step, … up to high, which is included where a step lands on it."""
+        """Draw uniformly from low, low + step, … up to high, which is included if a step lands on it."""
         return low + step * int(self._random() * ((high - low) // step + 1))
 
     def chance(self, probability: float) -> bool:
@@ -49,8 +51,12 @@ class Draw:
     def choice(self, items: Sequence[Item]) -> Item:
         return items[int(self._random() * len(items))]
 
+    def pick(self, *items: Item) -> Item:
+        """Return one of the arguments, such as one of several wordings."""
+        return self.choice(items)
+
     def sample(self, items: Sequence[Item], count: int) -> list[Item]:
-        """Different ones, in random order. Raises ValueError where there are fewer."""
+        """Draw different items, in random order. Raises ValueError if there are fewer."""
         if count > len(items):
             raise ValueError(f"cannot draw {count} of {len(items)} items")
         return self.shuffled(items)[:count]
@@ -63,12 +69,29 @@ class Draw:
         return made
 
 
+def draw_until(fits: Callable[[Item], bool], draw_one: Callable[[], Item]) -> Item:
+    """Draw until something fits, and return it. Something must fit."""
+    while not fits(drawn := draw_one()):
+        pass
+    return drawn
+
+
+def draw_new(taken: Container[object], draw_one: Callable[[], Item]) -> Item:
+    """Draw until something is not taken yet, and return it."""
+    return draw_until(lambda drawn: drawn not in taken, draw_one)
+
+
 def distinct(count: int, draw_one: Callable[[], Drawn]) -> list[Drawn]:
-    """As many as wanted, no two the same. There must be more than that to be drawn."""
+    """Return so many different draws. There must be more than that to be drawn."""
     made: dict[Drawn, None] = {}
     while len(made) < count:
         made[draw_one()] = None
     return list(made)
+
+
+def plain_number(value: Fraction | int) -> int | float:
+    """Return a number as JSON has it: an int if it is whole, else a float."""
+    return int(value) if value == int(value) else float(value)
 
 
 class PlanWriter:
@@ -87,7 +110,7 @@ class PlanWriter:
         alternatives: Sequence[tuple[str, Mapping[str, Any]]] = (),
         fails: bool = False,
     ) -> Ref:
-        """Plan a call; gives the reference to its result, whose parts are `part(ref, key, …)`.
+        """Plan a call, and return the reference to its result, whose parts are `part(ref, key, …)`.
 
         `goal`: a sentence that stands neither in the question nor in another goal. `arguments`: literals and references.
         `after`: calls whose effect this one needs, though none of their results. `alternatives`: (tool, arguments) that give an
@@ -99,9 +122,13 @@ class PlanWriter:
         self.calls.append(PlannedCall(name, tool, dict(arguments), goal, others, fails, before))
         return Ref(name)
 
+    def plan(self, answer: Any) -> Plan:
+        """Return the plan of the calls so far. `answer`: a reference, a literal, or a structure of both."""
+        return Plan(tuple(self.calls), answer)
+
 
 def part(ref: Ref, *path: str | int) -> Ref:
-    """A part of a call's result, by keys and indices."""
+    """Refer to a part of a call's result, by keys and indices."""
     return Ref(ref.call, (*ref.path, *path))
 
 
@@ -112,16 +139,16 @@ class Draft:
     question: str
     plan: Plan
     expected: Any
-    """The answer, worked out without the tools; None where there is none."""
+    """The answer, worked out without the tools; None if there is no answer."""
     scorer: str = "exact"
     context: str = ""
     schema: Mapping[str, Any] | None = None
     world: Mapping[str, Any] = field(default_factory=dict)
     end_state: Any = None
     instance: str = ""
-    """What the facts are drawn from, where several tasks may share them: they stand in one split. Empty: the task's own."""
+    """Name of the facts that several tasks may share, which keeps these in one split. Empty: no other task shares them."""
     difficulty: str = ""
-    """easy, medium or hard; empty: by the number of calls that need another one first."""
+    """easy, medium or hard; empty: derived from the number of calls that need another one first."""
 
 
 Template = Callable[[Draw], Draft]
@@ -133,7 +160,7 @@ class DeadEnd(Exception):
 
 
 def told_by(teller: Callable[[Draw], Story]) -> Callable[[Callable[[Story], Draft]], Template]:
-    """Makes a template of a function of a teller, which holds the draw and the plan so far: it begins anew at a DeadEnd.
+    """Decorate a function of a teller, which holds the draw and the plan so far, as a template: it starts over at a DeadEnd.
 
     The template raises ValueError where all draws end dead.
     """
@@ -154,14 +181,14 @@ def told_by(teller: Callable[[Draw], Story]) -> Callable[[Callable[[Story], Draf
 
 
 def generate(name: str, seed: int, templates: Sequence[Template], unanswerable: Sequence[Template] = ()) -> Iterator[Task]:
-    """Tasks without end; the first n are the same for every n. No two ask the same question of the same world.
+    """Generate tasks without end; the first n are the same for every n. No two ask the same question of the same world.
 
     Raises ValueError for a template that keeps giving questions that were there before.
     """
     seen: set[str] = set()
     index = 0
     while True:
-        template = _template_of(index, templates, unanswerable)
+        template = template_of(index, templates, unanswerable)
         for attempt in range(MAX_DRAWS):
             draft = template(Draw(name, seed, index, attempt))
             key = sha256(f"{draft.question}\n{draft.context}\n{json.dumps(draft.world, sort_keys=True)}")[:16]
@@ -174,7 +201,8 @@ def generate(name: str, seed: int, templates: Sequence[Template], unanswerable: 
         yield _task(name, seed, index, template.__name__.strip("_"), draft)
 
 
-def _template_of(index: int, templates: Sequence[Template], unanswerable: Sequence[Template]) -> Template:
+def template_of(index: int, templates: Sequence[AnyTemplate], unanswerable: Sequence[AnyTemplate]) -> AnyTemplate:
+    """Return the template of the task with this index, from 0: all in turn, and every twelfth one without an answer."""
     if not unanswerable:
         return templates[index % len(templates)]
     turn, place = divmod(index, UNANSWERABLE_EVERY)
@@ -204,7 +232,7 @@ def _task(name: str, seed: int, number: int, template: str, draft: Draft) -> Tas
 
 
 def difficulty_of(plan: Plan) -> str:
-    """By the number of calls that need another one first."""
+    """Return the difficulty by the number of calls that need another one first."""
     dependent = sum(bool(needs) for needs in plan.dependencies.values())
     if dependent <= 2:
         return "easy"
@@ -215,7 +243,7 @@ SPLITS = ("train", "dev", "test")
 
 
 def split_of(key: str) -> str:
-    """Half to train, a fifth to dev, the rest to test: the place depends on the key alone."""
+    """Return the split of a key: half go to train, a fifth to dev, the rest to test."""
     tenth = int(sha256(key)[:8], 16) % 10
     if tenth < 5:
         return "train"
@@ -224,7 +252,7 @@ def split_of(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A generated suite: what `load` of each module hands its options to."""
+    """A generated suite: how its tasks are made, and the environments that they are solved in."""
 
     name: str
     version: str
@@ -243,11 +271,14 @@ class Source:
 
     @property
     def snapshot(self) -> Path | None:
-        """File of the default tasks, one `Task.as_dict()` as canonical JSON per line; None where they are generated."""
+        """File of the default tasks, one `Task.as_dict()` as canonical JSON per line; None if they are generated."""
         return None if self.snapshots is None else self.snapshots / f"{self.name}-v{self.version}.jsonl"
 
-    def suite(self, size: int | None, seed: int) -> Suite:
-        """The suite; its snapshot, if it has one, where neither size nor seed is given.
+    def suite(self, size: int | None = None, seed: int = 0) -> Suite:
+        """Return the suite. Each module of a generated suite exports this method of its source as `load`.
+
+        `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks. With neither, the tasks are the
+        committed snapshot, if there is one; `default_size` may differ from 120.
 
         Raises ValueError for values out of range, OSError for a snapshot that cannot be read.
         """

@@ -20,7 +20,7 @@ from loopbench.protocol import Plan, PlannedCall, Query, Ref
 
 from . import calculator
 from .calculator import Number
-from .importing.json_files import json_lines
+from .importing.json_files import check_limit, json_lines
 from .task import StatelessEnvironment, Suite, Task
 
 VERSION = "1"
@@ -29,7 +29,7 @@ MAX_EXPRESSION = 200
 """Characters; a longer annotation is not read, so that none nests too deep for the parser."""
 
 TOOLS = calculator.tools("add", "subtract", "multiply", "divide", "power", "round_to")
-"""What an annotation can ask for; `round_to` where its result is a rounded one."""
+"""The tools that annotations need; `round_to` for a result that is rounded."""
 
 _FUNCTIONS = {tool.name: tool.function for tool in TOOLS}
 _ENVIRONMENT = StatelessEnvironment(TOOLS)
@@ -84,7 +84,7 @@ class _Operand:
 
 
 class _Planner:
-    """Turns annotations into planned calls, one after the other."""
+    """A plan as it is made of annotations, one after the other."""
 
     def __init__(self) -> None:
         self.calls: list[PlannedCall] = []
@@ -123,7 +123,7 @@ class _Planner:
         raise ValueError("the expression is no plain arithmetic")
 
     def _literal(self, number: Number) -> _Operand:
-        """The closest earlier result of this value, or the number itself."""
+        """Return the closest earlier result of this value, or the number itself."""
         return next((result for result in reversed(self._results) if _equal(result.value, number)), _Operand(number, number))
 
     def _operate(self, operator: ast.operator, left: _Operand, right: _Operand) -> _Operand:
@@ -131,7 +131,7 @@ class _Planner:
         return self._call(tool, dict(zip(names, (left, right), strict=True)), goal)
 
     def _call(self, tool: str, operands: dict[str, _Operand], goal: str) -> _Operand:
-        """The result of a new call, or of the earlier one with the same values."""
+        """Return the result of a new call, or of the earlier one with the same values."""
         key = (tool, *(operand.value for operand in operands.values()))
         if key not in self._made:
             value = _FUNCTIONS[tool](**{name: operand.value for name, operand in operands.items()})
@@ -144,7 +144,7 @@ class _Planner:
 
 
 def plan_of(answer: str, gold: Number) -> Plan:
-    """The plan that an answer's annotations state, in their order, with `gold` as its answer.
+    """Return the plan that an answer's annotations state, in their order, with `gold` as its answer.
 
     A number that equals an earlier annotation's result is taken for that result. Raises AnnotationError where there is no
     annotation, or one that cannot be read or does not give the value it states.
@@ -166,7 +166,7 @@ def plan_of(answer: str, gold: Number) -> Plan:
 
 
 def _parse(expression: str) -> ast.expr:
-    """Raises ValueError or SyntaxError for anything but arithmetic on decimal numbers."""
+    """Parse an expression. Raises ValueError or SyntaxError for anything but arithmetic on decimal numbers."""
     plain = _PERCENT.sub(r"(\1/100)", _THOUSANDS.sub("", expression.translate(_SIGNS)))
     if len(plain) > MAX_EXPRESSION:
         raise ValueError(f"the expression is longer than {MAX_EXPRESSION} characters")
@@ -176,7 +176,7 @@ def _parse(expression: str) -> ast.expr:
 
 
 def _stated(text: str) -> tuple[Number, int]:
-    """A number as an annotation or a gold answer states it, and how many decimals it is written with."""
+    """Read a number that an annotation or a gold answer states, and count its decimals."""
     found = _NUMBER.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text.strip()[:40]!r} is no number")
@@ -185,19 +185,19 @@ def _stated(text: str) -> tuple[Number, int]:
 
 
 def _tidy(number: float) -> Number:
-    """An int where it is one. Raises OverflowError beyond the calculator's range."""
+    """Return an int if the number is whole. Raises OverflowError beyond the calculator's range."""
     if not abs(number) <= calculator.LIMIT:
         raise OverflowError(f"a number is beyond ±{calculator.LIMIT:g}")
     return int(number) if number == int(number) else float(number)
 
 
 def _equal(one: Number, other: Number) -> bool:
-    """Equal to nine digits: the calculator gives twelve."""
+    """Return whether two numbers are equal to nine digits; the calculator gives twelve."""
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
 
 
 def _rows(path: Path) -> Iterator[tuple[int, str, str, Number]]:
-    """Line number (from 1), question, answer and gold of each row. Raises ValueError that names file and line."""
+    """Read line number (from 1), question, answer and gold of each row. Raises ValueError that names file and line."""
     for where, number, row in json_lines(path):
         yield number, *_row(row, where)
 
@@ -238,7 +238,7 @@ def _open(task: Task) -> StatelessEnvironment:
 
 
 def load(data: Path | None = None, limit: int | None = None) -> Suite:
-    """The suite `gsm8k`, from a file as published; the data is not part of this package.
+    """Read the suite `gsm8k` from a file as published; the data is not part of this package.
 
     `data`: the JSON lines file, `--data FILE`. `limit`: how many rows to take from its start; all where left out.
 
@@ -247,8 +247,7 @@ def load(data: Path | None = None, limit: int | None = None) -> Suite:
     """
     if data is None:
         raise ValueError("gsm8k: no data file; give the published one with --data FILE (JSON lines of question and answer)")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise ValueError(f"gsm8k: limit is {limit!r}, and must be a whole number from 1 on")
+    check_limit("gsm8k", limit)
     tasks = tuple(_tasks(Path(data), limit))
     if not tasks:
         raise ValueError(f"{data}: no row; each line is one object with 'question' and 'answer'")

@@ -5,17 +5,19 @@ from __future__ import annotations
 import importlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+from .importing.columns import RowOptions
 from .importing.own_tools import OwnTools
-from .importing.rows import Cells, Columns, RowTable, suite_of
+from .importing.rows import suite_of
+from .importing.table import Cells, RowTable
 from .task import Suite
 
 MISSING = "huggingface needs the library `datasets`, which is not installed: pip install 'loopbench[huggingface]'"
 
 
 class HubTable(RowTable):
-    """One split of a data set as a table; class labels count by their names."""
+    """One split of a data set as a table; class labels are given by their names."""
 
     def __init__(self, dataset: Any, source: str, name: str) -> None:
         """`dataset`: a `datasets.Dataset`."""
@@ -28,11 +30,11 @@ class HubTable(RowTable):
         }
 
     def keep(self, columns: Collection[str]) -> None:
-        """What else there is, pictures say, is not decoded."""
+        """Drop the other columns, such as pictures, which then are not decoded."""
         self._dataset = self._dataset.select_columns([name for name in self._dataset.column_names if name in columns])
 
     def rows(self) -> Iterator[tuple[int, int, Cells]]:
-        """(index, row, cells) of each row."""
+        """Read (index, row, cells) of each row."""
         for index, cells in enumerate(self._dataset):
             yield index, index + 1, self._with_class_names(cells)
 
@@ -52,18 +54,12 @@ def load(
     tools: OwnTools | None = None,
     name: str | None = None,
     split: str | None = None,
-    question: str | None = None,
-    answer: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    scorer: str = "",
-    labels: str | tuple[str, ...] = (),
-    limit: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> Suite:
-    """The suite of a data set of Hugging Face; see `loopbench.datasets.importing.rows` for what a column means.
+    """Read the suite of a data set of Hugging Face; see `loopbench.datasets.importing.columns` for what a column means.
 
     `path`: a data set's name on the hub, or a folder that `save_to_disk` wrote. `name`: its configuration. `split`: needed where
-    there are several. `tools`: `--tools MODULE`. `question`, `answer`: names of the columns; `columns`: of the others, by what they
-    mean. `scorer`: of rows that name none. `labels`: columns that become labels. `limit`: only the first so many rows.
+    there are several. `tools`: `--tools MODULE`. `options`: see `RowOptions`.
 
     Raises ValueError where the library is not installed, for a data set that cannot be had, and for what is wrong in it.
     """
@@ -77,7 +73,7 @@ def load(
             raise ValueError(f"{source}: name one of its splits, {', '.join(found)}: huggingface(path=…, split=NAME)")
         found = found[split]
     table = HubTable(found, source, Path(path).name or "huggingface")
-    return suite_of(table, Columns.of(question, answer, columns, scorer, labels), "huggingface", tools, limit)
+    return suite_of(table, "huggingface", tools, options)
 
 
 def _library() -> Any:
@@ -93,7 +89,7 @@ def _library() -> Any:
 
 
 def _loaded(library: Any, path: str, name: str | None, split: str | None, source: str) -> Any:
-    """A `Dataset`, or a mapping of them by split. No code that comes with a data set is run."""
+    """Load a `Dataset`, or a mapping of them by split. No code that comes with a data set is run."""
     try:
         if _was_saved(Path(path)):
             return library.load_from_disk(path)
@@ -103,7 +99,7 @@ def _loaded(library: Any, path: str, name: str | None, split: str | None, source
 
 
 def _was_saved(folder: Path) -> bool:
-    """By `save_to_disk`, which writes one of these."""
+    """Return whether `save_to_disk` wrote the folder: it leaves one of these files."""
     return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+from .importing.columns import RowOptions
 from .importing.json_files import json_value
 from .importing.own_tools import OwnTools
-from .importing.rows import Cells, Columns, RowTable, suite_of
+from .importing.rows import suite_of
+from .importing.table import Cells, RowTable
 from .importing.textfile import TextFile
 from .task import Suite
 
@@ -20,13 +22,13 @@ class JsonLines(RowTable):
     cells = "json"
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError where it cannot be read."""
+        """Raises OSError for an unreadable file."""
         self.source = str(path)
         self.name = path.stem
         self._file = TextFile(path)
 
     def rows(self) -> Iterator[tuple[int, int, Cells]]:
-        """(byte, line, object) of each row. Raises ValueError."""
+        """Read (byte, line, object) of each row. Raises ValueError."""
         with self._file.lines() as lines:
             place = 0
             for text in lines:
@@ -36,7 +38,7 @@ class JsonLines(RowTable):
                 place = lines.place
 
     def row(self, place: int) -> Cells:
-        """Raises ValueError where the file has changed."""
+        """Read one row. Raises ValueError if the file has changed."""
         with self._file.lines_from(place) as lines:
             return self._object(next(lines), 0)
 
@@ -50,24 +52,14 @@ class JsonLines(RowTable):
         return made
 
 
-def load(
-    data: str | Path,
-    tools: OwnTools | None = None,
-    question: str | None = None,
-    answer: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    scorer: str = "",
-    labels: str | tuple[str, ...] = (),
-    limit: int | None = None,
-) -> Suite:
-    """The suite of a JSON lines file; see `loopbench.datasets.importing.rows` for what a column means.
+def load(data: str | Path, tools: OwnTools | None = None, **options: Unpack[RowOptions]) -> Suite:
+    """Read the suite of a JSON lines file; see `loopbench.datasets.importing.columns` for what a column means.
 
-    `data`: `--data FILE`. `tools`: `--tools MODULE`. `question`, `answer`: names of the columns; `columns`: of the others, by what
-    they mean. `scorer`: of rows that name none. `labels`: columns that become labels. `limit`: only the first so many rows.
+    `data`: `--data FILE`. `tools`: `--tools MODULE`. `options`: see `RowOptions`.
 
     Raises OSError where the file cannot be read, and ValueError that names file, line and column for what is wrong in it.
     """
-    return suite_of(JsonLines(Path(data)), Columns.of(question, answer, columns, scorer, labels), "jsonl", tools, limit)
+    return suite_of(JsonLines(Path(data)), "jsonl", tools, options)
 
 
 SUITE = load

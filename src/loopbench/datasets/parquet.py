@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+from .importing.columns import RowOptions
 from .importing.own_tools import OwnTools
-from .importing.rows import Cells, Columns, RowTable, suite_of
+from .importing.rows import suite_of
+from .importing.table import Cells, RowTable, check_columns
+from .importing.textfile import stamp
 from .task import Suite
 
 BATCH_BYTES = 1_000_000
-"""Read at once, uncompressed, as far as rows are equally long."""
+"""Size of a batch, uncompressed, if rows are equally long."""
 MAX_BATCH_ROWS = 1_000
 
 
 class ParquetTable(RowTable):
-    """A Parquet file as a table, read in small batches; of it only the last batch is held."""
+    """A Parquet file as a table, read in small batches; only the last batch is held."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError where it cannot be read, ValueError where it is no Parquet file."""
+        """Read the metadata. Raises OSError for an unreadable file, ValueError if it is not a Parquet file."""
         self.source = str(path)
         self.name = path.stem
         self._path = path
-        self._stamp = _stamp(path)
+        self._stamp = stamp(path.stat())
         file = self._opened()
         self.columns = self._kept = tuple(file.schema_arrow.names)
-        if twice := next((name for name in self.columns if self.columns.count(name) > 1), ""):
-            raise ValueError(f"{self.source}: two columns are called {twice!r}")
+        check_columns(self.source, self.columns)
         groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
         self._group_sizes = [group.num_rows for group in groups]
         size = sum(group.total_byte_size for group in groups) // max(1, sum(self._group_sizes))
@@ -39,14 +41,14 @@ class ParquetTable(RowTable):
         self._kept = tuple(name for name in self._kept if name in columns)
 
     def rows(self) -> Iterator[tuple[int, int, Cells]]:
-        """(index, row, cells) of each row. Raises ValueError."""
+        """Read (index, row, cells) of each row. Raises ValueError."""
         for first, batch in self._from(0):
             for index, cells in enumerate(batch, start=first):
                 yield index, index + 1, cells
 
     def row(self, place: int) -> Cells:
-        """Quick for rows in order; elsewhere the row group is read from its beginning. Raises ValueError."""
-        if _stamp(self._path) != self._stamp:
+        """Read one row: quickly for rows in order; elsewhere the row group is read from its beginning. Raises ValueError."""
+        if stamp(self._path.stat()) != self._stamp:
             raise ValueError(f"{self.source}: the file has changed since it was read")
         if not self._first <= place < self._first + 2 * len(self._batch):
             self._batches, self._batch = self._from(place), []
@@ -55,7 +57,7 @@ class ParquetTable(RowTable):
         return self._batch[place - self._first]
 
     def _from(self, place: int) -> Iterator[tuple[int, list[Cells]]]:
-        """(index of its first row, rows) of each batch, from the row group on that holds the place."""
+        """Read (index of the first row, rows) of each batch, beginning with the row group that holds the place."""
         errors = _arrow_errors()
         first = group = 0
         while group < len(self._group_sizes) and first + self._group_sizes[group] <= place:
@@ -67,51 +69,39 @@ class ParquetTable(RowTable):
                 yield first, batch.select(self._kept).to_pylist()
                 first += len(batch)
         except errors as error:
-            raise ValueError(f"{self.source}, after row {first}: no Parquet file ({_one_line(error)})") from None
+            raise ValueError(f"{self.source}, after row {first}: not a Parquet file ({_one_line(error)})") from None
 
     def _opened(self) -> Any:
-        import pyarrow.parquet
-
         self._path.open("rb").close()  # its error names the file
         try:
-            return pyarrow.parquet.ParquetFile(self._path, buffer_size=1_000_000, pre_buffer=False)
+            return _arrow().parquet.ParquetFile(self._path, buffer_size=1_000_000, pre_buffer=False)
         except _arrow_errors() as error:
-            raise ValueError(f"{self.source}: no Parquet file ({_one_line(error)})") from None
+            raise ValueError(f"{self.source}: not a Parquet file ({_one_line(error)})") from None
+
+
+def _arrow() -> Any:
+    """Import PyArrow when the first file is read: the list of suites does not need it."""
+    import pyarrow.parquet
+
+    return pyarrow
 
 
 def _arrow_errors() -> tuple[type[Exception], ...]:
-    import pyarrow
-
-    return (pyarrow.ArrowException, OSError, UnicodeDecodeError)
+    return (_arrow().ArrowException, OSError, UnicodeDecodeError)
 
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _stamp(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
+def load(data: str | Path, tools: OwnTools | None = None, **options: Unpack[RowOptions]) -> Suite:
+    """Read the suite of a Parquet file; see `loopbench.datasets.importing.columns` for what a column means.
 
-
-def load(
-    data: str | Path,
-    tools: OwnTools | None = None,
-    question: str | None = None,
-    answer: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    scorer: str = "",
-    labels: str | tuple[str, ...] = (),
-    limit: int | None = None,
-) -> Suite:
-    """The suite of a Parquet file; see `loopbench.datasets.importing.rows` for what a column means.
-
-    `data`: `--data FILE`. `tools`: `--tools MODULE`. `question`, `answer`: names of the columns; `columns`: of the others, by what
-    they mean. `scorer`: of rows that name none. `labels`: columns that become labels. `limit`: only the first so many rows.
+    `data`: `--data FILE`. `tools`: `--tools MODULE`. `options`: see `RowOptions`.
 
     Raises OSError where the file cannot be read, and ValueError that names file, row and column for what is wrong in it.
     """
-    return suite_of(ParquetTable(Path(data)), Columns.of(question, answer, columns, scorer, labels), "parquet", tools, limit)
+    return suite_of(ParquetTable(Path(data)), "parquet", tools, options)
 
 
 SUITE = load

@@ -14,7 +14,7 @@ from .task import Suite, Task
 
 
 def read_quarantine(file: Path) -> dict[str, str]:
-    """Task id → reason: a JSON object where the file's name ends in `.json`, else TOML, `task-id = "the reason"`.
+    """Read reasons by task id from a JSON object if the file's name ends in `.json`, else from TOML, `task-id = "the reason"`.
 
     Raises OSError, and ValueError in one line that names the file for anything else than ids with a reason each.
     """
@@ -22,7 +22,7 @@ def read_quarantine(file: Path) -> dict[str, str]:
     try:
         found = load(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # not UTF-8, or not the format
-        raise ValueError(f"{file}: no {kind}: {error}") from None
+        raise ValueError(f"{file}: not {kind}: {error}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{file}: a quarantine is an object of task ids with a reason each, not a {type(found).__name__}")
     for task, reason in found.items():
@@ -34,7 +34,7 @@ def read_quarantine(file: Path) -> dict[str, str]:
 
 
 def with_quarantine(suite: Suite, entries: Mapping[str, str]) -> Suite:
-    """The suite with tasks quarantined, by id and reason; its digest is another one. Raises ValueError for an unknown id."""
+    """Return the suite with tasks quarantined, by id and reason; its digest changes. Raises ValueError for an unknown id."""
     if not entries:
         return suite
     marked = _Marked(suite.tasks, entries)

@@ -10,6 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 from loopbench.protocol import Plan, Query, Tool, plan_from_json, plan_to_json
 from loopbench.protocol.digest import digest
 
+DEFAULT_PLAN_CALLS = 10
+"""Taken for the longest plan if no task has one."""
 SPARE_TOOL_STEPS = 3
 """Added to the longest plan: the default step limit leaves room for this many stumbles."""
 
@@ -22,14 +24,14 @@ class Task:
     """Unique within the suite, stable across versions of it."""
     query: Query
     expected: Any
-    """The right answer; None where saying that there is none is right."""
+    """The right answer; None if the right answer is that there is none."""
     scorer: str = "exact"
     """A scorer's name with options, `numeric(tolerance=0.01)`; see `loopbench.metrics.scorers`."""
     plan: Plan | None = None
     no_plan: str = ""
     """Why there is no plan; such a task runs on a real model and is excluded under the scripted one."""
     quarantined: str = ""
-    """Why the task must not be run at all; empty where it may."""
+    """Why the task must not be run at all; empty if it may be run."""
     labels: Mapping[str, Any] = field(default_factory=dict)
     """Difficulty, split, template: whatever tables may be grouped by. `cluster` names the template tasks share; tasks of one
     `instance` (of the same facts) always stand in the same split."""
@@ -39,7 +41,7 @@ class Task:
     """What the environment's `state()` must be in the end, as JSON; None: the answer alone is judged."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON; what the suite's digest is made of. An empty `world` and no `end_state` are left out."""
+        """Return plain JSON, of which the suite's digest is made. An empty `world` and no `end_state` are left out."""
         made = {
             "id": self.id,
             "query": {"text": self.query.text, "context": self.query.context, "schema": self.query.schema},
@@ -58,7 +60,7 @@ class Task:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Task:
-        """From what `as_dict` gave. Raises KeyError, TypeError or ValueError for anything else."""
+        """Read what `as_dict` returned. Raises KeyError, TypeError or ValueError for anything else."""
         plan = data["plan"]
         changed = {"query": Query(**data["query"]), "plan": None if plan is None else plan_from_json(plan)}
         return cls(**{**data, **changed})
@@ -72,7 +74,7 @@ class Environment(Protocol):
     def tools(self) -> Sequence[Tool]: ...
 
     def state(self) -> Any:
-        """The end state as JSON, for scorers that judge it; None where there is none."""
+        """Return the end state as JSON, for scorers that judge it; None if there is no state."""
 
     def close(self) -> None:
         """Give back what the environment holds."""
@@ -91,6 +93,14 @@ class StatelessEnvironment:
         return None
 
 
+def described_tools(environment: Environment) -> list[list[Any]]:
+    """Return what a loop is told of an environment's tools, and close the environment."""
+    try:
+        return [[tool.name, tool.description, tool.parameters] for tool in environment.tools]
+    finally:
+        environment.close()
+
+
 @dataclass(frozen=True)
 class Suite:
     """A named, versioned list of tasks. Raises ValueError for a repeated task id or an empty list."""
@@ -100,11 +110,11 @@ class Suite:
     tasks: Sequence[Task]
     """A tuple, or a sequence that reads its tasks when they are asked for."""
     open: Callable[[Task], Environment]
-    """Opens a task's environment in its fresh state."""
+    """Opens a task's environment in its initial state."""
     step_limit: int | None = None
     """Longest run in tool steps; None: the longest plan + 3."""
     shared: str = ""
-    """Digest of the data that all tasks' environments share, such as a collection of documents; empty where there is none."""
+    """Digest of the data that all tasks' environments share, such as a collection of documents; empty if there is none."""
     distractors: frozenset[str] = frozenset()
     """Tools that no plan needs: they are there to tempt."""
 
@@ -114,7 +124,7 @@ class Suite:
         seen: set[str] = set()
         for task in self.tasks:
             if task.id in seen:
-                raise ValueError(f"suite {self.name!r}: task id {task.id!r} stands twice")
+                raise ValueError(f"suite {self.name!r}: task id {task.id!r} is a duplicate")
             seen.add(task.id)
 
     @cached_property
@@ -122,15 +132,11 @@ class Suite:
         """The one step limit that every arm of a comparison gets."""
         if self.step_limit is not None:
             return self.step_limit
-        return max((len(task.plan.calls) for task in self.tasks if task.plan), default=10) + SPARE_TOOL_STEPS
+        return max((len(task.plan.calls) for task in self.tasks if task.plan), default=DEFAULT_PLAN_CALLS) + SPARE_TOOL_STEPS
 
     @cached_property
     def digest(self) -> str:
         """sha256 of tasks, version and tools: two suites of equal digest ask the same."""
-        environment = self.open(self.tasks[0])
-        try:
-            tools = [[tool.name, tool.description, tool.parameters] for tool in environment.tools]
-        finally:
-            environment.close()
+        tools = described_tools(self.open(self.tasks[0]))
         parts = [self.name, self.version, self.max_tool_steps, tools, *([self.shared] if self.shared else [])]
         return digest([*parts, [task.as_dict() for task in self.tasks]])

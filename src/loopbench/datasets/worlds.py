@@ -16,6 +16,14 @@ from loopbench.protocol import Tool
 World = TypeVar("World")
 
 
+class UnknownName(LookupError):
+    """The world has nothing of this name."""
+
+
+class InvalidRequest(ValueError):
+    """An argument of a tool is out of range."""
+
+
 class Toolset(Generic[World]):
     """The tools that every trial of a suite has, as functions of (world, arguments …)."""
 
@@ -30,7 +38,7 @@ class Toolset(Generic[World]):
         self._functions = functions
 
     def over(self, world: World) -> tuple[Tool, ...]:
-        """The tools, acting on this world."""
+        """Return the tools, acting on this world."""
         return tuple(
             replace(tool, function=functools.partial(function, world))
             for tool, function in zip(self._templates, self._functions, strict=True)
@@ -52,7 +60,7 @@ class WorldEnvironment(Generic[World]):
     tools: tuple[Tool, ...]
     world: World
     read: Callable[[World], Any] = field(default=_no_state)
-    """The world's state as JSON, for scoring."""
+    """Reads the world's state as JSON, for scoring."""
     end: Callable[[World], None] = field(default=_nothing)
     """Gives back what the world holds."""
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from .statistics import ALPHA, DRAWS, Clusters, Floats, Interval, unit_groups
+from .permutation import DRAWS
+from .statistics import ALPHA, Clusters, Floats, Interval, unit_groups
 
 Statistic = Callable[[Floats], Floats]
 """counts[draw, unit], how often each unit was drawn, to one estimate per draw; NaN where a draw allows none."""

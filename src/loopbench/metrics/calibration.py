@@ -24,7 +24,7 @@ DRAWS = 999
 MIN = 10
 """Units with a right trial, and with a wrong one, that a ranking by confidence is judged by."""
 MAX_POINTS = 50
-"""Of a risk-coverage curve."""
+"""Points of a risk-coverage curve."""
 _DIGITS = 3
 
 
@@ -49,7 +49,7 @@ class Calibration:
     scored: int
     """Trials."""
     reported: int
-    """Of these, trials that report a confidence."""
+    """Scored trials that report a confidence."""
     brier: Interval
     """Mean squared distance of confidence and outcome: 0 is best, always saying 0.5 gives 0.25."""
     ece: float
@@ -80,7 +80,7 @@ class Calibration:
 
 
 def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Calibration | None:
-    """Of one arm's records; None where no scored trial reports a confidence."""
+    """Return the calibration of one arm's records; None if no scored trial reports a confidence."""
     scored = [record for record in records if record.status == "scored"]
     known = [record for record in scored if record.confidence is not None and 0 <= record.confidence <= 1]
     if not known:
@@ -153,7 +153,7 @@ Measure = Callable[[Histogram], Floats]
 
 
 def histogram(confidence: Sequence[float], right: Sequence[bool], units: Sequence[int] | NDArray[np.int64]) -> Histogram:
-    """From trials: the confidence of each, whether it was right, and its unit's number from 0."""
+    """Return what trials tell: the confidence of each, whether it was right, and its unit's number from 0."""
     rounded = np.round(np.array(confidence, dtype=np.float64), _DIGITS)
     found, places = np.unique(rounded, return_inverse=True)
     counts: Floats = np.zeros((2, int(np.max(units)) + 1, len(found)))

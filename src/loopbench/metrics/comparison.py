@@ -15,7 +15,7 @@ from typing import Any, Literal
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
 
-from .omnibus import Omnibus, omnibus
+from .permutation import sign_flip
 from .power import Needed, needed, spread
 from .record import RECORDING, Record
 from .statistics import (
@@ -27,7 +27,6 @@ from .statistics import (
     mean_equivalence,
     score_difference,
     score_equivalence,
-    sign_flip,
     unit_count,
     verdict,
 )
@@ -79,7 +78,7 @@ class ArmResult:
             "excluded": summary.excluded,
             "tasks": summary.tasks,
         }
-        made |= {metric: _interval(getattr(summary, metric)) for metric in METRICS}
+        made |= {metric: _interval(mean) for metric, mean in summary.means.items()}
         return made | {
             "stops": dict(summary.stops),
             "errors": dict(summary.errors),
@@ -110,7 +109,7 @@ class Pair:
     """In the metric's unit."""
     verdict: Verdict
     needed: Needed | None = None
-    """Of accuracy, where undecided: what would decide it. None too where no number of tasks is likely to."""
+    """What would decide accuracy, where it is undecided. None too where no number of tasks is likely to."""
 
     @property
     def family(self) -> Literal["primary", "secondary"]:
@@ -147,8 +146,6 @@ class Comparison:
     verdict of this run holds."""
     alpha: float
     margin: float
-    omnibus: tuple[Omnibus, ...] = ()
-    """Accuracy of all arms of a suite and profile at once, where these are three or more; no verdict depends on it."""
     remarks: tuple[str, ...] = ()
     """What else a reader has to know, such as the look at which a run was stopped."""
 
@@ -164,7 +161,6 @@ class Comparison:
             "warnings": list(self.warnings),
             "arms": [arm.to_json() for arm in self.arms],
             "pairs": [pair.to_json() for pair in self.pairs],
-            "omnibus": [found.to_json() for found in self.omnibus],
         }
 
 
@@ -191,7 +187,7 @@ def compare(
     warnings = [*lacking, *_arm_warnings(compared), *_gap_warnings(compared), *_unit_warnings(matched, pairs, alpha)]
     short = any(arm.summary.faults.short or (arm.summary.trials and not arm.summary.scored) for arm in compared)
     invalid = short or bool(unrecorded)
-    return Comparison(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin, tuple(_omnibus(arms, scores)))
+    return Comparison(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,17 +276,9 @@ def _with_needed(
 
 
 def _mean_dollars(records: Sequence[Record]) -> float | None:
-    """Of one trial, over the scored ones whose price is known."""
+    """Return the mean dollars of one trial, over the scored ones whose price is known."""
     known = [cost for record in records if record.status == "scored" and (cost := dollars(record)) is not None]
     return math.fsum(known) / len(known) if known else None
-
-
-def _omnibus(arms: Sequence[ArmInfo], scores: Mapping[str, TaskValues]) -> list[Omnibus]:
-    groups: dict[tuple[str, str], dict[str, TaskValues]] = {}
-    for info in arms:
-        groups.setdefault((info.suite, info.profile), {})[info.arm] = scores[info.arm]
-    tested = (omnibus(suite, profile, values) for (suite, profile), values in groups.items())
-    return [found for found in tested if found is not None]
 
 
 def _arm_warnings(arms: Sequence[ArmResult]) -> list[str]:

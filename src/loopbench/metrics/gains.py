@@ -267,7 +267,7 @@ class DevGain:
 
 
 def dev_gain(before: Mapping[str, float], after: Mapping[str, float]) -> DevGain | None:
-    """Means over the tasks (task → score) known of both programs; None where there are none."""
+    """Means over the tasks (task → score) known of both programs; None if absent."""
     tasks = sorted(before.keys() & after.keys())
     if not tasks:
         return None
@@ -305,10 +305,10 @@ class Use:
 
 
 def use_of(summary: ArmSummary) -> Use | None:
-    """Of an arm's scored trials; None where there are none."""
+    """Return what an arm's scored trials used; None if there are none."""
     if summary.accuracy is None:
         return None
-    found = (summary.lm_calls, summary.tokens, summary.cost_usd)
+    found = (summary.means[name] for name in ("lm_calls", "tokens", "cost_usd"))
     return Use(Cost(*(None if interval is None else interval.value for interval in found)), summary.accuracy.value)
 
 
@@ -345,7 +345,7 @@ def amortised(once: Cost, before: Use, after: Use, tasks: int) -> Amortised:
 
 
 def break_even(once: float, before: float, after: float, accuracy_before: float, accuracy_after: float) -> int | None:
-    """The smallest n with (once + n·after)/(n·accuracy_after) < before/accuracy_before; None where there is none up to 10¹².
+    """The smallest n with (once + n·after)/(n·accuracy_after) < before/accuracy_before; None if no n up to 10¹² will do.
 
     `before` and `after`: cost per task. Where nothing was solved before, the first solved task is cheaper.
     """

@@ -17,19 +17,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .permutation import sign_flip
 from .power import Needed, needed_for_gate, spread
-from .statistics import (
-    ALPHA,
-    Floats,
-    holm,
-    log_ratios,
-    mean_bounds,
-    mean_exceeds,
-    score_bounds,
-    score_exceeds,
-    sign_flip,
-    unit_count,
-)
+from .statistics import ALPHA, Floats, holm, log_ratios, mean_bounds, mean_exceeds, score_bounds, score_exceeds, unit_count
 from .summary import METRICS, PRIMARY, TaskValues
 
 LineOutcome = Literal["identical", "pass", "regression", "undecided"]
@@ -63,11 +53,11 @@ class Held:
     baseline: TaskValues
     run: TaskValues
     margin: float
-    """Of accuracy in points from 0 to 1, of any other metric the share that it may grow by; never negative."""
+    """For accuracy in points from 0 to 1, for any other metric the share that it may grow by; never negative."""
     identical: bool = False
     """Every trial of the arm gave what it gave in the baseline."""
     cost_usd: float | None = None
-    """Of one trial of the run; None where no price is known."""
+    """US dollars of one trial of the run; None if no price is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +70,17 @@ class GateLine:
     """Mean over tasks."""
     run: float
     effect: Bounds
-    """Of accuracy run - baseline; of any other metric run / baseline, the mean ratio over tasks (geometric)."""
+    """For accuracy run - baseline; for any other metric run / baseline, the mean ratio over tasks (geometric)."""
     margin: float
     tasks: int
     units: int
     """Clusters of tasks where templates are shared, else tasks."""
     p_worse: float
-    """Of the null that it is no worse at all."""
+    """The p of the null that it is not worse at all."""
     p_holm: float
     """The same, adjusted over all lines."""
     p_beyond: float
-    """Of the null that it is worse by the margin or more."""
+    """The p of the null that it is worse by the margin or more."""
     outcome: LineOutcome
     worse: bool
     """Shown to be worse, be it within the margin."""
@@ -134,7 +124,7 @@ def judge_lines(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, .
 
 
 def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
-    """As `judge_lines`, without what it would take."""
+    """Judge as `judge_lines` does, without what it would take."""
     check_level(alpha)
     tested = [_tested(item, alpha) for item in held]
     lines = []
@@ -163,7 +153,7 @@ def _outcome(identical: bool, within: bool, worse: bool) -> LineOutcome:
 
 
 def check_level(alpha: float) -> None:
-    """Raises ValueError for what is no level of a one-sided test."""
+    """Raise ValueError for what is not a level of a one-sided test."""
     if not 0 < alpha < 0.5:
         raise ValueError(f"alpha: a level above 0 and below 0.5 is needed, got {alpha!r}")
 
@@ -216,7 +206,7 @@ def _task_means(held: Held, tasks: Sequence[str]) -> tuple[Floats, Floats]:
 
 
 def _score_test(before: Floats, after: Floats, clusters: Sequence[str], margin: float, alpha: float) -> tuple[Bounds, float, float]:
-    """Effect, p that it is no worse, p that it is worse by the margin or more."""
+    """Return the effect, the p that it is not worse, and the p that it is worse by the margin or more."""
     d = after - before
     low, high = score_bounds(d, clusters, alpha)
     p_worse = _confirmed(score_exceeds(-d, 0.0, clusters), d, clusters)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import special  # its distribution functions; the classes of scipy.stats take 50 µs per call
@@ -23,9 +23,9 @@ from .summary import TaskValues
 POWER = 0.8
 """Chance of a decision that is planned for."""
 MAX_UNITS = 10_000_000
-"""More is no plan."""
+"""A plan of more units is not a plan."""
 PSEUDO_UNITS = 2
-"""Of +1 and of -1: the intervals of scores append them (Bonett & Price 2012)."""
+"""Units of +1 and of -1 that the intervals of scores append (Bonett & Price 2012)."""
 DOUBLE = math.log(2) ** 2
 """Square of the difference that an amount twice as large makes, in logarithms."""
 
@@ -60,7 +60,7 @@ class Spread:
         return design_effect(self.tasks / self.units, self.icc)
 
     def variance(self, repeats: int, difference: float = 0.0) -> float:
-        """Of one unit's difference at so many trials per task and arm.
+        """Return the variance of one unit's difference at so many trials per task and arm.
 
         `difference`: a true one that is supposed; among scores it may consist of whole tasks won or lost, and so brings a variance
         of |δ|(1-|δ|) between units.
@@ -81,7 +81,7 @@ class Needed:
     """In all."""
     repeats: int
     trials: int
-    """Of both arms together; for a gate, of the new run."""
+    """Trials of both arms together; for a gate, of the new run."""
     cost_usd: float | None
     """None where no price is known."""
     to_show: Literal["difference", "equivalence"]
@@ -90,32 +90,6 @@ class Needed:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
         return asdict(self)
-
-
-# --- published formulae ---
-
-
-def tasks_for(difference: float, variance: float, alpha: float = ALPHA, power: float = POWER) -> int:
-    """Tasks for a two-sided test of a difference (Miller 2024, arXiv:2411.00640, §5).
-
-    `variance`: ω² + σ²_A/K_A + σ²_B/K_B, of one task's difference. Raises ValueError for a difference of 0.
-    """
-    _check(difference, alpha, power)
-    return max(1, math.ceil((_z(alpha / 2) + _z(1 - power)) ** 2 * variance / difference**2))
-
-
-def smallest_effect(tasks: int, variance: float, alpha: float = ALPHA, power: float = POWER) -> float:
-    """The minimum detectable effect of a two-sided test (Miller 2024, §5)."""
-    _check(1.0, alpha, power)
-    return (_z(alpha / 2) + _z(1 - power)) * math.sqrt(variance / tasks)
-
-
-def mcnemar_tasks(only_a: float, only_b: float, alpha: float = ALPHA, power: float = POWER) -> int:
-    """Tasks for McNemar's test, from the shares of tasks that only one of two arms solves (Connor 1987, Biometrics 43:207-211)."""
-    discordant, difference = only_a + only_b, only_a - only_b
-    _check(difference, alpha, power)
-    spreads = _z(alpha / 2) * math.sqrt(discordant) + _z(1 - power) * math.sqrt(max(discordant - difference**2, 0.0))
-    return max(1, math.ceil(spreads**2 / difference**2))
 
 
 def design_effect(size: float, icc: float) -> float:
@@ -156,25 +130,32 @@ def pass_power(
     return 1.0 - _below(_passing(units, half, margin, alpha, scores), center, deviation)
 
 
+class Levels(NamedTuple):
+    """Levels of a gate's one-sided tests: where many arms are gated, a regression is tested at a lower one."""
+
+    regression: float = ALPHA
+    passing: float = ALPHA
+
+
 def regression_power(
     units: int,
     difference: float,
     variance: float,
     margin: float,
-    alpha: float = ALPHA,
+    levels: Levels = Levels(),  # noqa: B008  immutable
     *,
     scores: bool = True,
     step: float = 0.0,
-    pass_alpha: float | None = None,
 ) -> float:
-    """Chance that the gate says regression of a true advantage (a drop is a negative one): its upper bound lies below 0, the
-    sign-flip test agrees, and it does not pass, at `pass_alpha` where that is another level.
+    """Return the chance that the gate says regression of a true advantage (a drop is a negative one).
+
+    It does so where its upper bound lies below 0, the sign-flip test agrees, and it does not pass.
     """
-    center, deviation, half = _interval(units, difference, variance, alpha, scores)
-    level = alpha if pass_alpha is None else pass_alpha
-    passing = _passing(units, _interval(units, difference, variance, level, scores)[2], margin, level, scores)
+    center, deviation, half = _interval(units, difference, variance, levels.regression, scores)
+    passing_half = _interval(units, difference, variance, levels.passing, scores)[2]
+    passing = _passing(units, passing_half, margin, levels.passing, scores)
     bound = _below(min(-half, passing), center, deviation)
-    return min(bound, difference_power(units, difference, variance, 2 * alpha, step=step))
+    return min(bound, difference_power(units, difference, variance, 2 * levels.regression, step=step))
 
 
 def fewest_units(power_of: Callable[[int], float], power: float = POWER) -> int | None:
@@ -306,13 +287,13 @@ def needed_for_gate(
 
     `found`: the run minus the baseline, turned so that positive is good; `margin` in the same unit, of ratios log(1 + margin).
     """
-    repeats = found.repeats
+    repeats, levels = found.repeats, Levels(alpha, alpha)
     d, variance, step = found.difference, found.variance(repeats), found.step(repeats)
     ways: dict[Literal["difference", "equivalence"], Callable[[int], float]]
     if d > -margin:
         ways = {"equivalence": lambda n: pass_power(n, d, variance, margin, alpha, scores=found.scores)}
     else:
-        ways = {"difference": lambda n: regression_power(n, d, variance, margin, alpha, scores=found.scores, step=step)}
+        ways = {"difference": lambda n: regression_power(n, d, variance, margin, levels, scores=found.scores, step=step)}
     return _cheapest(found, ways, power, arms=1, cost_usd=cost_usd)
 
 
@@ -350,7 +331,7 @@ def _within(tasks: Sequence[Sequence[float]]) -> float | None:
 
 
 def _icc(d: Sequence[float], units: int, error: float) -> float:
-    """From how much larger the clustered error is than that of independent tasks; negative where templates even out."""
+    """Return the ICC: how much larger the clustered error is than the independent one; negative where templates even out."""
     n, alone = len(d), float(np.var(d)) / len(d)
     if units == n or alone == 0:
         return 0.0
@@ -373,7 +354,7 @@ def _unseen(n: int, scores: bool) -> float:
 
 
 def _interval(units: int, difference: float, variance: float, alpha: float, scores: bool) -> tuple[float, float, float]:
-    """Of a one-sided interval: where its middle falls, with what standard deviation, and how far the bound lies from it."""
+    """Return where a one-sided interval's middle falls, with what standard deviation, and how far the bound lies from it."""
     if scores:
         total = units + PSEUDO_UNITS
         center = units * difference / total
@@ -413,10 +394,3 @@ def _z(tail: float) -> float:
 
 def _times(cost_usd: float | None, trials: int) -> float | None:
     return None if cost_usd is None else cost_usd * trials
-
-
-def _check(difference: float, alpha: float, power: float) -> None:
-    if not (0 < alpha < 1 and 0 < power < 1):
-        raise ValueError(f"alpha {alpha!r} and power {power!r} must lie between 0 and 1")
-    if difference == 0:
-        raise ValueError("no number of tasks shows a difference of 0")

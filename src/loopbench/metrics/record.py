@@ -95,7 +95,7 @@ class Record:
     """Tasks of equal cluster share a template; empty: a cluster of its own."""
     trace_digest: str = ""
     """sha256 of the trace's moves and observations."""
-    # What follows is no part of the digest.
+    # What follows is not part of the digest.
     repeated_calls: int = 0
     """Tool calls equal to an earlier one of the same trial that had given a result."""
     gave_up: bool = False
@@ -111,8 +111,8 @@ class Record:
     attempt: int = 0
     """How many earlier attempts at this trial were errored."""
     trace_at: tuple[int, ...] | None = None
-    """In bytes: offset and length of a frame of `traces.zst`, offset and length of the trace in the frame's text; of an earlier
-    version offset and length in `traces.jsonl`."""
+    """In bytes: offset and length of a frame of `traces.zst`, and of the trace in the frame's text; or offset and length
+    in `traces.jsonl`, whose lines stand as they are."""
     unknown: tuple[str, ...] = ()
     """Metrics and fields that an imported record's source does not tell: what stands in them, 0 or nothing, was not measured."""
     version: int = RECORD_VERSION
@@ -124,7 +124,7 @@ class Record:
 
     @property
     def name(self) -> str:
-        """As it is typed: ARM/TASK/REPEAT."""
+        """The name that a user types: ARM/TASK/REPEAT."""
         return f"{self.arm}/{self.task}/{self.repeat}"
 
     @property
@@ -169,7 +169,7 @@ class Record:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Record:
-        """Raises ValueError for another version, KeyError or TypeError for a line that is no record."""
+        """Raises ValueError for another version, KeyError or TypeError for a line that is not a record."""
         if data.get("version") != RECORD_VERSION:
             raise ValueError(f"record version {data.get('version')!r}, this loopbench reads {RECORD_VERSION}")
         if not (isinstance(data["arm"], str) and isinstance(data["task"], str) and type(data["repeat"]) is int):
@@ -178,8 +178,7 @@ class Record:
         values["faults"] = tuple([FaultRecord(**fault) for fault in data["faults"]])
         at = data.get("trace_at")
         values["trace_at"] = None if at is None else _place(at)
-        not_counted = () if "repeated_calls" in data else ("repeated_calls",)  # by an earlier version
-        values["unknown"] = (*data.get("unknown", ()), *not_counted)
+        values["unknown"] = tuple(data.get("unknown", ()))
         if len(values) < len(_SLOTS):
             return cls(**values)
         made = object.__new__(cls)  # the constructor of a frozen class sets each field through the class: four times as long
@@ -195,7 +194,7 @@ def _place(at: Any) -> tuple[int, ...]:
 
 
 _PLACES = 1 << 63
-"""Of a file."""
+"""Bytes that a file may have."""
 
 
 _NAMES = tuple(item.name for item in fields(Record))

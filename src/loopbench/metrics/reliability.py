@@ -6,13 +6,26 @@ to K is known of every task.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from .record import Record
-from .statistics import ALPHA, Clusters, Interval, VarianceSplit, accuracy_interval, pass_at_k, pass_hat_k, variance_split
+from .statistics import ALPHA, Clusters, Interval, accuracy_interval
 from .summary import task_values
+
+
+@dataclass(frozen=True, slots=True)
+class VarianceSplit:
+    """What makes scores of one arm vary."""
+
+    between: float
+    """Variance of the tasks' true means: they differ in difficulty."""
+    within: float
+    """Mean variance of the repeats of a task: chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +59,7 @@ class Reliability:
 
 
 def reliability(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Reliability | None:
-    """Of one arm's records; None where no task was scored twice."""
+    """Return the reliability of one arm's records; None if no task was scored twice."""
     found = task_values(records, lambda record: float(record.accuracy >= 1))
     repeated = {task: values for task, values in found.values.items() if len(values) > 1}
     if not repeated:
@@ -89,3 +102,38 @@ def consistency_interval(counts: Sequence[tuple[int, int]], clusters: Clusters =
 
 def _mean(scores: Sequence[float], clusters: Clusters, alpha: float) -> Interval:
     return accuracy_interval([[score] for score in scores], clusters, alpha)
+
+
+# --- estimates ---
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Chance that at least one of k trials succeeds, unbiased, from c successes in n (Chen et al. 2021, arXiv:2107.03374)."""
+    _check_k(n, c, k)
+    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
+
+
+def pass_hat_k(n: int, c: int, k: int) -> float:
+    """Chance that all of k trials succeed, unbiased, from c successes in n (Yao et al. 2024, arXiv:2406.12045)."""
+    _check_k(n, c, k)
+    return math.comb(c, k) / math.comb(n, k)
+
+
+def variance_split(scores: Sequence[Sequence[float]]) -> VarianceSplit | None:
+    """Split the variance of `scores[task][repeat]` (Miller 2024, arXiv:2411.00640, §3); None without two tasks that are repeated.
+
+    Within: σ̂²_t = K/(K-1)·p̂_t(1-p̂_t) for 0/1 scores, the sample variance in general, averaged over the tasks that are repeated.
+    Between: Var(p̂_t) less the mean of σ̂²_t/K, of the same tasks; cut at 0.
+    """
+    repeated = [np.asarray(task, dtype=np.float64) for task in scores if len(task) > 1]
+    if len(repeated) < 2:
+        return None
+    variances = [float(np.var(task, ddof=1)) for task in repeated]
+    chance = [variance / len(task) for variance, task in zip(variances, repeated, strict=True)]
+    between = float(np.var([task.mean() for task in repeated], ddof=1)) - math.fsum(chance) / len(chance)
+    return VarianceSplit(max(between, 0.0), math.fsum(variances) / len(variances))
+
+
+def _check_k(n: int, c: int, k: int) -> None:
+    if not (1 <= k <= n and 0 <= c <= n):
+        raise ValueError(f"k = {k} of n = {n} trials with c = {c} successes")

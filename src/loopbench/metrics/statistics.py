@@ -16,17 +16,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special  # its distribution functions; the classes of scipy.stats take 50 µs per call
-from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
 ALPHA = 0.05
-EXACT_LIMIT = 20
-"""Up to this many non-zero differences the sign-flip test enumerates all signs."""
-DRAWS = 9_999
-"""Random sign vectors beyond that."""
-_CHUNK = 1_000
-"""Sign vectors drawn at a time: bounds memory at about 8 kB per task."""
-_NO_SPREAD = 1e-12
+NO_SPREAD = 1e-12
 """A standard error of scores, or a relative one, that is no more than a rounding error."""
 
 Floats = NDArray[np.float64]
@@ -65,7 +58,7 @@ def wilson(successes: float, n: float, alpha: float = ALPHA) -> tuple[float, flo
 
 
 def event_rate(events: int, n: int, alpha: float = ALPHA) -> Interval | None:
-    """Share of independent events with Wilson's interval; None where there are none."""
+    """Return the share of independent events with Wilson's interval; None for no events."""
     if n == 0:
         return None
     low, high = wilson(events, n, alpha)
@@ -89,7 +82,7 @@ def accuracy_interval(scores: Sequence[Sequence[float]], clusters: Clusters = No
     error = _error(units)
     binary = bool(np.isin(flat, (0.0, 1.0)).all())
     effective = float(n)
-    if error >= _NO_SPREAD and not (binary and len(flat) == len(units)):
+    if error >= NO_SPREAD and not (binary and len(flat) == len(units)):
         effective = value * (1 - value) / error**2
         if len(units) < n or not binary:
             effective *= (_z(alpha / 2) / _t(alpha / 2, len(units) - 1)) ** 2
@@ -104,14 +97,14 @@ def mean_interval(means: Sequence[float], clusters: Clusters = None, alpha: floa
 
     One task, or tasks that are all equal, show no spread: then low = value = high. Raises ValueError for no tasks.
     """
-    values = _array(means)
+    values = as_array(means)
     value, half = _t_interval(values, clusters, alpha)
     return Interval(value, max(value - half, min(value, 0.0)), value + half, len(values))
 
 
 def standard_error(values: ArrayLike) -> float:
     """√(Σ(x - x̄)²/(n(n-1))), the error of a mean of independent values (Miller 2024, arXiv:2411.00640, §2); 0 for one value."""
-    return _error(_array(values))
+    return _error(as_array(values))
 
 
 def clustered_error(values: ArrayLike, clusters: Sequence[str], form: Literal["miller", "CR0", "CR1"] = "CR1") -> float:
@@ -120,7 +113,7 @@ def clustered_error(values: ArrayLike, clusters: Sequence[str], form: Literal["m
     `miller`: Miller 2024 (arXiv:2411.00640, §2.2). `CR0`: (1/n)√Σ_c(Σ_i(x_ic - x̄))² (Liang & Zeger 1986). `CR1`: CR0 x √(G/(G-1))
     for G clusters, what Inspect reports. Raises ValueError for one cluster.
     """
-    data = _array(values)
+    data = as_array(values)
     groups = _groups(clusters, len(data))
     sums = np.bincount(groups, weights=data - data.mean())
     n, g = len(data), len(sums)
@@ -133,43 +126,6 @@ def clustered_error(values: ArrayLike, clusters: Sequence[str], form: Literal["m
     return math.sqrt(within) / n * (math.sqrt(g / (g - 1)) if form == "CR1" else 1.0)
 
 
-def pass_at_k(n: int, c: int, k: int) -> float:
-    """Chance that at least one of k trials succeeds, unbiased, from c successes in n (Chen et al. 2021, arXiv:2107.03374)."""
-    _check_k(n, c, k)
-    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
-
-
-def pass_hat_k(n: int, c: int, k: int) -> float:
-    """Chance that all of k trials succeed, unbiased, from c successes in n (Yao et al. 2024, arXiv:2406.12045)."""
-    _check_k(n, c, k)
-    return math.comb(c, k) / math.comb(n, k)
-
-
-@dataclass(frozen=True, slots=True)
-class VarianceSplit:
-    """What makes scores of one arm vary."""
-
-    between: float
-    """Variance of the tasks' true means: they differ in difficulty."""
-    within: float
-    """Mean variance of the repeats of a task: chance."""
-
-
-def variance_split(scores: Sequence[Sequence[float]]) -> VarianceSplit | None:
-    """Split the variance of `scores[task][repeat]` (Miller 2024, arXiv:2411.00640, §3); None without two tasks that are repeated.
-
-    Within: σ̂²_t = K/(K-1)·p̂_t(1-p̂_t) for 0/1 scores, the sample variance in general, averaged over the tasks that are repeated.
-    Between: Var(p̂_t) less the mean of σ̂²_t/K, of the same tasks; cut at 0.
-    """
-    repeated = [np.asarray(task, dtype=np.float64) for task in scores if len(task) > 1]
-    if len(repeated) < 2:
-        return None
-    variances = [float(np.var(task, ddof=1)) for task in repeated]
-    chance = [variance / len(task) for variance, task in zip(variances, repeated, strict=True)]
-    between = float(np.var([task.mean() for task in repeated], ddof=1)) - math.fsum(chance) / len(chance)
-    return VarianceSplit(max(between, 0.0), math.fsum(variances) / len(variances))
-
-
 # Pairs: d holds one difference per task, a's mean minus b's.
 
 
@@ -179,7 +135,7 @@ def score_difference(d: ArrayLike, clusters: Clusters = None, alpha: float = ALP
     The interval is the normal one after a pseudo-unit of +1 and one of -1 are added (adjusted Wald, Bonett & Price 2012); `value`
     stays the plain mean. Raises ValueError for no tasks.
     """
-    values = _array(d)
+    values = as_array(d)
     value = float(values.mean())
     center, error = _with_pseudo_units(_units(values, clusters))
     half = _z(alpha / 2) * error
@@ -192,30 +148,9 @@ def mean_difference(d: ArrayLike, clusters: Clusters = None, alpha: float = ALPH
 
     Raises ValueError for no tasks.
     """
-    values = _array(d)
+    values = as_array(d)
     value, half = _t_interval(values, clusters, alpha)
     return Interval(value, value - half, value + half, len(values))
-
-
-def sign_flip(d: ArrayLike, clusters: Clusters = None, *, draws: int = DRAWS, seed: int = 0) -> float:
-    """Two-sided p of the paired permutation test (Fisher 1935): under the null each unit's difference may as well be negated.
-
-    Exact where all differences other than 0 are of one size, when it is McNemar's test, and where at most 20 units differ from 0;
-    else p = (1+#)/(draws+1) over random signs (Phipson & Smyth 2010). All zero: p = 1. The order of tasks changes nothing.
-    """
-    values = _array(d)
-    groups = unit_groups(clusters, len(values))
-    sums = values if groups is None else np.bincount(groups, weights=values)
-    sums = sums[sums != 0.0]
-    sizes = np.sort(np.abs(sums))
-    if not len(sizes):
-        return 1.0
-    if sizes[-1] - sizes[0] <= _NO_SPREAD * sizes[-1]:
-        return mcnemar_exact(int(np.count_nonzero(sums > 0)), int(np.count_nonzero(sums < 0)))
-    threshold = abs(float(sums.sum())) - 1e-9 * float(sizes.sum())  # sums equal but for rounding count as equal
-    if len(sizes) <= EXACT_LIMIT:
-        return _exact_flips(sizes, threshold)
-    return _random_flips(sizes, threshold, draws, seed)
 
 
 def score_exceeds(d: ArrayLike, bound: float, clusters: Clusters = None) -> float:
@@ -225,7 +160,7 @@ def score_exceeds(d: ArrayLike, bound: float, clusters: Clusters = None) -> floa
     Wilson's test for a share of units, each lost whole: where hardly any differ the units show too little spread, and the normal
     test alone would call 115 units that all agree a proof that fewer than 2 % are lost (true of 10 % of the time).
     """
-    values = _array(d)
+    values = as_array(d)
     units = _units(values, clusters)
     center, error = _with_pseudo_units(units)
     p = float(special.ndtr((bound - center) / error))
@@ -237,7 +172,7 @@ def mean_exceeds(d: ArrayLike, bound: float, clusters: Clusters = None) -> float
 
     Never under 2⁻ⁿ, the sign test's smallest p for n units: a few that happen to agree would make t all too sure.
     """
-    values = _array(d)
+    values = as_array(d)
     units, beyond = _units(values, clusters), float(values.mean()) - bound
     smallest = 0.5 ** len(units)
     if _is_constant(units, bound):
@@ -247,7 +182,7 @@ def mean_exceeds(d: ArrayLike, bound: float, clusters: Clusters = None) -> float
 
 def score_equivalence(d: ArrayLike, margin: float, clusters: Clusters = None) -> float:
     """p of two one-sided normal tests (Schuirmann 1987) that a mean difference of scores lies within ±margin."""
-    values = _array(d)
+    values = as_array(d)
     return max(score_exceeds(values, -margin, clusters), score_exceeds(-values, -margin, clusters))
 
 
@@ -256,7 +191,7 @@ def mean_equivalence(d: ArrayLike, margin: float, clusters: Clusters = None) -> 
 
     Differences that are all equal may reach the margin, so that nothing is equivalent to nothing at a margin of 0.
     """
-    values = _array(d)
+    values = as_array(d)
     units = _units(values, clusters)
     if _is_constant(units, margin):
         return 0.5 ** len(units) if abs(float(values.mean())) <= margin else 1.0
@@ -266,7 +201,7 @@ def mean_equivalence(d: ArrayLike, margin: float, clusters: Clusters = None) -> 
 def score_bounds(d: ArrayLike, clusters: Clusters = None, alpha: float = ALPHA) -> tuple[float, float]:
     """One-sided bounds of a mean difference of scores in [0, 1], each at level alpha: the lower one lies above `bound` iff
     `score_exceeds(d, bound)` < alpha, as far as the scale reaches."""
-    values = _array(d)
+    values = as_array(d)
     found, units, mean = score_difference(values, clusters, 2 * alpha), len(_units(values, clusters)), float(values.mean())
     low, high = min(found.low, -_most_lost(mean, units, alpha)), max(found.high, _most_lost(-mean, units, alpha))
     return max(low, -1.0), min(high, 1.0)
@@ -278,7 +213,7 @@ def log_ratios(a: ArrayLike, b: ArrayLike) -> Floats:
     A 0 counts as half the smallest positive mean, so that a task that cost nothing in one arm is not lost. Raises ValueError for
     no tasks, negative means, or lists of different lengths.
     """
-    first, second = _array(a), _array(b)
+    first, second = as_array(a), as_array(b)
     if len(first) != len(second) or min(first.min(), second.min()) < 0:
         raise ValueError("two lists of equal length are needed, without negative values")
     positive = np.concatenate((first[first > 0], second[second > 0]))
@@ -293,17 +228,12 @@ def mean_bounds(d: ArrayLike, clusters: Clusters = None, alpha: float = ALPHA) -
 
     Infinite where 2⁻ⁿ of n units is more than alpha (see `mean_exceeds`, whose p falls under alpha where the lower bound passes).
     """
-    values = _array(d)
+    values = as_array(d)
     units = _units(values, clusters)
     if 0.5 ** len(units) > alpha:
         return -math.inf, math.inf
     value, half = _t_interval(values, clusters, 2 * alpha)
     return value - half, value + half
-
-
-def mcnemar_exact(only_a: int, only_b: int) -> float:
-    """Two-sided exact p of McNemar's test (1947) from the counts of tasks that only one of two arms solved; one repeat per task."""
-    return min(1.0, float(mcnemar([[0, only_a], [only_b, 0]], exact=True).pvalue))
 
 
 # Families and verdicts.
@@ -371,7 +301,7 @@ def _t(tail: float, df: int) -> float:
     return -float(special.stdtrit(df, tail))
 
 
-def _array(values: ArrayLike) -> Floats:
+def as_array(values: ArrayLike) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not len(array):
         raise ValueError("at least one task is needed")
@@ -415,7 +345,7 @@ def _is_constant(units: Floats, bound: float) -> bool:
 
 def _rounding(units: Floats, bound: float) -> float:
     """What may be no more than a rounding error beside such units and such a bound."""
-    return _NO_SPREAD * max(abs(bound), float(np.abs(units).max()))
+    return NO_SPREAD * max(abs(bound), float(np.abs(units).max()))
 
 
 def _t_interval(values: Floats, clusters: Clusters, alpha: float) -> tuple[float, float]:
@@ -435,7 +365,7 @@ def _with_pseudo_units(units: Floats) -> tuple[float, float]:
 
 def _not_lost(mean: float, share: float, n: int) -> float:
     """The largest p of Wilson's tests that the difference lies above -x for any x of at least `share`; at most 0.5."""
-    share = max(share, _NO_SPREAD, mean / (1 + 2 * mean) if mean > 0 else 0.0)  # where (mean + x)²/(x(1-x)) is least
+    share = max(share, NO_SPREAD, mean / (1 + 2 * mean) if mean > 0 else 0.0)  # where (mean + x)²/(x(1-x)) is least
     return min(float(special.ndtr(-(mean + share) / math.sqrt(share * (1 - share) / n))), 0.5) if share < 1 else 0.0
 
 
@@ -444,41 +374,3 @@ def _most_lost(mean: float, n: int, alpha: float) -> float:
     z2 = _z(alpha) ** 2
     root = z2 * (z2 - 4 * n * mean * (1 + mean))
     return (z2 - 2 * n * mean + math.sqrt(root)) / (2 * (n + z2)) if root >= 0 else -1.0
-
-
-def _exact_flips(sizes: Floats, threshold: float) -> float:
-    """Share of all sign vectors whose sum is at least the threshold in size: each half's sums, one sorted, meet in the middle."""
-    left, right = _signed_sums(sizes[::2]), np.sort(_signed_sums(sizes[1::2]))
-    above = len(left) * len(right) - int(np.searchsorted(right, threshold - left, side="left").sum())
-    return float(min(1.0, 2 * above / (len(left) * len(right))))
-
-
-def _signed_sums(sizes: Floats) -> Floats:
-    sums = np.zeros(1)
-    for size in sizes:
-        sums = np.concatenate((sums + size, sums - size))
-    return sums
-
-
-def _random_flips(sizes: Floats, threshold: float, draws: int, seed: int) -> float:
-    """p over random signs, a bit each: what eight sizes sum to is looked up by the byte of their signs."""
-    generator = np.random.default_rng(seed)
-    total, reached = float(sizes.sum()), 0
-    places = (len(sizes) + 7) // 8
-    eights = np.pad(sizes, (0, 8 * places - len(sizes))).reshape(places, 8)
-    sums = (eights @ _SIGNS.T).ravel()  # [place x byte]
-    starts = 256 * np.arange(places)
-    for start in range(0, draws, _CHUNK):
-        rows = min(_CHUNK, draws - start)
-        positive = sums[starts + generator.integers(0, 256, (rows, places), np.uint8)].sum(1)
-        reached += int(np.count_nonzero(np.abs(2 * positive - total) >= threshold))
-    return (1 + reached) / (draws + 1)
-
-
-_SIGNS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
-"""[byte, bit]"""
-
-
-def _check_k(n: int, c: int, k: int) -> None:
-    if not (1 <= k <= n and 0 <= c <= n):
-        raise ValueError(f"k = {k} of n = {n} trials with c = {c} successes")

@@ -11,17 +11,13 @@ from typing import Literal
 
 from loopbench.protocol import StopReason
 
+from .measure import measures
 from .record import FaultRecord, Record
 from .statistics import ALPHA, Interval, accuracy_interval, event_rate, mean_interval
 
 PRIMARY = "accuracy"
 MAX_VALUE = 1e100
-"""Larger values are no measurements; their squares would overflow."""
-
-
-def _told(name: str, metric: Callable[[Record], float | None]) -> Callable[[Record], float | None]:
-    """None where an imported record's source does not tell it."""
-    return lambda record: None if name in record.unknown else metric(record)
+"""Larger values are not measurements; their squares would overflow."""
 
 
 def dollars(record: Record) -> float | None:
@@ -29,16 +25,8 @@ def dollars(record: Record) -> float | None:
     return record.cost_usd if record.nominal_usd is None else record.nominal_usd
 
 
-METRICS: Mapping[str, Callable[[Record], float | None]] = {
-    PRIMARY: lambda record: record.accuracy,
-    "steps": _told("steps", lambda record: record.steps),
-    "lm_calls": _told("lm_calls", lambda record: record.lm_calls),
-    "tokens": _told("tokens", lambda record: record.tokens),
-    "cost_usd": lambda record: record.cost_usd,
-    "nominal_usd": lambda record: record.nominal_usd,
-    "seconds": _told("seconds", lambda record: record.seconds),
-}
-"""Metric → its value for a scored trial; None where it is not known. More accuracy is better, of all else less."""
+METRICS = measures()
+"""The measures of every arm and pair, by name. More accuracy is better, of all else less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +59,8 @@ class ArmSummary:
     excluded: int
     tasks: int
     """With at least one scored trial."""
-    accuracy: Interval | None
-    steps: Interval | None
-    lm_calls: Interval | None
-    tokens: Interval | None
-    cost_usd: Interval | None
-    """US dollars billed per trial, over the tasks whose price is known."""
-    nominal_usd: Interval | None
-    """The same as if nothing had come from a cache, the provider's or a recording."""
-    seconds: Interval | None
+    means: Mapping[str, Interval | None]
+    """Measure → its mean over the tasks where it is known."""
     stops: Mapping[str, int]
     """Stop reason → trials."""
     errors: Mapping[str, int]
@@ -101,8 +82,12 @@ class ArmSummary:
     """Reason → trials."""
 
     @property
+    def accuracy(self) -> Interval | None:
+        return self.means[PRIMARY]
+
+    @property
     def errored_share(self) -> float:
-        """Of the trials that were to be scored."""
+        """Errored trials among those that were to be scored."""
         return self.errored / max(self.scored + self.errored, 1)
 
 
@@ -139,27 +124,20 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
     """The summary of one arm's records, one per trial; repeats are reduced to task means before any interval."""
     scored = [record for record in records if record.status == "scored"]
     faults = count_faults(scored)
-    means = {name: _mean(scored, name, alpha) for name in METRICS if name != PRIMARY}
     return ArmSummary(
         trials=len(records),
         scored=len(scored),
         errored=sum(record.status == "errored" for record in records),
         excluded=sum(record.status == "excluded" for record in records),
         tasks=len({record.task for record in scored}),
-        accuracy=_share(scored, METRICS[PRIMARY], alpha),
-        steps=means["steps"],
-        lm_calls=means["lm_calls"],
-        tokens=means["tokens"],
-        cost_usd=means["cost_usd"],
-        nominal_usd=means["nominal_usd"],
-        seconds=means["seconds"],
+        means={name: (_share if name == PRIMARY else _mean)(scored, value, alpha) for name, value in METRICS.items()},
         stops=_counted(Counter(record.stop for record in scored if record.stop is not None)),
         errors=_summed(record.errors for record in scored),
         retries=_summed(record.retries for record in records),
         faults=faults,
         recovery=event_rate(faults.recovered, faults.landed - faults.absorbed, alpha),
         false_success=sum(record.false_success for record in scored),
-        false_success_rate=_share(scored, _told("false_success", lambda record: float(record.false_success)), alpha),
+        false_success_rate=_share(scored, _false_success, alpha),
         exclusions=_reasons(records, "excluded"),
         crashes=Counter(record.reason for record in scored if record.stop == StopReason.CRASHED),
         errored_reasons=_reasons(records, "errored"),
@@ -195,6 +173,10 @@ def false_success(
     return accuracy < 1 and claimed and (hurt or planned_call_unknown)
 
 
+def _false_success(record: Record) -> float | None:
+    return None if "false_success" in record.unknown else float(record.false_success)
+
+
 def _share(records: Sequence[Record], metric: Callable[[Record], float | None], alpha: float) -> Interval | None:
     found = task_values(records, metric)
     if not found.values:
@@ -202,8 +184,8 @@ def _share(records: Sequence[Record], metric: Callable[[Record], float | None], 
     return accuracy_interval(list(found.values.values()), list(found.clusters.values()), alpha)
 
 
-def _mean(records: Sequence[Record], name: str, alpha: float) -> Interval | None:
-    found = task_values(records, METRICS[name])
+def _mean(records: Sequence[Record], metric: Callable[[Record], float | None], alpha: float) -> Interval | None:
+    found = task_values(records, metric)
     if not found.values:
         return None
     return mean_interval(list(found.means.values()), list(found.clusters.values()), alpha)

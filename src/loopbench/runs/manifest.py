@@ -87,7 +87,7 @@ class ImportSource(ManifestPart):
     arms: tuple[str, ...]
 
 
-class Imported(ManifestPart):
+class ImportOrigin(ManifestPart):
     """Where an imported run comes from."""
 
     format: str
@@ -166,7 +166,7 @@ class Manifest(ManifestPart):
     """What decides what the trials of a run give, where they ran, and what was done to the run since it began."""
 
     created: str
-    imported: Imported | None = None
+    imported: ImportOrigin | None = None
     """Where the run comes from, if another tool made it."""
     config: Annotated[dict[str, Any], fitting(Settings)]
     """The configuration that the run began with, without secrets."""

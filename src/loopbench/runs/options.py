@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 from loopbench.protocol.names import Spec as Spec
 from loopbench.protocol.names import nearest as nearest
@@ -31,11 +31,19 @@ def options_of(target: Callable[..., Any]) -> dict[str, Option]:
     hints = _type_hints(target)
     docs = _field_docs(target) if inspect.isclass(target) else _argument_docs(target)  # type: ignore[arg-type]  # classes hash
     hidden = {name for name, item in getattr(target, "__dataclass_fields__", {}).items() if item.metadata.get("option") is False}
-    return {
-        name: Option(name, hints.get(name, Any), parameter.default, docs.get(name, ""))
-        for name, parameter in inspect.signature(target).parameters.items()
-        if name not in hidden and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    }
+    options: dict[str, Option] = {}
+    for name, parameter in inspect.signature(target).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD and get_origin(hints.get(name)) is Unpack:
+            options |= _shared_options(get_args(hints[name])[0])
+        elif name not in hidden and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            options[name] = Option(name, hints.get(name, Any), parameter.default, docs.get(name, ""))
+    return options
+
+
+def _shared_options(fields: type[Any]) -> dict[str, Option]:
+    """The options that `**options: Unpack[SomeTypedDict]` takes; None stands for one that is left out."""
+    docs = _field_docs(fields)  # type: ignore[arg-type]  # classes hash
+    return {name: Option(name, kind, None, docs.get(name, "")) for name, kind in get_type_hints(fields).items()}
 
 
 def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -90,8 +89,7 @@ def builtin_names(kind: str) -> list[str]:
 
 def generated_suites() -> dict[str, Source]:
     """The built-in suites that make their own tasks, by name."""
-    found = (find("suite", name) for name in builtin_names("suite"))
-    sources = (getattr(sys.modules[loader.__module__], "SOURCE", None) for loader in found)
+    sources = (getattr(find("suite", name), "__self__", None) for name in builtin_names("suite"))
     return {source.name: source for source in sources if isinstance(source, Source)}
 
 

@@ -251,7 +251,7 @@ BROKEN_FILES: dict[str, tuple[Suite, str, str]] = {
         "tools",
         "'price' is named a distractor, and",
     ),
-    "a distractor that is no tool": (shop(distractors=frozenset({"orders", "sing"})), "tools", "'sing' is no tool of the suite"),
+    "a distractor that is no tool": (shop(distractors=frozenset({"orders", "sing"})), "tools", "'sing' is not a tool of the suite"),
     "one answer for many tasks": (
         changed(lambda task: replace(task, expected=7, end_state=None), 0, 4, 8),
         "guessing",

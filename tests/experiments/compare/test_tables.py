@@ -287,13 +287,6 @@ def test_a_run_whose_faults_did_not_land_says_that_it_is_invalid(record):
     assert "This run is invalid: no verdict of it holds." in said
 
 
-def test_all_arms_at_once_are_one_note(compared):
-    (line,) = [note for note in notes(compared(["a", "b", "c"], n=40)) if "at once" in note]
-    said = "All 3 arms of s, clean, at once: Cochran's Q, χ² 0.00 with 2 degrees of freedom, p 1.000, 40 units"
-    assert line == f"{said}; no verdict depends on it."
-    assert not [note for note in notes(compared(["a", "b"], n=40)) if "at once" in note]
-
-
 # --- what it would take ---
 
 

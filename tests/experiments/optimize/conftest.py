@@ -16,7 +16,7 @@ import pytest
 from loopbench.datasets.task import Suite
 from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimize.event_loop_thread import Background
-from loopbench.experiments.optimize.rollouts import Rollouts
+from loopbench.experiments.optimize.rollouts import RolloutRules, Rollouts
 from loopbench.metrics.record import Record
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.profiles import load_profile
@@ -87,7 +87,7 @@ def rollouts_of(small_suite: Suite, tmp_path: Path) -> Iterator[Callable[..., Ro
             log = tmp_path / f"{loop}.jsonl"
             if log in made:
                 made[log].close()
-            rollouts = Rollouts(arm, found, setting, background, log, watcher or Remembers(), seed=0, is_soft=soft)
+            rollouts = Rollouts(arm, found, setting, background, log, watcher or Remembers(), RolloutRules(0, soft))
             made[log] = stack.enter_context(closing(rollouts))
             return rollouts
 

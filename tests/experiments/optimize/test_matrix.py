@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from loopbench.dspy_seam.program import LoopProgram
-from loopbench.experiments.optimize.optimizers import optimizer_named, optimizers
+from loopbench.experiments.optimize.optimizer import optimizer_named, optimizers
 from loopbench.experiments.optimize.result import DesignResult
 from loopbench.protocol import program_digest, read_program
 from loopbench.protocol.names import parse_spec

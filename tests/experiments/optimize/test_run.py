@@ -14,7 +14,8 @@ from loopbench.experiments.compare.results import results
 from loopbench.experiments.optimize.config import OptimizeConfig, load_optimize_config
 from loopbench.experiments.optimize.log import read_log
 from loopbench.experiments.optimize.manifest import read_optimization_manifest
-from loopbench.experiments.optimize.run import Optimization, prepare, reopen, run
+from loopbench.experiments.optimize.prepare import Optimization, prepare, reopen
+from loopbench.experiments.optimize.run import run
 from loopbench.runs.manifest import write_manifest
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json

@@ -19,7 +19,8 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.why.why import comparable, loss_of, why
 from loopbench.metrics.record import Record, records_digest
-from loopbench.metrics.trajectory.trajectory import TracedRun, course, events
+from loopbench.metrics.trace import ToolRun, Trace
+from loopbench.metrics.trajectory.trajectory import course
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError
@@ -72,7 +73,7 @@ def test_pairs_are_those_that_met_the_same_and_their_counts_add_up(found):
         assert pair.tasks == len({each.task for each in pair.divergences})
         for each in pair.divergences:
             assert records[each.loser, each.task, each.repeat].accuracy < 1 <= records[each.winner, each.task, each.repeat].accuracy
-            step = course(read_trace(found.folder, records[each.loser, each.task, each.repeat]))[each.step - 1]
+            step = course(Trace.from_json(read_trace(found.folder, records[each.loser, each.task, each.repeat])))[each.step - 1]
             assert step.signature
 
 
@@ -133,8 +134,8 @@ def test_repeated_calls_are_those_of_the_trace(found):
     for record in found.records:
         gave: set[str] = set()
         again = 0
-        for event in events(read_trace(found.folder, record)):
-            if isinstance(event, TracedRun):
+        for event in Trace.from_json(read_trace(found.folder, record)).events:
+            if isinstance(event, ToolRun):
                 again += event.call.key in gave
                 gave |= {event.call.key} if event.gave else set()
         assert record.repeated_calls == again

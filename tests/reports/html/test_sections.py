@@ -18,11 +18,12 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.compare.tables import needed_in_words
 from loopbench.experiments.optimize.config import OptimizeConfig, SearchConfig
+from loopbench.experiments.optimize.prepare import prepare as prepare_optimization
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
-from loopbench.experiments.optimize.run import prepare as prepare_optimization
 from loopbench.experiments.optimize.run import run as optimize
 from loopbench.experiments.optimize.watchers import SILENT
 from loopbench.experiments.why.why import why
+from loopbench.metrics.trace import Trace
 from loopbench.metrics.trajectory.trajectory import course, unmatched
 from loopbench.reports.html.causes import MAX_TRACES, pick, told
 from loopbench.reports.html.document import (
@@ -121,7 +122,7 @@ def test_examples_are_as_different_as_can_be(breeze, most):
 def test_a_run_of_one_arm_tells_its_own_losses(breeze):
     infos = [arm for arm in breeze.comparison.arms if arm.info.arm == "phased/flaky-tools"]
     records = tuple(record for record in breeze.records if record.arm == "phased/flaky-tools")
-    alone = replace(breeze, records=records, comparison=replace(breeze.comparison, arms=tuple(infos), pairs=(), omnibus=()))
+    alone = replace(breeze, records=records, comparison=replace(breeze.comparison, arms=tuple(infos), pairs=()))
     (grid,) = [block for block in of(alone, "why").blocks if isinstance(block, Grid)]
     assert cell_text(grid.rows[0][0]) == "phased/flaky-tools"
     assert cell_text(grid.rows[0][1]) == str(sum(record.accuracy < 1 for record in records))
@@ -187,7 +188,7 @@ def test_both_courses_are_marked_once_where_they_part(breeze):
 
 def test_the_mark_stands_at_the_first_step_that_the_other_does_not_have(breeze):
     winner, loser = lost_pair(breeze)
-    ours, theirs = course(winner), course(loser)
+    ours, theirs = course(Trace.from_json(winner)), course(Trace.from_json(loser))
     alone = sorted(unmatched([step.signature for step in ours], [step.signature for step in theirs]))
     made = side_by_side((winner, loser), "run").courses[1]
     marked = next(piece for piece in made.pieces if piece.parts_here)

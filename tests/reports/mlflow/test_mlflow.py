@@ -396,7 +396,7 @@ def test_each_arm_is_a_nested_run_with_its_numbers(run, client, tracked):
         assert child.info.run_name == arm.info.arm
         assert child.info.status == "FINISHED"
         for name in METRICS:
-            interval = getattr(summary, name)
+            interval = summary.means[name]
             expected = None if interval is None else (interval.value, interval.low, interval.high)
             got = tuple(metrics.get(f"{name}{end}") for end in ("", "_low", "_high"))
             assert got == (expected or (None, None, None))
@@ -540,7 +540,7 @@ def test_a_run_from_before_there_were_models_gets_them(run, uri, client, tmp_pat
     tags = {"loopbench.run": "old", "loopbench.kind": "run", "mlflow.note.content": "of old"}
     parent_id = opened.put(None, store.RunEntry("old", tags, {}, {"pair.a.vs.b": 1.0}, 0, 500))
     tags = {"loopbench.run": "old", "loopbench.arm": name, "mlflow.parentRunId": parent_id}
-    right = run.comparison.arms[0].summary.steps.value
+    right = run.comparison.arms[0].summary.means["steps"].value
     child_id = opened.put(None, store.RunEntry(name, tags, {}, {"accuracy": 0.123, "steps": right}, 0, 500))
 
     tracked = tracking.log_run(results(tmp_path / "old"), uri, "old")

@@ -40,8 +40,8 @@ from loopbench.experiments.optimize.manifest import (
     DesignEntry,
     OptimizationManifest,
     OptimizerEntry,
+    SearchedSuite,
     SplitEntry,
-    SuiteEntry,
     read_optimization_manifest,
 )
 from loopbench.experiments.optimize.result import optimization_result
@@ -328,7 +328,7 @@ ONE_DESIGN = OptimizationManifest(
     config={"compare": {"repeats": 1}, "search": {"budget": {}, "amortize": 1}},
     seed=0,
     versions={},
-    suite=SuiteEntry(name="s", version="1", digest="d"),
+    suite=SearchedSuite(name="s", version="1", digest="d"),
     profiles={},
     optimizer=OptimizerEntry(spec="GEPA", name="GEPA", options={}),
     designs=(DesignEntry(design="x", folder="x", loop="x", options={}, program=""),),

@@ -531,19 +531,8 @@ def score_nothing(judgement: Any) -> Any:
 
 @pytest.mark.parametrize("scorer", [score_text, score_two, score_raises, score_nothing, None])
 def test_a_scorer_that_fails_is_our_bug_not_the_loops(one_trial, tiny, scorer):
-    name = "no_such_scorer" if scorer is None else scorer.__name__
-    suite = tiny(scorer=name)
-    if scorer is not None:
-        from loopbench.metrics.scorers import SCORERS
-
-        factory: Any = SCORERS
-        factory[name] = lambda: scorer
-        try:
-            record = sound(one_trial(Bare(), suite))
-        finally:
-            del factory[name]
-    else:
-        record = sound(one_trial(Bare(), suite))
+    name = "no_such_scorer" if scorer is None else f"{__name__}:{scorer.__name__}"
+    record = sound(one_trial(Bare(), tiny(scorer=name)))
     assert record.status == "errored"
     assert record.reason.startswith(f"scorer {name}: ")
     assert record.stop == "finished"

@@ -6,13 +6,20 @@ missing. Branches over several fields or stations join in one calculation; nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
 from ..generating import SNAPSHOTS, Source, generate
-from ..task import Suite, Task
+from ..task import Task
 from ..worlds import WorldEnvironment
+from . import one_field, several_fields
 from .region import TOOLS, Region
-from .stories import ANSWERABLE, UNANSWERABLE
+
+TEMPLATES = (
+    one_field.degree_days, several_fields.seed, one_field.fertilizer_bill, one_field.irrigation, several_fields.rain_range,
+    one_field.harvest_value, one_field.backup_station, several_fields.better_crop, one_field.water_bill,
+    several_fields.calm_field, one_field.heat_margin, several_fields.drier_field,
+)  # fmt: skip
+UNANSWERABLE = (one_field.no_readings, one_field.no_sample, one_field.not_traded)
 
 
 def _open(task: Task) -> WorldEnvironment[Region]:
@@ -20,20 +27,11 @@ def _open(task: Task) -> WorldEnvironment[Region]:
     return WorldEnvironment(TOOLS.over(region), region)
 
 
-def _generate(seed: int) -> Iterator[Task]:
-    return generate("agriculture", seed, ANSWERABLE, UNANSWERABLE)
-
-
-SOURCE = Source("agriculture", "1", _generate, _open, snapshots=SNAPSHOTS)
-
-
-def load(size: int | None = None, seed: int = 0) -> Suite:
-    """The suite `agriculture`.
-
-    `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks. With neither, the tasks are the
-    committed snapshot. Raises ValueError for values out of range.
-    """
-    return SOURCE.suite(size, seed)
-
-
-SUITE = load
+SOURCE = Source(
+    "agriculture",
+    "1",
+    partial(generate, "agriculture", templates=TEMPLATES, unanswerable=UNANSWERABLE),
+    _open,
+    snapshots=SNAPSHOTS,
+)
+SUITE = load = SOURCE.suite

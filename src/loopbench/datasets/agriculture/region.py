@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any, Literal, Self, get_args
 
-from ..worlds import Toolset
+from ..worlds import InvalidRequest, Toolset, UnknownName
 
 Number = int | float
 Measure = Literal["high", "low", "rain", "et0", "wind"]
@@ -25,7 +25,7 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 
 MAX_DAYS = 10
 MAX_NUMBERS = 20
-MAX = 10**12
+MAX_MAGNITUDE = 10**12
 """Largest magnitude of an argument or a result."""
 RAIN_COUNTS = Fraction(4, 5)
 """Share of the rain that reaches the roots."""
@@ -52,10 +52,6 @@ _SIZES: Mapping[str, tuple[str, Fraction]] = {
 """Unit → kind, and size in the kind's first unit: the international yard and pound of 1959, the US liquid gallon."""
 
 
-class UnknownName(LookupError):
-    """No such field, station, crop or unit."""
-
-
 class NoReadings(LookupError):
     """The station has not measured this on one of the days."""
 
@@ -68,16 +64,12 @@ class NotTraded(LookupError):
     """The market has no price for it."""
 
 
-class InvalidRequest(ValueError):
-    """An argument is out of range."""
-
-
 @dataclass(frozen=True, slots=True)
 class Station:
     system: str
     """us or metric."""
     readings: Mapping[Measure, Sequence[Number | None]]
-    """All measures, with one value per day; None where there is none."""
+    """All measures, with one value per day; None for a day without a reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +93,7 @@ class Crop:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """What the tools read."""
+    """The world that the tools read."""
 
     first_day: str
     stations: Mapping[str, Station]
@@ -114,7 +106,7 @@ class Region:
 
     @classmethod
     def of(cls, world: Mapping[str, Any]) -> Self:
-        """From what `as_world` gave."""
+        """Read what `as_world` returned."""
         return cls(
             world["first_day"],
             {name: Station(row[0], dict(zip(MEASURES, row[1:], strict=True))) for name, row in world["stations"].items()},
@@ -125,13 +117,11 @@ class Region:
         )
 
     def as_world(self) -> dict[str, Any]:
-        """Compact JSON: rows in the order of the classes' fields, readings by measure and needs by stage."""
+        """Return compact JSON: rows in the order of the classes' fields, readings by measure and needs by stage."""
         return {
             "first_day": self.first_day,
             "stations": {name: [s.system, *s.readings.values()] for name, s in self.stations.items()},
-            "fields": {
-                name: [f.crop, f.stage, f.area, f.area_unit, f.station, f.backup_station] for name, f in self.fields.items()
-            },
+            "fields": {name: list(astuple(field)) for name, field in self.fields.items()},
             "soil": dict(self.soil),
             "crops": {name: [c.base_c, c.seed_kg_ha, c.yield_t_ha, *c.stages.values()] for name, c in self.crops.items()},
             "prices": dict(self.prices),
@@ -144,15 +134,7 @@ class Region:
 def field_info(region: Region, field: str) -> dict[str, Any]:
     """A field's crop and its growth stage, its area with unit, the weather station next to it and the one to fall back on."""
     found = _named(region.fields, field, "field")
-    return {
-        "field": field,
-        "crop": found.crop,
-        "stage": found.stage,
-        "area": found.area,
-        "area_unit": found.area_unit,
-        "station": found.station,
-        "backup_station": found.backup_station,
-    }
+    return {"field": field, **asdict(found)}
 
 
 def weather(region: Region, station: str, measure: Measure, first: str, last: str) -> dict[str, Any]:
@@ -181,14 +163,8 @@ def soil_sample(region: Region, field: str) -> dict[str, Any]:
     _named(region.fields, field, "field")
     if field not in region.soil:
         raise NoSample(f"no soil sample was ever taken on {field}")
-    acidity, nitrogen, phosphorus, potassium = region.soil[field]
-    return {
-        "field": field,
-        "ph": acidity,
-        "nitrogen_kg_ha": nitrogen,
-        "phosphorus_ppm": phosphorus,
-        "potassium_ppm": potassium,
-    }
+    names = ("ph", "nitrogen_kg_ha", "phosphorus_ppm", "potassium_ppm")
+    return {"field": field, **dict(zip(names, region.soil[field], strict=True))}
 
 
 def crop_table(region: Region, crop: str, stage: Stage) -> dict[str, Any]:
@@ -302,7 +278,7 @@ def _named(known: Mapping[str, Any], name: str, kind: str) -> Any:
 
 
 def _day(region: Region, text: str) -> int:
-    """Days since the first one."""
+    """Return the days since the first one."""
     try:
         return (date.fromisoformat(text) - date.fromisoformat(region.first_day)).days
     except ValueError:
@@ -316,27 +292,19 @@ def _exact_all(values: Sequence[float]) -> list[Fraction]:
 
 
 def _exact(value: float) -> Fraction:
-    """The decimal that a number is written as."""
-    if not abs(value) <= MAX:
-        raise InvalidRequest(f"{value} is beyond ±{MAX:.0e}")
+    """Return the decimal that a number is written as."""
+    if not abs(value) <= MAX_MAGNITUDE:
+        raise InvalidRequest(f"{value} is beyond ±{MAX_MAGNITUDE:.0e}")
     return Fraction(repr(value))
 
 
 def _number(value: Fraction) -> Number:
-    if abs(value) > MAX:
-        raise InvalidRequest(f"the result is beyond ±{MAX:.0e}")
+    if abs(value) > MAX_MAGNITUDE:
+        raise InvalidRequest(f"the result is beyond ±{MAX_MAGNITUDE:.0e}")
     return int(value) if value.denominator == 1 else float(f"{float(value):.12g}")
 
 
 TOOLS: Toolset[Region] = Toolset(
-    field_info,
-    weather,
-    soil_sample,
-    crop_table,
-    market_price,
-    convert_units,
-    growing_degree_days,
-    irrigation_need,
-    fertilizer_amount,
-    calculate,
-)
+    field_info, weather, soil_sample, crop_table, market_price, convert_units, growing_degree_days, irrigation_need,
+    fertilizer_amount, calculate,
+)  # fmt: skip

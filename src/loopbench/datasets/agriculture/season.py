@@ -1,4 +1,4 @@
-"""What the stories are told of: a region drawn at random, plans in the sources' own verbs, and the truth as fractions.
+"""What the stories are about: a region drawn at random, plans in the sources' own verbs, and the truth as fractions.
 
 `SeasonScript` writes the calls and inserts a conversion wherever a source reports in another unit; `Season` answers the same
 questions from the drawn numbers without any tool.
@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any
 
-from loopbench.protocol import Plan, Ref
+from loopbench.protocol import Ref
 
 from ..generating import Draft, Draw, PlanWriter, distinct, part
 from .region import STAGES, UNITS, Crop, CropField, Measure, Number, Region, Station
@@ -22,7 +22,7 @@ ANSWER_FORMAT = (
     'If it cannot be determined, the right answer is "not determined".'
 )
 TOLERANCE = 0.002
-"""Relative: rounding the answer, and a factor or two on the way, to four significant digits costs less."""
+"""Relative tolerance of an answer: rounding the answer, and a factor or two on the way, to four significant digits costs less."""
 DAYS = 7
 FERTILIZERS = ("urea", "ammonium nitrate", "calcium nitrate")
 
@@ -55,11 +55,11 @@ class Season:
         return self.region.crops[self.field(field).crop]
 
     def day(self, number: int) -> str:
-        """Number 0 is the first one."""
+        """Return a date; number 0 is the first day."""
         return (date.fromisoformat(self.region.first_day) + timedelta(days=number)).isoformat()
 
     def readings(self, station: str, measure: Measure, first: int, last: int) -> list[Fraction]:
-        """The days `first` to `last`, both included."""
+        """Return the readings from day `first` to day `last`, both included."""
         found = self.region.stations[station]
         values = [Fraction(str(value)) for value in found.readings[measure][first : last + 1]]
         if found.system == "metric":
@@ -73,12 +73,12 @@ class Season:
         return Fraction(str(found.area)) * _IN_HECTARES[found.area_unit]
 
     def stage(self, field: str) -> tuple[Fraction, Fraction]:
-        """Crop coefficient, and kilograms of nitrogen that a hectare needs."""
+        """Return the crop coefficient, and the kilograms of nitrogen that a hectare needs."""
         coefficient, nitrogen = self.crop(field).stages[self.field(field).stage]
         return Fraction(str(coefficient)), Fraction(str(nitrogen))
 
     def price(self, product: str) -> Fraction:
-        """Dollars per kilogram, per cubic metre for water."""
+        """Return dollars per kilogram, for water per cubic metre."""
         dollars, unit, *_ = self.region.prices[product]
         return Fraction(str(dollars)) * (_PER_M3 if product == "water" else _PER_KG)[unit]
 
@@ -86,21 +86,21 @@ class Season:
         return sum(self.readings(station, "rain", first, last), Fraction(0))
 
     def water(self, field: str, station: str, first: int, last: int) -> Fraction:
-        """Cubic metres of irrigation, negative after much rain: et0 of the field's own station, rain of `station`."""
+        """Return cubic metres of irrigation, negative after much rain: et0 of the field's own station, rain of `station`."""
         evaporated = sum(self.readings(self.field(field).station, "et0", first, last))
         return (self.stage(field)[0] * evaporated - self.rain(station, first, last) * Fraction(8, 10)) * self.hectares(field) * 10
 
     def fertilizer(self, field: str, product: str) -> Fraction:
-        """Kilograms of a fertilizer, negative where there is too much nitrogen."""
+        """Return kilograms of a fertilizer, negative where there is too much nitrogen."""
         lacking = self.stage(field)[1] - Fraction(str(self.region.soil[field][1]))
         return lacking / Fraction(self.region.prices[product][2], 100) * self.hectares(field)
 
 
 def draft(script: SeasonScript, question: Sequence[str], answer: Any, expected: Fraction | None) -> Draft:
-    """The task that a script solves."""
+    """Return the task that a script solves."""
     return Draft(
         question=" ".join((*question, ANSWER_FORMAT)),
-        plan=Plan(tuple(script.calls), answer),
+        plan=script.plan(answer),
         expected=None if expected is None else float(expected),
         scorer=f"numeric(tolerance={TOLERANCE})",
         world=script.season.region.as_world(),
@@ -111,7 +111,7 @@ def draft(script: SeasonScript, question: Sequence[str], answer: Any, expected: 
 
 
 def draw_season(draw: Draw, fields: int = 3, stations: int = 3) -> Season:
-    """Fields with a station each as far as stations go, and crops, prices and soil for all."""
+    """Draw fields, each with a station as far as there are enough, and crops, prices and soil for all."""
     crops, yields = draw.sample(_CROPS, 3), distinct(3, lambda: draw.integer(18, 95))
     names = [f"{letter}{draw.integer(11, 29)}" for letter in draw.sample("KLMRS", stations)]
     systems = draw.shuffled(("us", "metric", draw.choice(("us", "metric"))))
@@ -138,13 +138,13 @@ def draw_season(draw: Draw, fields: int = 3, stations: int = 3) -> Season:
 
 
 def _field_names(draw: Draw, count: int) -> list[str]:
-    """Names that look alike: each side and each place stands in several."""
+    """Draw names that look alike: each side and each place stands in several."""
     sides, places = draw.sample(_SIDES, 2), draw.sample(_PLACES, 3)
     return draw.sample([f"{side} {place}" for side in sides for place in places], count)
 
 
 def _stations(draw: Draw, systems: Mapping[str, str]) -> dict[str, Station]:
-    """Rain and wind of a day differ between all stations, and it rains once in three days: no plan makes the same call twice."""
+    """Rain and wind of a day differ between stations, and it rains once in three days: no call is planned twice."""
     rain = [distinct(len(systems), lambda: draw.integer(2, 29)) for _ in range(DAYS)]
     wind = [distinct(len(systems), lambda: draw.integer(3, 24)) for _ in range(DAYS)]
     stations = {}
@@ -156,7 +156,7 @@ def _stations(draw: Draw, systems: Mapping[str, str]) -> dict[str, Station]:
 
 
 def _station(draw: Draw, system: str, rain: Sequence[int], wind: Sequence[int]) -> Station:
-    """Half degrees Celsius, which are tenths of a degree Fahrenheit: nothing is lost on the way."""
+    """Draw readings in half degrees Celsius, which are tenths of a degree Fahrenheit: nothing is lost on the way."""
     lows = [draw.integer(16, 36) for _ in range(DAYS)]
     highs = [low + draw.integer(14, 32) for low in lows]
     water = [draw.integer(31, 85, 2) for _ in range(DAYS)]
@@ -209,32 +209,31 @@ def _price(draw: Draw, per_tonne: int) -> list[Any]:
 # Plans
 
 
-class SeasonScript:
+class SeasonScript(PlanWriter):
     """A plan in the sources' verbs; what the calculators get is in °C, mm, hectares and kilograms."""
 
     def __init__(self, season: Season) -> None:
+        super().__init__()
         self.season = season
-        self._writer = PlanWriter()
-        self.calls = self._writer.calls
 
     def field(self, name: str) -> Ref:
-        return self._writer.call(f"Look up the field {name}.", "field_info", {"field": name})
+        return self.call(f"Look up the field {name}.", "field_info", {"field": name})
 
     def soil(self, name: str, *, missing: bool = False) -> Ref:
-        return self._writer.call(f"Get the soil sample of {name}.", "soil_sample", {"field": name}, fails=missing)
+        return self.call(f"Get the soil sample of {name}.", "soil_sample", {"field": name}, fails=missing)
 
     def crop(self, name: str, field: Ref, after: Iterable[Ref] = ()) -> Ref:
-        """The table for what grows on the field `name`, at its stage."""
+        """Plan to look up the table for what grows on the field `name`, at its stage."""
         asked = {"crop": part(field, "crop"), "stage": part(field, "stage")}
-        return self._writer.call(f"Look up what the crop of {name} needs now.", "crop_table", asked, after=after)
+        return self.call(f"Look up what the crop of {name} needs now.", "crop_table", asked, after=after)
 
     def crop_named(self, name: str, stage: str) -> Ref:
-        return self._writer.call(f"Look up the table of {name}.", "crop_table", {"crop": name, "stage": stage})
+        return self.call(f"Look up the table of {name}.", "crop_table", {"crop": name, "stage": stage})
 
     def weather(
         self, what: str, station: str, known_as: Ref, measure: Measure, first: int, last: int, *, after: Iterable[Ref] = ()
     ) -> Ref:
-        """The daily values in metric units. `known_as`: where the plan has the station's name from."""
+        """Plan to read the daily values in metric units. `known_as`: where the plan has the station's name from."""
         read = self._read(what, measure, self._asked(known_as, measure, first, last), after, False)
         unit = UNITS[self.season.region.stations[station].system][measure]
         to_unit = UNITS["metric"][measure]
@@ -242,8 +241,12 @@ class SeasonScript:
             part(read, "values") if unit == to_unit else self.convert(f"{measure} of {what}", part(read, "values"), unit, to_unit)
         )
 
+    def own_weather(self, name: str, field: Ref, measure: Measure, first: int, last: int) -> Ref:
+        """Plan to read the station of the field `name`, which `field` has looked up."""
+        return self.weather(name, self.season.field(name).station, part(field, "station"), measure, first, last)
+
     def no_weather(self, what: str, known_as: Ref, measure: Measure, first: int, last: int, after: Iterable[Ref] = ()) -> Ref:
-        """A station that has not measured."""
+        """Plan to read a station that has not measured."""
         return self._read(what, measure, self._asked(known_as, measure, first, last), after, True)
 
     def _asked(self, station: Ref, measure: Measure, first: int, last: int) -> dict[str, Any]:
@@ -251,12 +254,12 @@ class SeasonScript:
         return {"station": station, "measure": measure, "first": day(first), "last": day(last)}
 
     def _read(self, what: str, measure: Measure, asked: Mapping[str, Any], after: Iterable[Ref], fails: bool) -> Ref:
-        return self._writer.call(f"Read {measure} for {what}.", "weather", asked, after=after, fails=fails)
+        return self.call(f"Read {measure} for {what}.", "weather", asked, after=after, fails=fails)
 
     def convert(self, what: str, values: Any, from_unit: str, to_unit: str) -> Ref:
-        """Gives the reference to the converted list."""
+        """Plan a conversion, and return the reference to the converted list."""
         asked = {"values": values, "from_unit": from_unit, "to_unit": to_unit}
-        return part(self._writer.call(f"Convert {what} from {from_unit} to {to_unit}.", "convert_units", asked), "values")
+        return part(self.call(f"Convert {what} from {from_unit} to {to_unit}.", "convert_units", asked), "values")
 
     def hectares(self, name: str, field: Ref) -> Ref:
         area = part(field, "area")
@@ -265,35 +268,35 @@ class SeasonScript:
         return part(self.convert(f"the area of {name}", [area], "acre", "hectare"), 0)
 
     def price(self, product: str | Ref, what: str, *, missing: bool = False) -> Ref:
-        return self._writer.call(f"Ask for the price of {what}.", "market_price", {"product": product}, fails=missing)
+        return self.call(f"Ask for the price of {what}.", "market_price", {"product": product}, fails=missing)
 
     def cost(self, product: str, amount: Ref, price: Ref) -> Ref:
-        """Dollars for kilograms, or cubic metres of water, at a price that may be per another unit."""
+        """Plan the calls for the dollars for kilograms, or cubic metres of water, at a price that may be per another unit."""
         unit, own = self.season.region.prices[product][1], "m3" if product == "water" else "kg"
         counted = amount if unit == own else part(self.convert(f"the amount of {product}", [amount], own, unit), 0)
         return self.calculate(f"what the {product} comes to", "product", [counted, part(price, "dollars")])
 
     def degree_days(self, what: str, highs: Ref, lows: Ref, crop: Ref) -> Ref:
         asked = {"highs_c": highs, "lows_c": lows, "base_c": part(crop, "base_c")}
-        made = self._writer.call(f"Add up the growing degree days of {what}.", "growing_degree_days", asked)
+        made = self.call(f"Add up the growing degree days of {what}.", "growing_degree_days", asked)
         return part(made, "growing_degree_days")
 
     def irrigation(self, what: str, et0: Ref, crop: Ref, rain: Ref, hectares: Ref) -> Ref:
-        """Gives the reference to the cubic metres."""
+        """Plan the call, and return the reference to the cubic metres."""
         asked = {"et0_mm": et0, "kc": part(crop, "kc"), "rain_mm": rain, "hectares": hectares}
-        return part(self._writer.call(f"Work out the irrigation of {what}.", "irrigation_need", asked), "cubic_metres")
+        return part(self.call(f"Work out the irrigation of {what}.", "irrigation_need", asked), "cubic_metres")
 
     def fertilizer(self, what: str, crop: Ref, soil: Ref, price: Ref, hectares: Ref) -> Ref:
-        """Gives the reference to the kilograms of the product that `price` is of."""
+        """Plan the call, and return the reference to the kilograms of the product with this price."""
         asked = {
             "needed_kg_ha": part(crop, "nitrogen_kg_ha"),
             "present_kg_ha": part(soil, "nitrogen_kg_ha"),
             "nitrogen_percent": part(price, "nitrogen_percent"),
             "hectares": hectares,
         }
-        return part(self._writer.call(f"Work out the fertilizer for {what}.", "fertilizer_amount", asked), "kg")
+        return part(self.call(f"Work out the fertilizer for {what}.", "fertilizer_amount", asked), "kg")
 
     def calculate(self, what: str, operation: str, numbers: Any, after: Iterable[Ref] = ()) -> Ref:
-        """`what`: a name for the result."""
+        """Plan a calculation, and return the reference to its result; `what`: the result's name."""
         asked = {"operation": operation, "numbers": numbers}
-        return part(self._writer.call(f"Calculate {what}.", "calculate", asked, after=after), "result")
+        return part(self.call(f"Calculate {what}.", "calculate", asked, after=after), "result")

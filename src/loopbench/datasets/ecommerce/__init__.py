@@ -1,11 +1,39 @@
 """A shop's back office in a SQLite database: returns, exchanges, credits and addresses, judged on the end state as well.
 
 `shop.py` holds the tables and draws a shop, `tools.py` what a loop may call, `books.py` the same steps kept by hand for the
-expected end state, `case.py` what the stories share, `stories.py` the tasks.
+expected end state, `case.py` what the stories share. The stories: `goods.py`, `parcels.py`, `money.py`, `unanswerable.py`.
 """
 
-from .stories import SOURCE, load
+from __future__ import annotations
 
-SUITE = load
+from functools import partial
 
-__all__ = ["SOURCE", "SUITE", "load"]
+from ..generating import SNAPSHOTS, Source, generate
+from ..task import Task
+from ..worlds import WorldEnvironment
+from . import goods, money, parcels, unanswerable
+from .shop import ShopDatabase, draw_shop
+from .tools import TOOLS
+
+TEMPLATES = (
+    goods.return_, goods.exchange, parcels.move, money.price_match, goods.split_refund, money.goodwill, goods.refusal,
+    parcels.combine, parcels.late_parcel, goods.recall, goods.backorder, parcels.move_some, money.three_wishes,
+)  # fmt: skip
+UNANSWERABLE = (unanswerable.unknown_day, unanswerable.no_price, unanswerable.nobody)
+
+
+def _open(task: Task) -> WorldEnvironment[ShopDatabase]:
+    shop = draw_shop(task.world["shop"])
+    shop.put_all(task.world["rows"])
+    database = ShopDatabase(shop)
+    return WorldEnvironment(TOOLS.over(database), database, ShopDatabase.changes, ShopDatabase.close)
+
+
+SOURCE = Source(
+    "ecommerce",
+    "1",
+    partial(generate, "ecommerce", templates=TEMPLATES, unanswerable=UNANSWERABLE),
+    _open,
+    snapshots=SNAPSHOTS,
+)
+SUITE = load = SOURCE.suite

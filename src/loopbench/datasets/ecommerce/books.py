@@ -6,7 +6,7 @@ from .shop import Row, Shop
 
 
 def refund(shop: Shop, line: Row, quantity: int, fee_percent: int = 0) -> int:
-    """Pay for pieces of a line; sealed ones go back on the shelf. Gives the cents paid."""
+    """Pay for pieces of a line; sealed ones go back on the shelf. Return the cents paid."""
     kept = quantity * line["unit_price"] * fee_percent
     assert kept % 100 == 0, "a fee in whole cents"
     cents: int = quantity * line["unit_price"] - kept // 100
@@ -18,7 +18,7 @@ def refund(shop: Shop, line: Row, quantity: int, fee_percent: int = 0) -> int:
 
 
 def match_price(shop: Shop, line: Row, price: int) -> int:
-    """Bring the pieces of a line that have not come back down to a price; gives the cents paid back."""
+    """Bring the pieces of a line that have not come back down to a price; return the cents paid back."""
     cents: int = (line["unit_price"] - price) * (line["quantity"] - line["returned"])
     line["unit_price"] = price
     _note(shop, line, 0, cents)
@@ -26,7 +26,7 @@ def match_price(shop: Shop, line: Row, price: int) -> int:
 
 
 def exchange(shop: Shop, line: Row, new_sku: str) -> int:
-    """Swap a line for another variant; gives the pieces of it that are left."""
+    """Swap a line for another variant; return the pieces of it that are left."""
     goods, pieces = shop.tables["products"], line["quantity"]
     if line["state"] != "back order":
         goods[line["sku"]]["stock"] += pieces
@@ -37,13 +37,13 @@ def exchange(shop: Shop, line: Row, new_sku: str) -> int:
 
 
 def credit(shop: Shop, customer: Row, dollars: int) -> int:
-    """Give a credit; gives the customer's balance in cents."""
+    """Give a credit; return the customer's balance in cents."""
     shop.put("credits", len(shop.tables["credits"]) + 1, customer["customer_id"], dollars * 100)
     return sum(row["amount"] for row in shop.tables["credits"].values() if row["customer_id"] == customer["customer_id"])
 
 
 def combine(shop: Shop, order: Row, other: Row) -> int:
-    """Move the goods of the other order into the first; gives the cents of all goods in it."""
+    """Move the goods of the other order into the first; return the cents of all goods in it."""
     number = len(shop.lines_of(order))
     for line in shop.lines_of(other):
         number += 1

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
-from loopbench.datasets.generating import Draw
+from loopbench.datasets.generating import Draw, draw_new, draw_until
 
 Row = dict[str, Any]
 """Column → value, in the table's order."""
@@ -53,7 +53,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "policy": ("topic", "name", "value"),
 }
 KEY_COLUMNS = {"lines": 2, "policy": 2}
-"""How many of the first columns are a table's key; 1 where it is not named."""
+"""How many of the first columns are a table's key; 1 for tables left out here."""
 # The names of the tables are ours; values always travel as parameters.
 _INSERTS = {name: f"INSERT INTO {name} VALUES ({', '.join('?' * len(columns))})" for name, columns in COLUMNS.items()}  # noqa: S608
 _SELECTS = {name: f"SELECT * FROM {name}" for name in COLUMNS}  # noqa: S608
@@ -88,6 +88,11 @@ THINGS = (
 )  # fmt: skip
 
 
+def dollars(cents: int) -> float:
+    """Return an amount as the tools do."""
+    return cents / 100
+
+
 class Shop:
     """The rows of all tables, by key."""
 
@@ -102,7 +107,7 @@ class Shop:
         return row
 
     def rows(self) -> dict[str, dict[Any, tuple[Any, ...]]]:
-        """A copy of what stands in the tables."""
+        """Return a copy of what stands in the tables."""
         return {name: {key: tuple(row.values()) for key, row in rows.items()} for name, rows in self.tables.items()}
 
     def put_all(self, rows: Mapping[str, Iterable[Sequence[Any]]]) -> None:
@@ -111,22 +116,22 @@ class Shop:
                 self.put(table, *values)
 
     def lines_of(self, order: Row) -> list[Row]:
-        """The lines of an order without its shipping, by number."""
+        """Return the lines of an order without its shipping, by number."""
         found = [row for (owner, line), row in self.tables["lines"].items() if owner == order["order_id"] and line]
         return sorted(found, key=lambda row: int(row["line"]))
 
     def orders_of(self, customer: Row) -> list[Row]:
-        """From old to new."""
+        """Return a customer's orders, from old to new."""
         found = [row for row in self.tables["orders"].values() if row["customer_id"] == customer["customer_id"]]
         return sorted(found, key=lambda row: (row["placed"], row["order_id"]))
 
     def siblings(self, sku: str) -> list[Row]:
-        """The other variants of a product, by SKU."""
+        """Return the other variants of a product, by SKU."""
         own = self.tables["products"][sku]
         return [row for key, row in sorted(self.tables["products"].items()) if row["product"] == own["product"] and key != sku]
 
     def ago(self, days: int) -> str:
-        """The day so many days before today; a negative number of days lies ahead."""
+        """Return the day so many days before today; a negative number of days lies ahead."""
         return (self.today - timedelta(days)).isoformat()
 
 
@@ -135,7 +140,7 @@ def _key(table: str, values: Sequence[Any]) -> Any:
 
 
 def changed(now: Mapping[str, Mapping[Any, tuple[Any, ...]]], before: Mapping[str, Mapping[Any, tuple[Any, ...]]]) -> Rows:
-    """The rows that are new or different, and under `gone` the keys of those that are missing; tables without any left out."""
+    """Return the rows that are new or different, and under `gone` the keys of missing ones; tables without any left out."""
     made: Rows = {}
     for table, rows in now.items():
         if new := [list(row) for key, row in sorted(rows.items()) if before[table].get(key) != row]:
@@ -146,7 +151,7 @@ def changed(now: Mapping[str, Mapping[Any, tuple[Any, ...]]], before: Mapping[st
 
 
 def draw_shop(number: int) -> Shop:
-    """A shop with its usual goods, customers and orders; the same for the same number."""
+    """Draw a shop with its usual goods, customers and orders; the same for the same number."""
     draw = Draw("ecommerce/shop", number)
     shop = Shop(date(2025, 2, 1) + timedelta(draw.integer(0, 300)))
     _draw_policy(draw, shop)
@@ -185,7 +190,7 @@ def _draw_policy(draw: Draw, shop: Shop) -> None:
 
 
 def draw_product(draw: Draw, shop: Shop, product: str) -> None:
-    """A product in four colours, all at the same price."""
+    """Draw a product in four colours, all at the same price."""
     # Prices in steps of 20 cents: a fee of 5, 10, 15 … percent leaves whole cents.
     stem, price = f"{product.split()[-1][:3].upper()}{draw.integer(100, 999)}", draw.integer(800, 9_000, 20)
     for colour in draw.sample(COLOURS, 4):
@@ -195,7 +200,7 @@ def draw_product(draw: Draw, shop: Shop, product: str) -> None:
 
 
 def draw_customer(draw: Draw, shop: Shop, name: str = "") -> Row:
-    """A new customer, of a drawn name where none is given; the address for letters is made from it."""
+    """Draw a new customer, with a drawn name if none is given; the address for letters is made from it."""
     name = name or f"{draw.choice(FIRST_NAMES)} {draw.choice(LAST_NAMES)}"
     return shop.put(
         "customers",
@@ -208,15 +213,16 @@ def draw_customer(draw: Draw, shop: Shop, name: str = "") -> Row:
 
 
 def _mailbox(draw: Draw, shop: Shop, first: str, last: str) -> str:
-    """An address that is part of no other one, and none of it: a search for it finds one customer."""
-    while True:
-        made = f"{draw.choice((first, first[0]))}.{last}{draw.integer(2, 99)}@{draw.choice(MAILBOXES)}"
-        if not any(made in row["email"] or row["email"] in made for row in shop.tables["customers"].values()):
-            return made
+    """Draw an address that is not part of another one, nor another one of it: a search for it finds one customer."""
+    known = [row["email"] for row in shop.tables["customers"].values()]
+    return draw_until(
+        lambda made: not any(made in other or other in made for other in known),
+        lambda: f"{draw.pick(first, first[0])}.{last}{draw.integer(2, 99)}@{draw.choice(MAILBOXES)}",
+    )
 
 
 def draw_order(draw: Draw, shop: Shop, customer: Row, bought: Sequence[tuple[Row, int]], status: str) -> Row:
-    """A new order of (product, quantity) at today's prices, with a shipping fee."""
+    """Draw a new order of (product, quantity) at today's prices, with a shipping fee."""
     number, age = _unused(draw, shop, "orders", "S"), draw.integer(8, 25)
     delivered = draw.integer(1, age - 4) if status == "delivered" else None
     order = shop.put(
@@ -239,9 +245,7 @@ def draw_order(draw: Draw, shop: Shop, customer: Row, bought: Sequence[tuple[Row
 
 
 def _unused(draw: Draw, shop: Shop, table: str, letter: str) -> str:
-    while (made := f"{letter}{draw.integer(10_000, 99_999)}") in shop.tables[table]:
-        pass
-    return made
+    return draw_new(shop.tables[table], lambda: f"{letter}{draw.integer(10_000, 99_999)}")
 
 
 def _template() -> bytes:
@@ -254,7 +258,7 @@ def _template() -> bytes:
 
 
 _EMPTY = _template()
-"""The tables without rows: loading these bytes is quicker than creating the tables anew."""
+"""Return the tables without rows: loading these bytes is quicker than creating the tables anew."""
 
 
 class ShopDatabase:
@@ -271,24 +275,24 @@ class ShopDatabase:
         self._opening = shop.rows()
 
     def all(self, sql: str, *values: Any) -> list[Row]:
-        """The rows of a query."""
+        """Return the rows of a query."""
         found = self.connection.execute(sql, values)
         names = [column[0] for column in found.description]
         return [dict(zip(names, row, strict=True)) for row in found]
 
     def one(self, sql: str, *values: Any) -> Row | None:
-        """A query's first row, if any."""
+        """Return a query's first row; None if there is no row."""
         return next(iter(self.all(sql, *values)), None)
 
     def value(self, sql: str, *values: Any) -> Any:
-        """The first column of a query's first row; None where there is none."""
+        """Return the first column of a query's first row; None if there is no row."""
         return next(iter(self.connection.execute(sql, values).fetchone() or ()), None)
 
     def write(self, sql: str, *values: Any) -> None:
         self.connection.execute(sql, values)
 
     def changes(self) -> Rows:
-        """The rows that a trial has added or changed so far, whatever table they stand in."""
+        """Return the rows that a trial has added or changed so far, whatever table they stand in."""
         now: dict[str, dict[Any, tuple[Any, ...]]] = {}
         for table, select in _SELECTS.items():
             now[table] = {_key(table, row): row for row in self.connection.execute(select)}

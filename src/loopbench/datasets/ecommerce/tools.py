@@ -10,11 +10,11 @@ from pydantic import Field
 
 from loopbench.datasets.worlds import Toolset
 
-from .shop import SHIPPING, Row, ShopDatabase
+from .shop import SHIPPING, Row, ShopDatabase, dollars
 
 MAX_FOUND = 10
 MIN_SEARCHED = 3
-"""Characters: fewer would match nearly every customer."""
+"""Shortest search text: fewer characters would match nearly every customer."""
 
 OrderId = Annotated[str, Field(description="Number of an order, such as S12345.")]
 Line = Annotated[int, Field(ge=0, le=1_000, description="Number of a line within its order; 0 is the shipping fee.")]
@@ -89,7 +89,7 @@ def get_order(shop: ShopDatabase, order_id: OrderId) -> dict[str, Any]:
         "clearance, state, returned FROM lines LEFT JOIN products USING (sku) WHERE order_id = ? ORDER BY line",
         order_id,
     )
-    shown = [line | {"unit_price": _dollars(line["unit_price"]), "clearance": bool(line["clearance"])} for line in lines]
+    shown = [line | {"unit_price": dollars(line["unit_price"]), "clearance": bool(line["clearance"])} for line in lines]
     return {name: value for name, value in order.items() if name != "slip"} | {"lines": shown}
 
 
@@ -97,7 +97,7 @@ def get_product(shop: ShopDatabase, sku: Sku) -> dict[str, Any]:
     """Read one variant of a product: price and stock today, when more will come in, and the product's other variants."""
     product = _product(shop, sku)
     others = shop.all("SELECT sku, variant FROM products WHERE product = ? AND sku <> ? ORDER BY sku", product["product"], sku)
-    price = None if product["price"] is None else _dollars(product["price"])
+    price = None if product["price"] is None else dollars(product["price"])
     return product | {"price": price, "other_variants": others}
 
 
@@ -126,7 +126,7 @@ def refund_line(
             shop.write("UPDATE products SET stock = stock + ? WHERE sku = ?", quantity, bought["sku"])
         total = shop.value("SELECT sum(amount) FROM refunds WHERE order_id = ?", order_id)
         stock = shop.value("SELECT stock FROM products WHERE sku = ?", bought["sku"])
-        return {"refund_id": refund_id, "amount": _dollars(amount), "paid_back_on_order": _dollars(total), "in_stock": stock}
+        return {"refund_id": refund_id, "amount": dollars(amount), "paid_back_on_order": dollars(total), "in_stock": stock}
 
 
 def exchange_line(shop: ShopDatabase, order_id: OrderId, line: Line, new_sku: Sku) -> dict[str, Any]:
@@ -155,11 +155,11 @@ def match_price(shop: ShopDatabase, order_id: OrderId, line: Line, unit_price: D
     with _transaction(shop):
         bought, price = _line(shop, order_id, line), round(unit_price * 100)
         if price >= bought["unit_price"]:
-            raise Refused(f"Line {line} of order {order_id} costs {_dollars(bought['unit_price'])} a piece already.")
+            raise Refused(f"Line {line} of order {order_id} costs {dollars(bought['unit_price'])} a piece already.")
         amount = (bought["unit_price"] - price) * (bought["quantity"] - bought["returned"])
         refund_id = _pay_back(shop, order_id, line, 0, amount)
         shop.write("UPDATE lines SET unit_price = ? WHERE order_id = ? AND line = ?", price, order_id, line)
-        return {"refund_id": refund_id, "amount": _dollars(amount), "unit_price": _dollars(price)}
+        return {"refund_id": refund_id, "amount": dollars(amount), "unit_price": dollars(price)}
 
 
 def give_credit(shop: ShopDatabase, customer_id: str, amount: Dollars) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def give_credit(shop: ShopDatabase, customer_id: str, amount: Dollars) -> dict[s
             raise NoSuchRecord(f"There is no customer {customer_id}.")
         shop.write("INSERT INTO credits (customer_id, amount) VALUES (?, ?)", customer_id, round(amount * 100))
         balance = shop.value("SELECT sum(amount) FROM credits WHERE customer_id = ?", customer_id)
-        return {"customer_id": customer_id, "amount": amount, "credit_balance": _dollars(balance)}
+        return {"customer_id": customer_id, "amount": amount, "credit_balance": dollars(balance)}
 
 
 def change_address(shop: ShopDatabase, order_id: OrderId, street: str, city: str) -> dict[str, Any]:
@@ -201,26 +201,18 @@ def combine_orders(shop: ShopDatabase, order_id: OrderId, other_id: OrderId) -> 
             )  # fmt: skip
         shop.write("UPDATE orders SET status = 'combined' WHERE order_id = ?", other_id)
         total = shop.value("SELECT sum(quantity * unit_price) FROM lines WHERE order_id = ? AND line > 0", order_id)
-        return {"order_id": order_id, "other_id": other_id, "goods_total": _dollars(total)}
+        return {"order_id": order_id, "other_id": other_id, "goods_total": dollars(total)}
 
 
 TOOLS: Toolset[ShopDatabase] = Toolset(
-    read_policy,
-    find_customers,
-    get_order,
-    get_product,
-    refund_line,
-    exchange_line,
-    match_price,
-    give_credit,
-    change_address,
+    read_policy, find_customers, get_order, get_product, refund_line, exchange_line, match_price, give_credit, change_address,
     combine_orders,
-)
+)  # fmt: skip
 
 
 @contextmanager
 def _transaction(shop: ShopDatabase) -> Iterator[None]:
-    """All of a step or nothing of it."""
+    """Do all of a step or nothing of it."""
     shop.connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -257,7 +249,3 @@ def _pay_back(shop: ShopDatabase, order_id: str, line: int, quantity: int, amoun
     refund_id = f"R{order_id[1:]}-{line}-{before + 1}"
     shop.write("INSERT INTO refunds VALUES (?, ?, ?, ?, ?)", refund_id, order_id, line, quantity, amount)
     return refund_id
-
-
-def _dollars(cents: int) -> float:
-    return cents / 100

@@ -7,13 +7,20 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
 from ..generating import SNAPSHOTS, Source, generate
-from ..task import Suite, Task
+from ..task import Task
 from ..worlds import WorldEnvironment
+from . import bookings, changes
 from .service import DISTRACTORS, TOOLS, City
-from .stories import ANSWERABLE, UNANSWERABLE
+
+TEMPLATES = (
+    bookings.one_evening, bookings.cheapest, changes.second_date, changes.refund, bookings.longest_within_budget,
+    changes.other_date, bookings.emptiest_date, changes.another_event, bookings.two_parties, bookings.suitable_for_a_child,
+    changes.freed_seats, bookings.price_of_the_shortest,
+)  # fmt: skip
+UNANSWERABLE = (changes.sold_out, bookings.not_on_the_programme, bookings.beyond_the_budget)
 
 
 def _open(task: Task) -> WorldEnvironment[City]:
@@ -21,20 +28,12 @@ def _open(task: Task) -> WorldEnvironment[City]:
     return WorldEnvironment(TOOLS.over(city), city, City.state)
 
 
-def _generate(seed: int) -> Iterator[Task]:
-    return generate("events", seed, ANSWERABLE, UNANSWERABLE)
-
-
-SOURCE = Source("events", "1", _generate, _open, distractors=DISTRACTORS, snapshots=SNAPSHOTS)
-
-
-def load(size: int | None = None, seed: int = 0) -> Suite:
-    """The suite `events`.
-
-    `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks. With neither, the tasks are the
-    committed snapshot. Raises ValueError for values out of range.
-    """
-    return SOURCE.suite(size, seed)
-
-
-SUITE = load
+SOURCE = Source(
+    "events",
+    "1",
+    partial(generate, "events", templates=TEMPLATES, unanswerable=UNANSWERABLE),
+    _open,
+    distractors=DISTRACTORS,
+    snapshots=SNAPSHOTS,
+)
+SUITE = load = SOURCE.suite

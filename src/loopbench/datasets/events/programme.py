@@ -1,15 +1,15 @@
-"""What the stories are told of: a city drawn at random, and plans written in the service's own verbs."""
+"""What the stories are about: a city drawn at random, and plans written in the service's own verbs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from loopbench.protocol import Plan, Ref
+from loopbench.protocol import Ref
 
-from ..generating import Draft, Draw, PlanWriter, distinct, part
+from ..generating import Draft, Draw, PlanWriter, distinct, draw_new, draw_until, part
 from .service import CATEGORIES, PAGE, VENUES, Booking, City, Event, Show
 
 ANSWER_FORMAT = (
@@ -47,7 +47,7 @@ class Programme:
 
     @property
     def customer(self) -> str:
-        """Whom the story is about; the next one shares the last name."""
+        """The customer whom the story is about; the next one shares the last name."""
         return self.city.customers[0]
 
     def draft(
@@ -60,12 +60,12 @@ class Programme:
         made: Iterable[list[Any]] = (),
         cancelled: Iterable[Booking] = (),
     ) -> Draft:
-        """The task: `made` (see `ticket`) and `cancelled` are the bookings that come and go."""
+        """Return the task: `made` (see `ticket`) and `cancelled` are the bookings that come and go."""
         gone = {booking.code for booking in cancelled}
-        kept = [[b.code, b.name, b.event_id, b.date, b.seats] for b in self.city.bookings.values() if b.code not in gone]
+        kept = [booking.row() for booking in self.city.bookings.values() if booking.code not in gone]
         return Draft(
             question=" ".join((*question, ANSWER_FORMAT)),
-            plan=Plan(tuple(script.calls), answer),
+            plan=script.plan(answer),
             expected=expected,
             scorer=_scorer(expected),
             world=self.city.as_world(),
@@ -80,22 +80,18 @@ def _scorer(expected: Any) -> str:
 
 
 def ticket(event: Event, date: str, seats: int, name: str) -> list[Any]:
-    """A booking as it stands in the end state; its code comes first."""
+    """Return a booking as it stands in the end state; its code comes first."""
     return [f"{event.series}-{event.shows[date].number}", name, event.id, date, seats]
 
 
 def total(event: Event, date: str, seats: int) -> Fraction:
-    """Dollars for all seats."""
+    """Return the dollars for all seats."""
     share = Fraction(100 - event.group_percent, 100) if seats >= event.group_from else Fraction(1)
     return Fraction(event.shows[date].cents, 100) * seats * share
 
 
-def plain(amount: Fraction) -> int | float:
-    return int(amount) if amount.denominator == 1 else float(amount)
-
-
 def draw_programme(draw: Draw, main: int = 3, others: int = 3) -> Programme:
-    """A city with `main` events of one category and some of other ones; titles, names and codes look alike and differ."""
+    """Draw a city with `main` events of one category and some of other ones; titles, names and codes look alike and differ."""
     category = draw.choice(CATEGORIES)
     rest = [name for name in CATEGORIES if name != category]
     kinds = draw.shuffled([category] * main + [draw.choice(rest) for _ in range(others)])
@@ -130,7 +126,7 @@ def draw_programme(draw: Draw, main: int = 3, others: int = 3) -> Programme:
 
 
 def earlier_booking(programme: Programme, name: str, event: Event, date: str, seats: int) -> Booking:
-    """A booking that was made before the story begins."""
+    """Make a booking before the story begins."""
     cents = total(event, date, seats) * 100
     booking = Booking(ticket(event, date, seats, name)[0], name, event.id, date, seats, int(cents))
     event.shows[date].number += 1
@@ -151,14 +147,12 @@ def _shows(draw: Draw, dates: Iterable[str]) -> dict[str, Show]:
 
 
 def _titles(draw: Draw, kinds: Sequence[str]) -> list[str]:
-    """Different ones out of few words."""
+    """Draw different titles made of few words."""
     places, forms = draw.sample(_PLACES, 2), draw.sample(_FORMS, 3)
     titles: list[str] = []
     for kind in kinds:
-        made = f"{draw.choice(places)} {draw.choice(_STYLES[kind])} {draw.choice(forms)}"
-        while made in titles:
-            made = f"{draw.choice(places)} {draw.choice(_STYLES[kind])} {draw.choice(forms)}"
-        titles.append(made)
+        styles = _STYLES[kind]
+        titles.append(draw_new(titles, lambda: f"{draw.choice(places)} {draw.choice(styles)} {draw.choice(forms)}"))  # noqa: B023
     return titles
 
 
@@ -167,24 +161,80 @@ def _customers(draw: Draw) -> list[str]:
     return [f"{firsts[0]} {lasts[0]}", f"{firsts[1]} {lasts[0]}", f"{firsts[2]} {lasts[1]}", f"{firsts[3]} {lasts[2]}"]
 
 
-class EventScript:
+# Wording
+
+
+AMOUNTS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+def programme_where(draw: Draw, fits: Callable[[Programme], bool], main: int, others: int = 3) -> Programme:
+    """Draw programmes until one fits, and return it."""
+    return draw_until(fits, lambda: draw_programme(draw, main, others))
+
+
+def one_is_least(values: Sequence[Fraction | int]) -> bool:
+    return values.count(min(values)) == 1
+
+
+def one_is_most(values: Sequence[Fraction | int]) -> bool:
+    return values.count(max(values)) == 1
+
+
+def who(draw: Draw, name: str) -> str:
+    return draw.pick(
+        f"{name} writes to the booking desk.",
+        f"You book tickets for {name}.",
+        f"A message from {name} has come in overnight.",
+        f"{name} is on the phone and in a hurry.",
+        f"{name} is planning an outing and asks for your help.",
+        f"This request was left by {name}, a regular customer.",
+        f"{name} has filled in the form on the web page.",
+        f"There is a note from {name} on your desk.",
+        f"At the counter stands {name}, with a dog.",
+    )
+
+
+def aside(draw: Draw) -> str:
+    """Draw a sentence that does not matter."""
+    return draw.pick(
+        "The tram runs until midnight.",
+        f"Last year the same party came {draw.integer(3, 9)} times.",
+        "Nobody minds where they sit.",
+        f"There is a table reserved for {draw.integer(21, 23)}:00 afterwards.",
+        "A cousin has recommended another one, but never mind that.",
+        f"Parking costs ${draw.integer(4, 19)} for the evening.",
+        "The weather is said to be fine.",
+        "Programme booklets are sold at the entrance.",
+        "Coats can be left at the entrance free of charge.",
+        f"They are going to meet at {draw.integer(17, 19)}:30 in front of the building.",
+        "If it rains, someone will bring umbrellas.",
+        "The babysitter has been told already.",
+        "One of them is left-handed, which hardly matters here.",
+        f"The hotel, {draw.integer(2, 9)} minutes away, is booked.",
+    )
+
+
+def listing(titles: Sequence[str]) -> str:
+    return f"{', '.join(titles[:-1])} and {titles[-1]}"
+
+
+# Plans
+
+
+class EventScript(PlanWriter):
     """A plan in the service's verbs; each gives the reference to its result."""
 
-    def __init__(self) -> None:
-        self._writer = PlanWriter()
-        self.calls = self._writer.calls
-
     def search(self, category: str, page: int = 1, after: Iterable[Ref] = ()) -> Ref:
-        """The events of a category, by pages."""
+        """Plan to read a page of the events of a category."""
         asked: dict[str, Any] = {"category": category}
         goal = f"Search the programme for {category} events."
         if page > 1:
             asked["page"] = page
             goal = f"Turn to page {page} of the {category} events."
-        return self._writer.call(goal, "search_events", asked, after=after)
+        return self.call(goal, "search_events", asked, after=after)
 
     def search_all(self, programme: Programme) -> list[Ref]:
-        """The references to the ids of all main events, in their order; later pages are turned to after the first."""
+        """Plan to read all pages of the main events; return the references to their ids, in order."""
         first = self.search(programme.category)
         pages = [first]
         for page in range(2, (len(programme.main) - 1) // PAGE + 2):
@@ -192,44 +242,44 @@ class EventScript:
         return [part(pages[i // PAGE], "events", i % PAGE, "event_id") for i in range(len(programme.main))]
 
     def search_words(self, text: str) -> Ref:
-        return self._writer.call(f"Search the programme for titles with {text}.", "search_events", {"text": text})
+        return self.call(f"Search the programme for titles with {text}.", "search_events", {"text": text})
 
     def details(self, event: Event, found: Ref) -> Ref:
-        return self._writer.call(f"Read the details of {event.title}.", "event_details", {"event_id": found})
+        return self.call(f"Read the details of {event.title}.", "event_details", {"event_id": found})
 
     def seats_left(self, event: Event, found: Ref, date: str) -> Ref:
         goal = f"See how many seats {event.title} has left on {date}."
-        return self._writer.call(goal, "availability", {"event_id": found, "date": date})
+        return self.call(goal, "availability", {"event_id": found, "date": date})
 
     def quote(self, what: str, found: Ref, date: str, seats: int, after: Iterable[Ref] = ()) -> Ref:
-        """`what`: the event in words."""
+        """Plan to ask for a price; `what`: the event in words."""
         goal = f"Get the price of {seats} seats for {what} on {date}."
-        return self._writer.call(goal, "price_quote", {"event_id": found, "date": date, "seats": seats}, after=after)
+        return self.call(goal, "price_quote", {"event_id": found, "date": date, "seats": seats}, after=after)
 
     def hold(self, what: str, found: Ref, date: str, seats: int | Ref, after: Iterable[Ref] = ()) -> Ref:
         return self._hold(what, {"event_id": found, "date": date, "seats": seats}, after, False)
 
     def hold_refused(self, what: str, found: Ref, date: str, seats: int, after: Iterable[Ref] = ()) -> Ref:
-        """Too few seats are left, and that is what the story is about."""
+        """Plan a hold that is refused since too few seats are left."""
         return self._hold(what, {"event_id": found, "date": date, "seats": seats}, after, True)
 
     def _hold(self, what: str, asked: Mapping[str, Any], after: Iterable[Ref], fails: bool) -> Ref:
-        return self._writer.call(f"Hold the seats for {what} on {asked['date']}.", "hold_seats", asked, after=after, fails=fails)
+        return self.call(f"Hold the seats for {what} on {asked['date']}.", "hold_seats", asked, after=after, fails=fails)
 
     def book(self, what: str, held: Ref, name: str) -> Ref:
-        """Gives the reference to the code."""
-        made = self._writer.call(f"Book the held seats for {what}.", "book", {"name": name, "hold_id": part(held, "hold_id")})
+        """Plan a booking, and return the reference to its code."""
+        made = self.call(f"Book the held seats for {what}.", "book", {"name": name, "hold_id": part(held, "hold_id")})
         return part(made, "booking_code")
 
     def bookings(self, name: str, count: int) -> list[Ref]:
-        """The references to all bookings of a customer, who has `count` of them."""
-        listed = self._writer.call(f"List the bookings of {name}.", "list_bookings", {"name": name})
+        """Plan to look at all `count` bookings of a customer, and return the references to them."""
+        listed = self.call(f"List the bookings of {name}.", "list_bookings", {"name": name})
         codes = [part(listed, "booking_codes", place) for place in range(count)]
         return [
-            self._writer.call(f"Look at booking number {place} of {name}.", "booking_details", {"booking_code": code})
+            self.call(f"Look at booking number {place} of {name}.", "booking_details", {"booking_code": code})
             for place, code in enumerate(codes, 1)
         ]
 
     def cancel(self, what: str, booking: Ref, after: Iterable[Ref] = ()) -> Ref:
         code = part(booking, "booking_code")
-        return self._writer.call(f"Cancel {what}.", "cancel_booking", {"booking_code": code}, after=after)
+        return self.call(f"Cancel {what}.", "cancel_booking", {"booking_code": code}, after=after)

@@ -7,15 +7,15 @@ can only be had by booking. Money is kept in cents and told in dollars.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Self
 
-from ..worlds import Toolset
+from ..worlds import InvalidRequest, Toolset, UnknownName
 
 PAGE = 4
 """Events on one page of search results."""
 MAX_SEATS = 20
-"""Most seats of one hold."""
+"""The most seats that one hold may have."""
 DOOR_SURCHARGE = 450
 """Cents that a seat costs more at the door."""
 
@@ -34,20 +34,12 @@ VENUES: Mapping[str, str] = {
 CATEGORIES = ("concert", "theatre", "comedy", "dance")
 
 
-class UnknownName(LookupError):
-    """No such event, customer, category or district."""
-
-
 class NoSuchShow(LookupError):
     """The event is not shown on that date."""
 
 
 class NotEnoughSeats(Exception):
     """Fewer seats are left than are wanted."""
-
-
-class InvalidRequest(ValueError):
-    """An argument is out of range."""
 
 
 class UnknownHold(LookupError):
@@ -75,9 +67,9 @@ class Show:
     left: int
     """Seats that are neither held nor booked."""
     number: int
-    """Of the next booking."""
+    """Number of the next booking."""
     holds: int = 0
-    """Made so far."""
+    """Number of holds so far."""
 
 
 @dataclass(slots=True)
@@ -98,7 +90,7 @@ class Event:
     group_percent: int
     refund_percent: int
     shows: dict[str, Show]
-    """By date."""
+    """The shows by date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +101,11 @@ class Booking:
     date: str
     seats: int
     cents: int
-    """Paid."""
+    """What was paid."""
+
+    def row(self) -> list[Any]:
+        """Return the booking as the end state has it."""
+        return [self.code, self.name, self.event_id, self.date, self.seats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +123,7 @@ class City:
     customers: list[str]
     events: dict[str, Event]
     bookings: dict[str, Booking]
-    """By code; cancelled ones are gone."""
+    """Bookings by code, without cancelled ones."""
     holds: dict[str, SeatHold] = field(default_factory=dict)
     used: dict[str, str] = field(default_factory=dict)
     """Hold → code of the booking it became."""
@@ -135,7 +131,7 @@ class City:
 
     @classmethod
     def of(cls, world: Mapping[str, Any]) -> Self:
-        """From what `as_world` gave."""
+        """Read what `as_world` returned."""
         dates = world["dates"]
         events = {}
         for row in world["events"]:
@@ -145,17 +141,17 @@ class City:
         return cls(dates, world["customers"], events, bookings)
 
     def as_world(self) -> dict[str, Any]:
-        """Compact JSON: an event is a row of its facts and one [cents, left, number] per date, empty where it is not shown."""
+        """Return compact JSON: an event is a row of its facts and one [cents, left, number] per date, empty if not shown."""
         return {
             "dates": self.dates,
             "customers": self.customers,
             "events": [_event_row(event, self.dates) for event in self.events.values()],
-            "bookings": [[b.code, b.name, b.event_id, b.date, b.seats, b.cents] for b in self.bookings.values()],
+            "bookings": [list(astuple(booking)) for booking in self.bookings.values()],
         }
 
     def state(self) -> list[list[Any]]:
-        """[code, name, event, date, seats] of all bookings, by code. Holds lapse and are no part of it."""
-        return sorted([b.code, b.name, b.event_id, b.date, b.seats] for b in self.bookings.values())
+        """Return [code, name, event, date, seats] of all bookings, by code. Holds lapse and are not part of it."""
+        return sorted(booking.row() for booking in self.bookings.values())
 
     def event(self, event_id: str) -> Event:
         if event_id not in self.events:
@@ -181,10 +177,8 @@ class City:
 
 
 def _event_row(event: Event, dates: list[str]) -> list[Any]:
-    e = event
-    facts = [e.id, e.title, e.category, e.venue, e.language, e.minutes, e.min_age, e.series, e.group_from, e.group_percent]
-    shows = [[show.cents, show.left, show.number] if (show := e.shows.get(date)) else [] for date in dates]
-    return [*facts, e.refund_percent, shows]
+    shows = [[show.cents, show.left, show.number] if (show := event.shows.get(date)) else [] for date in dates]
+    return [*(getattr(event, item.name) for item in fields(event)[:-1]), shows]
 
 
 def dollars(cents: int) -> int | float:
@@ -197,7 +191,7 @@ def _check_seats(seats: int) -> None:
 
 
 def _cost(event: Event, show: Show, seats: int) -> tuple[int, int]:
-    """Discount in percent and price of all seats in cents."""
+    """Return the discount in percent and the price of all seats in cents."""
     percent = event.group_percent if seats >= event.group_from else 0
     return percent, seats * show.cents * (100 - percent) // 100
 
@@ -318,15 +312,7 @@ def booking_details(city: City, booking_code: str) -> dict[str, Any]:
 
 
 TOOLS: Toolset[City] = Toolset(
-    search_events,
-    event_details,
-    availability,
-    price_quote,
-    door_price,
-    hold_seats,
-    book,
-    cancel_booking,
-    list_bookings,
+    search_events, event_details, availability, price_quote, door_price, hold_seats, book, cancel_booking, list_bookings,
     booking_details,
-)
+)  # fmt: skip
 DISTRACTORS = frozenset({"door_price"})

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 from loopbench.protocol import Tool
 
 from ..task import Suite, Task
+from .columns import RowOptions
 from .own_tools import NO_TOOLS, own_tools
-from .rows import Cells, Columns, RowTable, suite_of
+from .rows import suite_of
+from .table import Cells, RowTable, check_columns
 
 if TYPE_CHECKING:
     import pandas
 
 
 class FrameTable(RowTable):
-    """The rows of a frame; its index plays no part."""
+    """The rows of a frame; its index does not count."""
 
     def __init__(self, frame: pandas.DataFrame, name: str) -> None:
-        """Raises ValueError for columns that are not text, or of the same name."""
+        """Read the columns. Raises ValueError for names that are not text, or appear twice."""
         self.source = self.name = name
         if unnamed := next((label for label in frame.columns if not isinstance(label, str)), None):
             raise ValueError(f"{name}: a column is called {unnamed!r}, and names must be text")
         self.columns = tuple(frame.columns)
-        if twice := next((label for label in self.columns if self.columns.count(label) > 1), ""):
-            raise ValueError(f"{name}: two columns are called {twice!r}")
+        check_columns(name, self.columns)
         self._frame = frame
 
     def keep(self, columns: Collection[str]) -> None:
-        """The frame as it is now: what becomes of it later changes no task."""
+        """Copy the columns as they are now: later changes of the frame change no task."""
         kept = self._frame[[name for name in self._frame.columns if name in columns]]
         plain = kept.astype(object).where(kept.notna(), None)  # NA, NaT and NaN are missing cells
         self._rows: list[Cells] = [
@@ -38,7 +39,7 @@ class FrameTable(RowTable):
         del self._frame
 
     def rows(self) -> Iterator[tuple[int, int, Cells]]:
-        """(index, row, cells) of each row."""
+        """Read (index, row, cells) of each row."""
         for index, cells in enumerate(self._rows):
             yield index, index + 1, cells
 
@@ -51,21 +52,16 @@ def suite_from_frame(
     tools: Sequence[Tool | Callable[..., Any]] | Callable[[Task], Any] = (),
     *,
     name: str = "frame",
-    question: str | None = None,
-    answer: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    scorer: str = "",
-    labels: Sequence[str] = (),
+    **options: Unpack[RowOptions],
 ) -> Suite:
-    """The suite of a frame's rows; see `loopbench.datasets.importing.rows` for what a column means.
+    """Return the suite of a frame's rows; see `loopbench.datasets.importing.columns` for what a column means.
 
     `tools`: functions that all trials share, or a function of the task that gives each trial's environment. `name`: of the suite.
-    `question`, `answer`: names of the columns; `columns`: of the others, by what they mean. `scorer`: of rows that name none.
-    `labels`: columns that become labels.
+    `options`: see `RowOptions`.
 
     On the command line such a suite is `package.module:function`, of a function that gives it.
 
     Raises ValueError that names row and column for what is wrong, TypeError for a tool that is none.
     """
     own = own_tools(name, tools) if tools else NO_TOOLS
-    return suite_of(FrameTable(frame, name), Columns.of(question, answer, columns, scorer, labels), "suite_from_frame", own)
+    return suite_of(FrameTable(frame, name), "suite_from_frame", own, options)

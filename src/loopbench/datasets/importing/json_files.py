@@ -14,9 +14,9 @@ from loopbench.protocol.wire import from_json
 from .textfile import BOM, TextFile
 
 MAX_FILE_BYTES = 50_000_000
-"""Of a file whose tasks are all held in memory; ten times the longest one that is published."""
+"""Largest file whose tasks are all held in memory; ten times the largest one that is published."""
 MAX_DEPTH = 100
-"""Deepest nesting of JSON: what is deeper cannot be handed on everywhere."""
+"""Deepest nesting of JSON: not every library takes what is deeper."""
 
 
 class JsonRow(BaseModel):
@@ -29,7 +29,7 @@ R = TypeVar("R", bound=JsonRow)
 
 
 def json_lines(path: Path) -> Iterator[tuple[str, int, Any]]:
-    """`FILE, line N`, N, and the value of each line; blank lines are passed over. Raises ValueError and OSError."""
+    """Read `FILE, line N`, N, and the value of each line; blank lines are passed over. Raises ValueError and OSError."""
     with TextFile(path).lines() as lines:
         for text in lines:
             if lines.place > MAX_FILE_BYTES:
@@ -40,12 +40,12 @@ def json_lines(path: Path) -> Iterator[tuple[str, int, Any]]:
 
 
 def json_file(path: Path) -> Any:
-    """The one value of a file. Raises ValueError and OSError."""
+    """Read the one value of a file. Raises ValueError and OSError."""
     return _value(text_file(path), str(path))
 
 
 def text_file(path: Path) -> str:
-    """A file's text in UTF-8, with or without byte order mark. Raises ValueError and OSError."""
+    """Read a file's text in UTF-8, with or without byte order mark. Raises ValueError and OSError."""
     with path.open("rb") as file:
         raw = file.read(MAX_FILE_BYTES + 1)
     if len(raw) > MAX_FILE_BYTES:
@@ -61,7 +61,7 @@ _TOO_LONG = f"the file is longer than {MAX_FILE_BYTES:,} bytes"
 
 
 def checked(kind: type[R], value: Any, where: str) -> R:
-    """The value as a row of its kind. Raises ValueError that names the first field that is missing or wrong."""
+    """Return the value as a row of its kind. Raises ValueError that names the first field that is missing or wrong."""
     try:
         return kind.model_validate(value)
     except ValidationError as error:
@@ -71,15 +71,21 @@ def checked(kind: type[R], value: Any, where: str) -> R:
         raise ValueError(f"{where}: {f'field {field!r}: ' if field else ''}{problem}") from None
 
 
+def check_limit(importer: str, limit: int | None) -> None:
+    """Raise ValueError unless a limit of rows is None or a whole number from 1 on."""
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise ValueError(f"{importer}: limit is {limit!r}, and must be a whole number from 1 on")
+
+
 def json_value(text: str) -> Any:
-    """Strict JSON of bounded depth, all of whose text UTF-8 can say. Raises ValueError, which says why and where in the text."""
+    """Read strict JSON of bounded depth, whose text UTF-8 can encode. Raises ValueError, which says why and where in the text."""
     try:
         value = from_json(text)
     except json.JSONDecodeError as error:
         of = f" of its line {error.lineno}" if error.lineno > 1 else ""  # a bare line would be taken for the file's
-        raise ValueError(f"no JSON ({error.msg.removesuffix(' at')} at character {error.colno}{of})") from None
+        raise ValueError(f"not JSON ({error.msg.removesuffix(' at')} at character {error.colno}{of})") from None
     except ValueError as error:
-        raise ValueError(f"no JSON ({error})") from None
+        raise ValueError(f"not JSON ({error})") from None
     if text.count("[") + text.count("{") > MAX_DEPTH:
         _check_depth(value)
     if "\\ud" in text or "\\uD" in text:
@@ -95,7 +101,7 @@ def _value(text: str, where: str) -> Any:
 
 
 def _check_depth(value: Any) -> None:
-    """Raises ValueError for a value nested deeper than MAX_DEPTH."""
+    """Raise ValueError for a value nested deeper than MAX_DEPTH."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [inner for item in level for inner in _inside(item)]
@@ -105,7 +111,7 @@ def _check_depth(value: Any) -> None:
 
 
 def _check_surrogates(value: Any) -> None:
-    """Raises ValueError for text with half a surrogate pair, which no UTF-8 can say."""
+    """Raise ValueError for text with half a surrogate pair, which UTF-8 cannot encode."""
     waiting = [value]
     while waiting:
         item = waiting.pop()
@@ -113,7 +119,7 @@ def _check_surrogates(value: Any) -> None:
             try:
                 item.encode()
             except UnicodeEncodeError:
-                raise ValueError("it holds half of a surrogate pair, which is no text") from None
+                raise ValueError("it holds half of a surrogate pair, which is not text") from None
         else:
             waiting.extend(_inside(item))
             waiting.extend(item if isinstance(item, Mapping) else ())

@@ -26,12 +26,12 @@ class OwnTools:
     """What the user named with `--tools`; all trials share `fixed` tools, `opener` gives each trial its own."""
 
     name: str = ""
-    """As typed; empty where there are no tools."""
+    """The name as typed; empty if there are no tools."""
     fixed: tuple[Tool, ...] = ()
     opener: Callable[[Task], Any] | None = None
 
     def open(self, task: Task) -> Environment:
-        """The task's environment in its fresh state.
+        """Open the task's environment in its fresh state.
 
         Raises ValueError where the user's code fails, gives no environment, or lacks a tool that the task names.
         """
@@ -46,7 +46,7 @@ class OwnTools:
         return OwnEnvironment(tuple(by_name[name] for name in names), environment)
 
     def lacks(self, name: str, known: Iterable[str]) -> str:
-        """That there is no tool of this name, in words."""
+        """Say that there is no tool of this name."""
         if not self.name:
             return f"no tool {name!r}: name the module that has it with --tools"
         return f"no tool {name!r}; {self.name} has {', '.join(known) or 'none'}"
@@ -79,7 +79,7 @@ class OwnEnvironment:
 
 
 def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
-    """The tools that a module offers, under `attribute` where one is named; `name`: as typed.
+    """Return the tools that a module offers, under `attribute` where one is named; `name`: as typed.
 
     Raises ValueError where there are none, two share a name, or an argument's type has no JSON schema.
     """
@@ -99,14 +99,14 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
 
 
 def own_tools(name: str, found: Any) -> OwnTools:
-    """Functions, one function, or a function of the task, under a name for messages. Raises TypeError for anything else."""
+    """Take functions, one function, or a function of the task; `name`: for messages. Raises TypeError for anything else."""
     if _takes_a_task(found):
         return OwnTools(name, opener=found)
     return OwnTools(name, _tools((found,) if isinstance(found, Tool) or callable(found) else found))
 
 
 def _typed_functions(module: ModuleType) -> list[Callable[..., Any]]:
-    """The module's own public functions that say a type, in the order written; none that wants a task."""
+    """Return the module's own public functions with type hints, in the order written, without those that want a task."""
     return [
         item
         for name, item in vars(module).items()
@@ -119,7 +119,7 @@ def _typed_functions(module: ModuleType) -> list[Callable[..., Any]]:
 
 
 def _takes_a_task(item: Any) -> bool:
-    """Whether it is a function, or a class, of one argument that is said to be a Task."""
+    """Return whether it is a function, or a class, of one argument that is declared as a Task."""
     if isinstance(item, Tool) or not callable(item):
         return False
     try:
@@ -142,7 +142,7 @@ def _annotation(item: Any, parameter: inspect.Parameter) -> Any:
 
 
 def _tools(items: Any) -> tuple[Tool, ...]:
-    """Functions as tools. Raises TypeError for what is none, and for two of one name."""
+    """Return functions as tools. Raises TypeError for anything else, and for two of one name."""
     if not isinstance(items, Sequence) or isinstance(items, str | bytes | Mapping):
         raise TypeError(f"neither a list of functions nor an environment (tools, state, close), but {type(items).__name__}")
     made = tuple(item if isinstance(item, Tool) else Tool.from_function(item) for item in items)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 MAX_BYTES = 10_000_000
-"""Longest line; one that is longer is hardly meant to be a question."""
+"""Longest line; a longer one is hardly meant to be a question."""
 BOM = b"\xef\xbb\xbf"
 
 
@@ -16,32 +16,32 @@ class TextFile:
     """A file that must stay as it is while tasks are read from it."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError where it cannot be read."""
+        """Raises OSError for an unreadable file."""
         self.path = path
         with path.open("rb") as file:
-            self._stamp = _stamp(file)
+            self._stamp = stamp(os.fstat(file.fileno()))
 
     def lines(self) -> Lines:
-        """From the beginning."""
+        """Read from the beginning."""
         return Lines(self.path, self._opened(), 0)
 
     def lines_from(self, place: int) -> Lines:
-        """From a place on, in bytes."""
+        """Read from a place on, in bytes."""
         file = self._opened()
         file.seek(place)
         return Lines(self.path, file, place)
 
     def _opened(self) -> BinaryIO:
         file = self.path.open("rb")
-        if _stamp(file) != self._stamp:
+        if stamp(os.fstat(file.fileno())) != self._stamp:
             file.close()
             raise ValueError(f"{self.path}: the file has changed since it was read")
         return file
 
 
-def _stamp(file: BinaryIO) -> tuple[int, int]:
-    found = os.fstat(file.fileno())
-    return found.st_size, found.st_mtime_ns
+def stamp(status: os.stat_result) -> tuple[int, int]:
+    """Return what changes when a file is written: its size and its time."""
+    return status.st_size, status.st_mtime_ns
 
 
 class Lines:
@@ -52,9 +52,9 @@ class Lines:
         self.place = place
         """Where the next line begins, in bytes."""
         self.number = 0
-        """Of the line that was read last, from 1 on (counted from where reading began)."""
+        """Number of the line that was read last, from 1 on (counted from where reading began)."""
         self.record = 0
-        """Bytes since it was last set to 0: what is read as one record must not be longer than a line may be."""
+        """Bytes since this was last set to 0: one record must not be longer than a line may be."""
         self._file = file
 
     def __enter__(self) -> Lines:
@@ -67,7 +67,7 @@ class Lines:
         return self
 
     def __next__(self) -> str:
-        """Raises ValueError that names file and line, for a line that is too long or no text in UTF-8."""
+        """Read a line. Raises ValueError that names file and line, for one that is too long or not UTF-8."""
         raw = self._file.readline(MAX_BYTES + 1)
         if not raw:
             raise StopIteration
@@ -79,12 +79,12 @@ class Lines:
         begins = self.place == 0
         self.place += len(raw)
         if b"\0" in raw:
-            raise ValueError(f"{self.at()}: there is a NUL byte; this is no text in UTF-8")
+            raise ValueError(f"{self.at()}: there is a NUL byte; this is not text in UTF-8")
         try:
             return (raw.removeprefix(BOM) if begins else raw).decode("utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(f"{self.at()}: the text is not UTF-8 ({error.reason} at byte {error.start + 1})") from None
 
     def at(self) -> str:
-        """Where reading is, in words."""
+        """Return where reading is, in words."""
         return f"{self.path}, line {self.number}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args
 
-from loopbench.datasets.generating import Draw
+from loopbench.datasets.generating import Draw, draw_new
 from loopbench.protocol.digest import digest
 
 Kind = Literal["person", "town", "ship", "company", "book", "lighthouse"]
@@ -40,14 +40,14 @@ class Coast:
     name: str
     """The tag that all its documents carry."""
     entities: Mapping[str, Entity]
-    """By name."""
+    """Entities by name."""
 
     def of_kind(self, kind: Kind) -> list[Entity]:
         return [entity for entity in self.entities.values() if entity.kind == kind]
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class DocumentPage:
     text: str
     record: Mapping[str, Any]
     """The facts that the text states."""
@@ -60,8 +60,8 @@ class Document:
     kind: Kind
     tag: str
     year: int
-    """Of birth, foundation, launch, publication or completion."""
-    pages: tuple[Page, ...]
+    """Year of birth, foundation, launch, publication or completion."""
+    pages: tuple[DocumentPage, ...]
     links: tuple[str, ...]
     """Titles of the documents that it mentions, sorted."""
 
@@ -74,7 +74,7 @@ class Document:
 class Collection:
     coasts: tuple[Coast, ...]
     documents: Mapping[str, Document]
-    """By id."""
+    """Documents by id."""
     ids: Mapping[str, str]
     """Title → id."""
     merged: Mapping[str, str]
@@ -89,7 +89,7 @@ class Collection:
 
 @cache
 def collection() -> Collection:
-    """Drawn once per process, in about 0.1 s."""
+    """Draw the collection, once per process, in about 0.1 s."""
     names = _Names(Draw("library", "names"))
     coasts = tuple(_coast(Draw("library", "coast", number), names) for number in range(COASTS))
     draw = Draw("library", "documents")
@@ -161,7 +161,7 @@ _CARGOES = ("timber", "salt cod", "wool", "slate", "lamp oil", "barley", "copper
 
 
 class _Names:
-    """Gives each name once."""
+    """A source of names that gives each name once."""
 
     def __init__(self, draw: Draw) -> None:
         self._draw = draw
@@ -169,13 +169,12 @@ class _Names:
         self._families = draw.sample([a + b for a in _ONSETS for b in _FAMILY_ENDS], 80)
 
     def new(self, make: Callable[[Draw], str]) -> str:
-        while (name := make(self._draw)) in self._given:
-            pass
+        name = draw_new(self._given, lambda: make(self._draw))
         self._given.add(name)
         return name
 
     def families(self) -> list[str]:
-        """A few families; other coasts have some of them too."""
+        """Draw a few families; other coasts have some of them too."""
         return self._draw.sample(self._families, 5)
 
     def coast(self) -> str:
@@ -239,7 +238,7 @@ def _person(draw: Draw, name: str, craft: str, born: int, town: str) -> Entity:
 
 
 def _taught(draw: Draw, person: Entity, people: list[Entity]) -> Entity:
-    """The person with a teacher, who is older; a quarter of the records, and those of the oldest, do not name one."""
+    """Return the person with a teacher, who is older; a quarter of the records, and those of the oldest, do not name one."""
     older = [other.name for other in people if other.facts["born"] + 10 <= person.facts["born"]]
     if not older or draw.chance(0.25):
         return person
@@ -247,7 +246,7 @@ def _taught(draw: Draw, person: Entity, people: list[Entity]) -> Entity:
 
 
 def _employed(draw: Draw, person: Entity, companies: list[Entity]) -> Entity:
-    """The person with an employer; merchants have none, and not all other records name one."""
+    """Return the person with an employer; merchants have none, and not all other records name one."""
     if person.facts["occupation"] == "merchant" or draw.chance(0.25):
         return person
     return Entity("person", person.name, {**person.facts, "employer": draw.choice(companies).name})
@@ -352,7 +351,7 @@ _SENTENCES: Mapping[Kind, tuple[Mapping[str, tuple[str, ...]], ...]] = {
         },
     ),
 }
-"""For each page of a kind of document, its facts in order, and how they may be worded."""
+"""Facts on each page of a kind of document, in order, and how they may be worded."""
 
 _ASIDES = (
     "The archive keeps {} letters on the matter.",
@@ -367,32 +366,20 @@ _ASIDES = (
 _YEARS: Mapping[Kind, str] = {
     "person": "born", "town": "founded", "ship": "launched", "company": "founded", "book": "year", "lighthouse": "completed",
 }  # fmt: skip
-LINKS = frozenset(
-    {
-        "birthplace",
-        "employer",
-        "teacher",
-        "mayor",
-        "builder",
-        "captain",
-        "home_port",
-        "founder",
-        "headquarters",
-        "author",
-        "dedicated_to",
-    }
-    | {"town", "architect"}
-)
+LINKS = frozenset({
+    "birthplace", "employer", "teacher", "mayor", "builder", "captain", "home_port", "founder", "headquarters", "author",
+    "dedicated_to", "town", "architect",
+})  # fmt: skip
 """Facts that name another entity."""
 
 
 def page_of(kind: Kind, key: str) -> int:
-    """The 1-based page on which documents of a kind state a fact."""
+    """Return the 1-based page on which documents of a kind state a fact."""
     return next(number for number, page in enumerate(_SENTENCES[kind], start=1) if key in page)
 
 
 def year_of(entity: Entity) -> int:
-    """The year under which the document is catalogued."""
+    """Return the year under which the document is catalogued."""
     year: int = entity.facts[_YEARS[entity.kind]]
     return year
 
@@ -403,7 +390,7 @@ def _document(document_id: str, coast: Coast, entity: Entity, draw: Draw) -> Doc
     return Document(document_id, entity.name, entity.kind, coast.name, year_of(entity), pages, links)
 
 
-def _page(coast: Coast, entity: Entity, sentences: Mapping[str, tuple[str, ...]], draw: Draw) -> Page:
+def _page(coast: Coast, entity: Entity, sentences: Mapping[str, tuple[str, ...]], draw: Draw) -> DocumentPage:
     told = [
         draw.choice(wordings).format(name=entity.name, coast=coast.name, **entity.facts)
         for key, wordings in sentences.items()
@@ -411,4 +398,4 @@ def _page(coast: Coast, entity: Entity, sentences: Mapping[str, tuple[str, ...]]
     ]
     aside = draw.choice(_ASIDES).format(draw.integer(12, 98), cargo=draw.choice(_CARGOES))
     told.insert(draw.integer(1, len(told)), aside)
-    return Page(" ".join(told), {key: entity.facts[key] for key in sentences if key in entity.facts and key != "plot"})
+    return DocumentPage(" ".join(told), {key: entity.facts[key] for key in sentences if key in entity.facts and key != "plot"})

@@ -16,9 +16,9 @@ from loopbench.datasets.worlds import Toolset
 from .collection import Collection, Document, Kind, collection
 
 MAX_TERMS = 24
-"""Words and phrases of a query that count; further ones are left out."""
+"""Most words and phrases of a query that count; further ones are left out."""
 MAX_CHARS = 1_000
-"""Of a query: how long a phrase of frequent words takes grows with the square of its length."""
+"""Longest query: the time for a phrase of frequent words grows with the square of its length."""
 MAX_RESULTS = 20
 MAX_VALUES = 100
 PAGE_OF_LIST = 20
@@ -73,7 +73,7 @@ class Shelves:
         self._index.execute("PRAGMA query_only = ON")
 
     def matches(self, query: str, limit: int, kind: Kind | None) -> list[Document]:
-        """Best first: a document whose title is the query, then by BM25, equal ones by id. Raises BadQuery without a word in it."""
+        """Return documents: one whose title is the query, then by BM25, equal ones by id. Raises BadQuery without a word."""
         rows = self._index.execute(
             "SELECT id FROM pages WHERE pages MATCH ? AND (? IS NULL OR kind = ?)"
             " ORDER BY name = ? DESC, round(bm25(pages, ?, 1.0), 6), id LIMIT ?",
@@ -82,7 +82,7 @@ class Shelves:
         return [self.held.documents[name] for (name,) in rows.fetchall()]
 
     def document(self, document_id: str) -> Document:
-        """Raises NoSuchDocument or DocumentMerged."""
+        """Return a document. Raises NoSuchDocument or DocumentMerged."""
         if document_id in self.held.merged:
             raise DocumentMerged(f"Document {document_id} was merged into another one; document_history tells into which.")
         if document_id not in self.held.documents:
@@ -94,7 +94,7 @@ class Shelves:
 
 
 def match_expression(query: str) -> str:
-    """An FTS5 expression that means the query's words and quoted phrases and nothing else: no operator of FTS5 gets through.
+    """Return an FTS5 expression of the query's words and quoted phrases: no operator of FTS5 gets through.
 
     Raises BadQuery where the query holds no word.
     """
@@ -110,7 +110,7 @@ def _plain(text: str) -> str:
 
 
 def _snippet(document: Document, query: str) -> str:
-    """The sentence that shares most words with the query, the first of equals."""
+    """Return the sentence that shares most words with the query, the first of equals."""
     wanted = set(_plain(query).split())
     return max(_SENTENCE.split(document.text), key=lambda sentence: len(wanted & set(_plain(sentence).split())))
 
@@ -226,6 +226,6 @@ DISTRACTORS = frozenset({"references", "similar_documents"})
 
 
 @cache
-def shelves() -> Shelves:
-    """Those of this process, built when the first environment is opened."""
+def open_shelves() -> Shelves:
+    """Return the shelves of this process, built when the first environment is opened."""
     return Shelves(collection())

@@ -9,17 +9,17 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any
 
 from loopbench.protocol import Tool
 
 from .. import calculator
-from ..generating import Draw
+from ..generating import Draw, Drawn, draw_new
 from ..worlds import Toolset, WorldEnvironment
 
 NAME = "long_haul"
 REMARKS = (300, 780)
-"""Characters of what does not matter on a long-winded card, from and to; the sentence that reaches this length is the last one."""
+"""Characters of remarks on a long-winded card, from and to; the sentence that reaches this length is the last one."""
 MAX_NUMBERS = 200
 
 PORTS = (
@@ -43,15 +43,13 @@ _SEALS = ("anchor", "beacon", "cormorant", "dolphin", "eagle", "falcon", "gull",
 _LETTERS = "ABCDEFGHJKLMNPQRSTVWXZ"
 _CODE = re.compile(r"[A-Z]{2}-[0-9]{4}")
 
-Drawn = TypeVar("Drawn", str, int)
-
 
 class ArchiveError(LookupError):
     """The archive does not hold what is asked for."""
 
 
 class VaultShut(PermissionError):
-    """A vault that was to be opened with the wrong seals."""
+    """The seals given do not open the vault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ class Card:
     facts: dict[str, Any]
     """What stands on it beside port and next card."""
     next_code: str | None
-    """None on the last card."""
+    """Code of the next card; None on the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class TrailArchive:
     """Whether cards have remarks."""
     trails: tuple[tuple[Card, ...], ...]
     cards: Mapping[str, Card]
-    """By code: those of the trails, their annexes, and others."""
+    """Cards by code: those of the trails, their annexes, and others."""
     moved: Mapping[str, str]
     """Code that stands on a card → the code under which that card is found now."""
     tickets: Mapping[str, int]
@@ -96,18 +94,18 @@ class Measures:
     """What cards tell beside crates: `booked`, `price`, `ticket`, `seal`."""
     is_wordy: bool = True
     annex_every: int = 0
-    """Each so-manieth card has an annex; 0: none has."""
+    """Every card whose place is a multiple of this has an annex; 0: none has."""
     moved: tuple[int, ...] = ()
     """Places in the first trail, from 0, of cards that lie elsewhere than the card before says."""
     is_lost: bool = False
-    """The first trail's last card names one that is nowhere."""
+    """Whether the first trail's last card names one that does not exist."""
     burnt: tuple[int, ...] = ()
     """Trails whose last card cannot be read."""
     seals_at: tuple[int, ...] = ()
     """Places in the first trail of the cards whose seals open the vault that its last card names."""
 
     def as_world(self) -> dict[str, Any]:
-        """What differs from an archive without any peculiarity."""
+        """Return what differs from the defaults."""
         given = {item.name: getattr(self, item.name) for item in fields(self) if getattr(self, item.name) != item.default}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 
@@ -175,7 +173,7 @@ class _Drawing:
         return facts
 
     def _others(self) -> tuple[str, ...]:
-        """A dozen cards in a circle, like those of the trails."""
+        """Draw a dozen cards in a circle, like those of the trails."""
         codes = tuple(self._code() for _ in range(12))
         for place, code in enumerate(codes):
             facts = self._facts(0) | {"port": self.draw.choice(PORTS)}
@@ -187,19 +185,17 @@ class _Drawing:
         return self._new(lambda: f"{draw.choice(_LETTERS)}{draw.choice(_LETTERS)}-{draw.integer(1000, 9999)}")
 
     def _crates(self) -> int:
-        """Different for each card: a calculator is never asked for the same twice."""
+        """Draw a number that no other card has: a calculator is never asked for the same twice."""
         return self._new(lambda: self.draw.integer(1_013, 9_871))
 
     def _new(self, drawn: Callable[[], Drawn]) -> Drawn:
-        while True:
-            made = drawn()
-            if made not in self._taken:
-                self._taken.add(made)
-                return made
+        made = draw_new(self._taken, drawn)
+        self._taken.add(made)
+        return made
 
 
 def archive_of(measures: Measures) -> TrailArchive:
-    """The same for the same measures."""
+    """Draw an archive; the same for the same measures."""
     return _Drawing(measures).archive()
 
 
@@ -263,14 +259,14 @@ def add_up(numbers: list[float]) -> int | float:
 
 
 def _checked(code: str) -> str:
-    """Raises ValueError for what is no code."""
+    """Return the code. Raises ValueError if it is not one."""
     if not _CODE.fullmatch(code):
         raise ValueError(f"{code[:40]!r} is no card's code; codes look like KX-4821")
     return code
 
 
 def _remarks(archive: TrailArchive, code: str) -> str:
-    """Drawn anew at each reading, always the same."""
+    """Draw a card's remarks: anew at each reading, and always the same."""
     draw = Draw(NAME, "remarks", archive.key, code)
     enough = draw.integer(*REMARKS)
     made = ""
@@ -313,6 +309,6 @@ _CALCULATOR = (*calculator.tools("add", "subtract", "multiply"), Tool.from_funct
 
 
 def environment(measures: Measures) -> WorldEnvironment[TrailArchive]:
-    """The tools over the archive of these measures."""
+    """Return the tools over the archive of these measures."""
     archive = archive_of(measures)
     return WorldEnvironment((*_TOOLSET.over(archive), *_CALCULATOR), archive)

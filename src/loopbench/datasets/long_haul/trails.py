@@ -10,7 +10,7 @@ from typing import Any
 from loopbench.protocol import Plan, Ref
 
 from ..generating import SNAPSHOTS, Draft, Draw, PlanWriter, Source, generate, part
-from ..task import Suite, Task
+from ..task import Task
 from ..worlds import WorldEnvironment
 from .archive import GOODS, NAME, PEOPLE, PORTS, SHIPS, Card, Measures, TrailArchive, archive_of, environment
 
@@ -18,7 +18,7 @@ ANSWER_FORMAT = 'Give the number alone. If it cannot be determined, the right an
 STEP_LIMIT = 75
 """A quarter more than the longest plan: the longer a way, the more often something goes wrong on it."""
 EASY, MEDIUM, HARD = (21, 29), (30, 44), (45, 60)
-"""Calls of a plan, from and to."""
+"""Number of calls of a plan, from and to."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class _Story:
         return self.archive.trails[0]
 
     def follow(self, number: int = 0) -> list[Ref]:
-        """Plan the reading of a whole trail, each card by what the one before says; gives the cards read."""
+        """Plan the reading of a whole trail, each card by what the one before says; return the cards read."""
         trail = self.archive.trails[number]
         name = "the trail" if len(self.archive.trails) == 1 else f"the {_ORDINALS[number]} trail"
         code: str | Ref = trail[0].code
@@ -57,8 +57,8 @@ class _Story:
         return part(found, "moved_to")
 
     def draft(self, asked: str, answer: Any, expected: int | None) -> Draft:
-        """`asked`: the question itself, behind the story of how the trail is followed."""
-        plan = Plan(tuple(self.plan.calls), answer)
+        """Return the task. `asked`: the question itself, behind the story of how the trail is followed."""
+        plan = self.plan.plan(answer)
         question = f"{' '.join(_told(self.draw, self.archive))} {asked} {ANSWER_FORMAT}"
         return Draft(question, plan, expected, "numeric", world=self.measures.as_world(), difficulty=_difficulty(plan))
 
@@ -67,13 +67,13 @@ _ORDINALS = ("first", "second", "third")
 
 
 def _difficulty(plan: Plan) -> str:
-    """By length."""
+    """Return the difficulty by the plan's length."""
     calls = len(plan.calls)
     return "easy" if calls <= EASY[1] else "medium" if calls <= MEDIUM[1] else "hard"
 
 
 def _calls(draw: Draw) -> int:
-    """How many calls a plan may have: the three difficulties are equally frequent."""
+    """Draw how many calls a plan may have: the three difficulties are equally frequent."""
     return draw.integer(*draw.choice((EASY, MEDIUM, HARD)))
 
 
@@ -82,7 +82,7 @@ def _story(draw: Draw, *lengths: int, facts: Sequence[str] = (), **options: Any)
 
 
 def _told(draw: Draw, archive: TrailArchive) -> Iterator[str]:
-    """Who asks, where the trail begins, and how it is followed."""
+    """Tell who asks, where the trail begins, and how it is followed."""
     who, other = draw.sample(PEOPLE, 2)
     words = {
         "who": who, "other": other, "ship": draw.choice(SHIPS), "goods": draw.choice(GOODS),
@@ -145,12 +145,10 @@ _RULES_FOR_MANY = (
 def _walk(draw: Draw) -> Draft:
     story = _story(draw, _calls(draw))
     cards = story.follow()
-    asked = draw.choice(
-        (
-            "How many crates does the last card give?",
-            "What number of crates stands on the card at the trail's end?",
-            "How many crates were left, according to the very last card?",
-        )
+    asked = draw.pick(
+        "How many crates does the last card give?",
+        "What number of crates stands on the card at the trail's end?",
+        "How many crates were left, according to the very last card?",
     )
     return story.draft(asked, part(cards[-1], "crates"), story.trail[-1].facts["crates"])
 
@@ -158,12 +156,10 @@ def _walk(draw: Draw) -> Draft:
 def _telegrams(draw: Draw) -> Draft:
     story = _story(draw, _calls(draw), is_wordy=False)
     cards = story.follow()
-    asked = draw.choice(
-        (
-            "The cards are short, like telegrams. Which number of crates does the final one report?",
-            "All of them are telegrams of few words. How many crates are named in the one that closes the trail?",
-            "Nobody wasted words on these cards. What count of crates stands on the last?",
-        )
+    asked = draw.pick(
+        "The cards are short, like telegrams. Which number of crates does the final one report?",
+        "All of them are telegrams of few words. How many crates are named in the one that closes the trail?",
+        "Nobody wasted words on these cards. What count of crates stands on the last?",
     )
     return story.draft(asked, part(cards[-1], "crates"), story.trail[-1].facts["crates"])
 
@@ -179,12 +175,10 @@ def _ledger(draw: Draw, *, is_wordy: bool = True) -> Draft:
         tool = "add" if card.facts["booked"] == "in" else "subtract"
         total = story.plan.call(f"Book what card {place} says.", tool, {"a": total, "b": part(read, "crates")})
     balance = sum(card.facts["crates"] * (1 if card.facts["booked"] == "in" else -1) for card in story.trail)
-    asked = draw.choice(
-        (
-            "The store was empty at first. How many crates are in it after the last card, each card's crates booked in or out?",
-            "Each card books its crates in or out of an empty store. What is the balance at the end? It may be negative.",
-            "Starting from nothing, add the crates that are booked in and subtract those that are booked out. What is left?",
-        )
+    asked = draw.pick(
+        "The store was empty at first. How many crates are in it after the last card, each card's crates booked in or out?",
+        "Each card books its crates in or out of an empty store. What is the balance at the end? It may be negative.",
+        "Starting from nothing, add the crates that are booked in and subtract those that are booked out. What is left?",
     )
     return story.draft(asked, total, balance)
 
@@ -200,12 +194,10 @@ def _freight(draw: Draw) -> Draft:
         for place, read in enumerate(story.follow(), 1)
     ]
     total = story.plan.call("Add up the values of all cards.", "add_up", {"numbers": values})
-    asked = draw.choice(
-        (
-            "Each card gives a number of crates and the price of one crate. How many dollars were all the crates together worth?",
-            "For every card, its crates times its price is what they brought in. How many dollars is that over the whole trail?",
-            "What did the crates of all cards cost together, each at the price in dollars that its own card gives?",
-        )
+    asked = draw.pick(
+        "Each card gives a number of crates and the price of one crate. How many dollars were all the crates together worth?",
+        "For every card, its crates times its price is what they brought in. How many dollars is that over the whole trail?",
+        "What did the crates of all cards cost together, each at the price in dollars that its own card gives?",
     )
     return story.draft(asked, total, sum(card.facts["crates"] * card.facts["price"] for card in story.trail))
 
@@ -217,12 +209,10 @@ def _tally(draw: Draw) -> Draft:
     story = _story(draw, _calls(draw) - 1)
     numbers = [part(read, "crates") for read in story.follow()]
     total = story.plan.call("Add up the crates of all cards.", "add_up", {"numbers": numbers})
-    asked = draw.choice(
-        (
-            "How many crates do all the cards of the trail name together?",
-            "What is the sum of the crates over every single card?",
-            "Add up the crates of all cards from the first to the last. What is the total?",
-        )
+    asked = draw.pick(
+        "How many crates do all the cards of the trail name together?",
+        "What is the sum of the crates over every single card?",
+        "Add up the crates of all cards from the first to the last. What is the total?",
     )
     return story.draft(asked, total, sum(card.facts["crates"] for card in story.trail))
 
@@ -238,12 +228,10 @@ def _annexes(draw: Draw) -> Draft:
     ]
     numbers = [part(read, "crates") for read in (*cards, *annexes)]
     total = story.plan.call("Add up the crates of cards and annexes.", "add_up", {"numbers": numbers})
-    asked = draw.choice(
-        (
-            "Some cards have an annex, a card of its own. How many crates are there on all cards and annexes together?",
-            "Where a card names an annex, the crates on that card count too. How many crates is it in all?",
-            "What is the total of the crates, with those of every annex that the cards of the trail refer to?",
-        )
+    asked = draw.pick(
+        "Some cards have an annex, a card of its own. How many crates are there on all cards and annexes together?",
+        "Where a card names an annex, the crates on that card count too. How many crates is it in all?",
+        "What is the total of the crates, with those of every annex that the cards of the trail refer to?",
     )
     own = sum(card.facts["crates"] for card in story.trail)
     beside = [story.archive.cards[card.facts["annex"]] for card in story.trail if "annex" in card.facts]
@@ -257,12 +245,10 @@ def _tickets(draw: Draw, *, is_wordy: bool = True) -> Draft:
         for place, read in enumerate(story.follow(), 1)
     ]
     total = story.plan.call("Add up what was paid for all tickets.", "add_up", {"numbers": paid})
-    asked = draw.choice(
-        (
-            "Every card carries a ticket. How many dollars are paid for all of them, once they are redeemed?",
-            "What do the tickets of all cards bring in together when each is redeemed, in dollars?",
-            "Redeem the ticket of each card. How many dollars is that in total?",
-        )
+    asked = draw.pick(
+        "Every card carries a ticket. How many dollars are paid for all of them, once they are redeemed?",
+        "What do the tickets of all cards bring in together when each is redeemed, in dollars?",
+        "Redeem the ticket of each card. How many dollars is that in total?",
     )
     return story.draft(asked, total, sum(story.archive.tickets[card.facts["ticket"]] for card in story.trail))
 
@@ -281,12 +267,10 @@ def _vault(draw: Draw, *, seals: int = 1, is_wordy: bool = True) -> Draft:
     cards = story.follow()
     given = {"vault": part(cards[-1], "vault"), "seals": [part(cards[place], "seal") for place in places]}
     inside = part(story.plan.call("Open the vault with what was found on the way.", "open_vault", given), "crates_inside")
-    asked = draw.choice(
-        (
-            "The last card tells of a vault, and whose seals open it. How many crates are in the vault?",
-            "At the end waits a vault that opens with seals seen on the way. What number of crates does it hold?",
-            "Each card has a seal, and the vault that the last card names wants some of them. How many crates lie inside?",
-        )
+    asked = draw.pick(
+        "The last card tells of a vault, and whose seals open it. How many crates are in the vault?",
+        "At the end waits a vault that opens with seals seen on the way. What number of crates does it hold?",
+        "Each card has a seal, and the vault that the last card names wants some of them. How many crates lie inside?",
     )
     return story.draft(asked, inside, next(iter(story.archive.vaults.values()))[1])
 
@@ -305,12 +289,10 @@ def _two_trails(draw: Draw) -> Draft:
     one, other = story.follow(0)[-1], story.follow(1)[-1]
     answer = story.plan.call("Compare the two trails' ends.", "subtract", {"a": part(one, "crates"), "b": part(other, "crates")})
     left, right = (trail[-1].facts["crates"] for trail in story.archive.trails)
-    asked = draw.choice(
-        (
-            "By how many crates does the last card of the first trail exceed that of the second? It may be negative.",
-            "Subtract the crates on the second trail's last card from those on the first trail's last card: what comes out?",
-            "What is the difference in crates between both ends, the first trail's minus the second's?",
-        )
+    asked = draw.pick(
+        "By how many crates does the last card of the first trail exceed that of the second? It may be negative.",
+        "Subtract the crates on the second trail's last card from those on the first trail's last card: what comes out?",
+        "What is the difference in crates between both ends, the first trail's minus the second's?",
     )
     return story.draft(asked, answer, left - right)
 
@@ -321,12 +303,10 @@ def _convoy(draw: Draw) -> Draft:
     story = _story(draw, first, second, calls - first - second, is_wordy=False)
     ends = [part(story.follow(number)[-1], "crates") for number in range(3)]
     total = story.plan.call("Add up the crates of the three ends.", "add_up", {"numbers": ends})
-    asked = draw.choice(
-        (
-            "How many crates do the last cards of the three trails give together?",
-            "The three ships met at the end. What is the sum of the crates on the three final cards?",
-            "Take the card that ends each trail: how many crates are that in all?",
-        )
+    asked = draw.pick(
+        "How many crates do the last cards of the three trails give together?",
+        "The three ships met at the end. What is the sum of the crates on the three final cards?",
+        "Take the card that ends each trail: how many crates are that in all?",
     )
     return story.draft(asked, total, sum(trail[-1].facts["crates"] for trail in story.archive.trails))
 
@@ -340,12 +320,10 @@ def _empty_drawers(draw: Draw) -> Draft:
     places = tuple(sorted(draw.sample(range(2, length), missing)))
     story = _story(draw, length, moved=places)
     cards = story.follow()
-    asked = draw.choice(
-        (
-            "Not all cards are in their drawers any more. How many crates does the last one name?",
-            "Some cards have been moved since. Which number of crates is on the card that ends the trail?",
-            "A drawer may be empty although the card still exists. How many crates does the trail's final card give?",
-        )
+    asked = draw.pick(
+        "Not all cards are in their drawers any more. How many crates does the last one name?",
+        "Some cards have been moved since. Which number of crates is on the card that ends the trail?",
+        "A drawer may be empty although the card still exists. How many crates does the trail's final card give?",
     )
     return story.draft(asked, part(cards[-1], "crates"), story.trail[-1].facts["crates"])
 
@@ -356,12 +334,10 @@ def _empty_drawers(draw: Draw) -> Draft:
 def _burnt(draw: Draw) -> Draft:
     story = _story(draw, _calls(draw), burnt=(0,))
     story.follow()
-    asked = draw.choice(
-        (
-            "How many crates does the card at the very end give?",
-            "Which number of crates stands on the last card, after the fire in the archive?",
-            "How many crates had the final card of the trail?",
-        )
+    asked = draw.pick(
+        "How many crates does the card at the very end give?",
+        "Which number of crates stands on the last card, after the fire in the archive?",
+        "How many crates had the final card of the trail?",
     )
     return story.draft(asked, None, None)
 
@@ -371,12 +347,10 @@ def _lost(draw: Draw) -> Draft:
     code = part(story.follow()[-1], "next_card")
     empty = story.plan.call("Try the drawer of the card that follows.", "read_card", {"code": code}, fails=True)
     story.plan.call("Ask the register for the card that follows.", "find_moved", {"code": code}, after=[empty], fails=True)
-    asked = draw.choice(
-        (
-            "How many crates stand on the last card, the one that names no other?",
-            "What number of crates does the card without a successor give?",
-            "Which number of crates is given where the trail ends?",
-        )
+    asked = draw.pick(
+        "How many crates stand on the last card, the one that names no other?",
+        "What number of crates does the card without a successor give?",
+        "Which number of crates is given where the trail ends?",
     )
     return story.draft(asked, None, None)
 
@@ -386,12 +360,10 @@ def _half_burnt(draw: Draw) -> Draft:
     story = _story(draw, calls // 2, calls - calls // 2, burnt=(1,))
     story.follow(0)
     story.follow(1)
-    asked = draw.choice(
-        (
-            "How many crates do the last cards of both trails give together?",
-            "What is the sum of the crates on the two final cards?",
-            "Add the crates at the end of one trail to those at the end of the other: what is the result?",
-        )
+    asked = draw.pick(
+        "How many crates do the last cards of both trails give together?",
+        "What is the sum of the crates on the two final cards?",
+        "Add the crates at the end of one trail to those at the end of the other: what is the result?",
     )
     return story.draft(asked, None, None)
 
@@ -416,11 +388,4 @@ SOURCE = Source(
     snapshots=SNAPSHOTS,
 )
 
-
-def load(size: int | None = None, seed: int = 0) -> Suite:
-    """The suite `long_haul`.
-
-    `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks. With neither, the tasks are the
-    committed snapshot. Raises ValueError for values out of range.
-    """
-    return SOURCE.suite(size, seed)
+SUITE = load = SOURCE.suite

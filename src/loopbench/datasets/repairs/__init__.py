@@ -1,11 +1,31 @@
 """A plant whose tools fail, ask for patience, give garbage and change their mind: the task is to recover, and not to write twice.
 
 The trouble comes from the environment, the same in every trial of a task; no fault profile is needed. `plant.py` draws a plant and
-holds the tools, `stories.py` the tasks.
+holds the tools, `repair.py` what the stories share, `stories.py` the stories.
 """
 
-from .stories import SOURCE, load
+from __future__ import annotations
 
-SUITE = load
+from functools import partial
 
-__all__ = ["SOURCE", "SUITE", "load"]
+from ..generating import SNAPSHOTS, Source, generate
+from ..task import Task
+from ..worlds import WorldEnvironment
+from .plant import TOOLS, Plant, draw_plant
+from .stories import TEMPLATES, UNANSWERABLE
+
+
+def _open(task: Task) -> WorldEnvironment[Plant]:
+    plant = draw_plant(task.world["plant"])
+    plant.trouble = task.world["trouble"]
+    return WorldEnvironment(TOOLS.over(plant), plant, Plant.state)
+
+
+SOURCE = Source(
+    "repairs",
+    "1",
+    partial(generate, "repairs", templates=TEMPLATES, unanswerable=UNANSWERABLE),
+    _open,
+    snapshots=SNAPSHOTS,
+)
+SUITE = load = SOURCE.suite

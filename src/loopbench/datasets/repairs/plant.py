@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from loopbench.datasets.generating import Draw
+from loopbench.datasets.generating import Draw, distinct, draw_new
 from loopbench.datasets.worlds import Toolset
 from loopbench.protocol.tools import TransientError
 
@@ -68,7 +68,7 @@ class Unavailable(Exception):
 
 
 class NotKnown(LookupError):
-    """Nothing stands under the number or name that was given."""
+    """There is nothing of the number or name that was given."""
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Plant:
     machines: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Asset number → name, hall, sensors by quantity, part, and the weights of its load index by quantity."""
     sensors: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Number → value, quantity."""
+    """Sensor number → value, quantity."""
     spares: dict[Quantity, list[str]] = field(default_factory=dict)
     """Sensors that belong to no machine yet."""
     alarms: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -86,9 +86,9 @@ class Plant:
     cursors: dict[str, list[str]] = field(default_factory=dict)
     """Hall → where the second page begins, the third, …"""
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Number → prices in dollars, and quotes, the later the newer."""
+    """Part number → prices in dollars, and quotes, the later the newer."""
     work_orders: list[tuple[str, str, str]] = field(default_factory=list)
-    """Number, asset, job."""
+    """Number, asset and job of each open order."""
     first_order: int = 0
     budget: int = 0
     """Dollars for parts."""
@@ -104,7 +104,7 @@ class Plant:
         return f"W{self.first_order + len(self.work_orders)}"
 
     def trouble_with(self, tool: str, thing: str) -> Mapping[str, Any]:
-        """What is wrong there, empty where nothing is. Raises LinkDown as often as the link drops."""
+        """Return what is wrong there; empty if nothing is. Raises LinkDown as often as the link drops."""
         key = f"{tool}/{thing}"
         found = self.trouble.get(key, {})
         if self.dropped[key] < found.get("drops", 0):
@@ -113,7 +113,7 @@ class Plant:
         return found
 
     def state(self) -> dict[str, Any]:
-        """The work orders that are open, and what was bought."""
+        """Return the work orders that are open, and what was bought."""
         return {
             "work_orders": sorted(map(list, self.work_orders)),
             "purchases": sorted(map(list, self.purchases)),
@@ -121,7 +121,7 @@ class Plant:
 
 
 def draw_plant(number: int) -> Plant:
-    """A plant in working order; the same for the same number."""
+    """Draw a plant in working order; the same for the same number."""
     draw, plant = Draw("repairs/plant", number), Plant()
     plant.first_order, plant.budget = draw.integer(30_000, 80_000), draw.integer(40_000, 99_000)
     names = draw.sample([f"{side} {kind}" for side in SIDES for kind in KINDS], 7)
@@ -149,20 +149,16 @@ def draw_plant(number: int) -> Plant:
 
 
 def _draw_sensor(draw: Draw, plant: Plant, quantity: Quantity) -> str:
-    """A new sensor's number; its value has one decimal and lies well within the range."""
+    """Draw a new sensor, and return its number; its value has one decimal and lies well within the range."""
     letter, _, (low, high) = QUANTITIES[quantity]
-    while (number := f"{letter}{draw.integer(1_000, 9_999)}") in plant.sensors:
-        pass
+    number = draw_new(plant.sensors, lambda: f"{letter}{draw.integer(1_000, 9_999)}")
     plant.sensors[number] = {"value": draw.integer(low * 10 + 5, high * 10 - 5) / 10, "quantity": quantity}
     return number
 
 
 def _numbers(draw: Draw, letter: str, count: int) -> list[str]:
-    """So many different numbers."""
-    made: dict[str, None] = {}
-    while len(made) < count:
-        made[f"{letter}{draw.integer(1_000, 9_999)}"] = None
-    return list(made)
+    """Draw so many different numbers."""
+    return distinct(count, lambda: f"{letter}{draw.integer(1_000, 9_999)}")
 
 
 # Tools

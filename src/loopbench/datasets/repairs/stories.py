@@ -5,191 +5,13 @@ Where an argument stands in an error's text alone, the plan holds it as a litera
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
 
-from loopbench.datasets.generating import SNAPSHOTS, DeadEnd, Draft, Draw, PlanWriter, Source, generate, part, told_by
-from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.worlds import WorldEnvironment
-from loopbench.protocol import Plan, Ref
+from loopbench.datasets.generating import DeadEnd, Draft, part, told_by
+from loopbench.protocol import Ref
 
-from .plant import ALARMS_A_PAGE, HALLS, JOBS, PAGES, QUANTITIES, TOOLS, Plant, Quantity, draw_plant
-
-NAME = "repairs"
-ANSWER_FORMAT = 'Answer with the number or the code alone. If it cannot be determined, the right answer is "not determined".'
-RULES = (
-    "What is no number, or lies outside of the sensor's range, is no reading: the calibrated instrument counts then.",
-    "A sensor that shows nonsense, or more or less than it can, is overruled by its calibrated instrument.",
-    "Only numbers within a sensor's own range count; failing that, go by the calibrated instrument.",
-)
-PEOPLE = (
-    "Amina", "Bruno", "Clara", "the foreman", "the night shift", "Dmitri", "Elif", "the new fitter", "Farid", "Greta", "the porter",
-    "Hanna", "Ivo", "the painter", "Jana", "Kofi", "a trainee", "Lucia", "Mateo", "the auditor", "Nadia", "Oskar",
-    "the crew of gate {n}",
-)  # fmt: skip
-SYMPTOMS = (
-    "hums louder than usual", "smells of hot oil", "stood still for {n} minutes", "has lost a bolt", "shook the whole floor",
-    "tripped its fuse {n} times", "drips on the walkway", "blinks amber", "has a loose belt", "was painted only last week",
-    "starts with a groan", "runs {n} percent slower than in spring", "rattles at every turn", "sparked once",
-)  # fmt: skip
-ASIDES = (
-    "{who} has noticed that the {machine} {symptom}.",
-    "According to {who}, the {machine} {symptom}.",
-    "The log has a line by {who}: the {machine} {symptom}.",
-    "Nobody believes it, but {who} claims that the {machine} {symptom}.",
-    "On the board, in the hand of {who}: the {machine} {symptom}.",
-)
-"""Sentences that do not matter."""
-Trouble = Literal["none", "drops once", "drops twice", "rate limit", "garbage", "out of range", "moved", "moved twice", "lost"]
-
-
-class Repair:
-    """A plant in working order, the trouble that a story gives it, and the plan that gets round it."""
-
-    def __init__(self, draw: Draw) -> None:
-        self.draw = draw
-        self.number = draw.integer(1, 10**9)
-        self.plant = draw_plant(self.number)
-        self.plan = PlanWriter()
-        self.trouble: dict[str, dict[str, Any]] = {}
-        self.orders: list[list[Any]] = [list(order) for order in self.plant.work_orders]
-        self.purchases: list[list[Any]] = []
-        self._given: set[str] = set()
-
-    def machines(self, count: int) -> list[tuple[str, dict[str, Any]]]:
-        return self.draw.sample(list(self.plant.machines.items()), count)
-
-    def new_number(self, letter: str) -> str:
-        """A number that nothing in the plant has."""
-        while (made := f"{letter}{self.draw.integer(10_000, 99_999)}") in self._given:
-            pass
-        self._given.add(made)
-        return made
-
-    # Calls with their trouble.
-
-    def find(self, asset: str, machine: Mapping[str, Any]) -> Ref:
-        """Ask for the machine by name: the tool is retired, and says which number to look up instead."""
-        failed = self.plan.call(f"Find the {machine['name']}.", "find_machine", {"name": machine["name"]}, fails=True)
-        return self.describe(asset, after=[failed])
-
-    def describe(self, asset: str, after: Sequence[Ref] = (), drops: int = 0) -> Ref:
-        if drops:
-            self.trouble[f"describe_machine/{asset}"] = {"drops": drops}
-        return self.plan.call(f"Look up asset {asset}.", "describe_machine", {"asset": asset}, after=after)
-
-    def read(self, asset: str, quantity: Quantity, described: Ref, trouble: Trouble) -> Ref:
-        """Read one quantity of a machine, whatever it takes; gives the value that counts."""
-        plan, sensor = self.plan, self.plant.machines[asset]["sensors"][quantity]
-        what, key = f"{quantity} of {asset}", f"read_sensor/{sensor}"
-        ask: dict[str, Any] = {"sensor": part(described, "sensors", quantity)}
-        if trouble.startswith("drops"):
-            self.trouble[key] = {"drops": 1 if trouble == "drops once" else 2}
-        elif trouble == "rate limit":
-            ticket, permit = self.new_number("N"), self.new_number("L")
-            self.trouble[key] = {"ticket": ticket, "permit": permit}
-            failed = plan.call(f"Try to read the {what}.", "read_sensor", ask, fails=True)
-            turn = plan.call(f"Wait for a turn at the {what}.", "wait_turn", {"ticket": ticket}, after=[failed])
-            ask = ask | {"permit": part(turn, "permit")}
-        elif trouble.startswith("moved"):
-            for _ in range(2 if trouble == "moved twice" else 1):
-                new = self.plant.spares[quantity].pop()
-                self.trouble[key] = {"moved_to": new}
-                failed = plan.call(f"Read the {what} at {sensor}.", "read_sensor", ask, fails=True)
-                self.plant.machines[asset]["sensors"][quantity] = sensor = new
-                key, ask = f"read_sensor/{new}", {"sensor": new}
-            return part(plan.call(f"Read the {what} at its new place.", "read_sensor", ask, after=[failed]), "value")
-        elif trouble in ("garbage", "out of range", "lost"):
-            self.trouble[key] = {"shows": self._nonsense(quantity, is_number=trouble == "out of range")}
-            seen = plan.call(f"Read the {what}.", "read_sensor", ask)
-            if trouble == "lost":
-                self.trouble[f"read_calibrated/{sensor}"] = {"lost": True}
-            goal = f"Check the {what} by the calibrated instrument."
-            return part(plan.call(goal, "read_calibrated", ask, after=[seen], fails=trouble == "lost"), "value")
-        return part(plan.call(f"Read the {what} properly.", "read_sensor", ask), "value")
-
-    def _nonsense(self, quantity: Quantity, is_number: bool) -> Any:
-        low, high = QUANTITIES[quantity][2]
-        if is_number:
-            return self.draw.choice((high + self.draw.integer(1, 400) / 10, low - self.draw.integer(1, 400) / 10))
-        return self.draw.choice(("#####", "E-OVR", "\\x00\\x7f@@", "nan", None, "0x7FFF"))
-
-    def index(self, asset: str, values: Sequence[Ref]) -> Ref:
-        """The machine's load index of these readings."""
-        arguments = {"asset": asset, **{str(quantity): value for quantity, value in zip(QUANTITIES, values, strict=True)}}
-        return part(self.plan.call(f"Work out the load of {asset}.", "load_index", arguments), "load_index")
-
-    def true_index(self, asset: str) -> float:
-        """What it is, worked out in tenths from the plant itself."""
-        machine, tenths = self.plant.machines[asset], 0
-        for quantity, sensor in machine["sensors"].items():
-            tenths += machine["weights"][quantity] * round(self.plant.sensors[sensor]["value"] * 10)
-        return tenths / 10
-
-    def open_order(self, asset: str | Ref, machine: str, job: str, after: Sequence[Ref] = ()) -> Ref:
-        """Write a work order; `machine` is the asset number. Gives the order's number."""
-        arguments = {"asset": asset, "job": job}
-        written = self.plan.call(f"Have {machine} seen to.", "open_work_order", arguments, after=after)
-        self.note_order(machine, job)
-        return part(written, "work_order")
-
-    def open_order_in_doubt(self, asset: str, job: str, kept: bool, after: Sequence[Ref] = ()) -> Ref:
-        """Write a work order and hear nothing: look whether it is there, and send it again only where it is not."""
-        reference = self.new_number("X")
-        self.trouble[f"open_work_order/{asset}"] = {"reference": reference, "kept": kept}
-        arguments = {"asset": asset, "job": job}
-        sent = self.plan.call(f"Send the order for {asset}.", "open_work_order", arguments, after=after, fails=True)
-        listed = self.plan.call(f"See whether {asset} has the order.", "list_work_orders", {"asset": asset}, after=[sent])
-        place = sum(owner == asset for _, owner, _ in self.orders)
-        self.note_order(asset, job)
-        if kept:
-            return part(listed, place, "work_order")
-        again = arguments | {"reference": reference}
-        return part(self.plan.call(f"Send the order for {asset} again.", "open_work_order", again, after=[listed]), "work_order")
-
-    def note_order(self, asset: str, job: str) -> None:
-        """Raises DeadEnd where the machine has such an order already: nobody could tell which one is new."""
-        if [asset, job] in (order[1:] for order in self.orders):
-            raise DeadEnd
-        self.orders.append([f"W{self.plant.first_order + len(self.orders)}", asset, job])
-
-    def buy(
-        self, what: str | Ref, number: str, quantity: int, stale: int = 0, told: Sequence[Ref] = (), after: Sequence[Ref] = ()
-    ) -> Ref:
-        """Ask for a quote and confirm it, and where it has expired, the newer one.
-
-        `number`: the part's. `told`: calls that name the part; `after`: purchases that come first.
-        """
-        known, ask = self.plant.parts[number], {"part": what, "quantity": quantity}
-        if stale:
-            self.trouble[f"order_part/{number}"] = {"stale": stale}
-        quoted = self.plan.call(f"Ask what {number} costs.", "order_part", ask, after=told)
-        quote: Any = part(quoted, "quote")
-        before = [*after, quoted]
-        for place in range(stale):
-            goal = f"Confirm quote {place + 1} for {number}."
-            before = [self.plan.call(goal, "order_part", ask | {"quote": quote}, after=before, fails=True)]
-            quote = known["quotes"][place + 1]
-        bought = self.plan.call(f"Buy {number}.", "order_part", ask | {"quote": quote}, after=before)
-        self.purchases.append([number, quantity, known["prices"][stale] * quantity])
-        return bought
-
-    # What comes of it.
-
-    def draft(self, told: str, answer: Any, expected: Any, scorer: str = "numeric") -> Draft:
-        """The task. `told`: what is asked, without the form of the answer."""
-        draw, names = self.draw, [machine["name"] for machine in self.plant.machines.values()]
-        aside = draw.choice(ASIDES).format(who=draw.choice(PEOPLE), machine=draw.choice(names), symptom=draw.choice(SYMPTOMS))
-        aside = aside.format(n=draw.integer(3, 29))
-        return Draft(
-            question=f"{aside[0].upper()}{aside[1:]} {told} {ANSWER_FORMAT}",
-            plan=Plan(tuple(self.plan.calls), answer),
-            expected=expected,
-            scorer=scorer,
-            world={"plant": self.number, "trouble": self.trouble},
-            end_state={"work_orders": sorted(self.orders), "purchases": sorted(self.purchases)},
-        )
-
+from .plant import ALARMS_A_PAGE, HALLS, JOBS, PAGES, QUANTITIES
+from .repair import RULES, Repair, Trouble
 
 _template = told_by(Repair)
 
@@ -198,21 +20,19 @@ _template = told_by(Repair)
 
 
 def _readings(repair: Repair, troubles: Sequence[Trouble], drops: int = 0) -> Draft:
-    """The load index of one machine whose three sensors have these troubles, in any order."""
+    """Ask for the load index of one machine whose three sensors have these troubles, in any order."""
     draw = repair.draw
     ((asset, machine),) = repair.machines(1)
     described = repair.describe(asset, drops=drops)
     shuffled = draw.shuffled(troubles)
     values = [repair.read(asset, quantity, described, trouble) for quantity, trouble in zip(QUANTITIES, shuffled, strict=True)]
     name = machine["name"]
-    told = draw.choice(
-        (
-            f"What is the load index of the {name} (asset {asset}) now, from its temperature, pressure and vibration?",
-            f"Work out how loaded asset {asset}, the {name}, is at present: its load index, from its three sensors.",
-            f"The {name}, asset {asset}, may run too hard. Collect its readings and answer with its load index.",
-            f"We need the present load index of {asset}. The sensors of the {name} have their moods: see that each reading holds.",
-            f"Before the {name} ({asset}) is switched up, take all three of its readings. What load index do they make?",
-        )
+    told = draw.pick(
+        f"What is the load index of the {name} (asset {asset}) now, from its temperature, pressure and vibration?",
+        f"Work out how loaded asset {asset}, the {name}, is at present: its load index, from its three sensors.",
+        f"The {name}, asset {asset}, may run too hard. Collect its readings and answer with its load index.",
+        f"We need the present load index of {asset}. The sensors of the {name} have their moods: see that each reading holds.",
+        f"Before the {name} ({asset}) is switched up, take all three of its readings. What load index do they make?",
     )
     return repair.draft(f"{told} {draw.choice(RULES)}", repair.index(asset, values), repair.true_index(asset))
 
@@ -231,7 +51,7 @@ def _rate_limit(repair: Repair) -> Draft:
 
 @_template
 def _garbage(repair: Repair) -> Draft:
-    """A sensor shows what is no number."""
+    """A sensor shows something other than a number."""
     return _readings(repair, ("garbage", "none", repair.draw.choice(("none", "drops once", "out of range"))))
 
 
@@ -264,13 +84,11 @@ def _two_machines(repair: Repair) -> Draft:
         raise DeadEnd
     repair.open_order(higher, higher, job, after=list(indices.values()))
     first, second = (f"the {machine['name']} ({asset})" for asset, machine in two)
-    told = draw.choice(
-        (
-            f"Of {first} and {second} the one with the higher load index is to be seen to: open a work order to {job} it. What is "
-            "that load index?",
-            f"Compare the load indices of {first} and {second}. Put the machine where it is higher down for a work order, "
-            f'"{job}", and answer with its index.',
-        )
+    told = draw.pick(
+        f"Of {first} and {second} the one with the higher load index is to be seen to: open a work order to {job} it. What is "
+        "that load index?",
+        f"Compare the load indices of {first} and {second}. Put the machine where it is higher down for a work order, "
+        f'"{job}", and answer with its index.',
     )
     return repair.draft(f"{told} {draw.choice(RULES)}", indices[higher], repair.true_index(higher))
 
@@ -286,12 +104,10 @@ def _retired(repair: Repair) -> Draft:
     described = repair.find(asset, machine)
     number = repair.open_order(part(described, "asset"), asset, job)
     name = machine["name"]
-    told = draw.choice(
-        (
-            f"Open a work order to {job} the {name}. Which number does it get?",
-            f'The {name} needs attention: put it down for "{job}" and answer with the number of the work order.',
-            f"Please have somebody {job} the {name}. I want the number of that work order, and no second one.",
-        )
+    told = draw.pick(
+        f"Open a work order to {job} the {name}. Which number does it get?",
+        f'The {name} needs attention: put it down for "{job}" and answer with the number of the work order.',
+        f"Please have somebody {job} the {name}. I want the number of that work order, and no second one.",
     )
     return repair.draft(told, number, repair.orders[-1][0], "normalized")
 
@@ -305,13 +121,11 @@ def _in_doubt(repair: Repair) -> Draft:
     before = [repair.find(asset, machine)] if name_known else [repair.describe(asset)]
     number = repair.open_order_in_doubt(asset, job, kept=draw.chance(0.5), after=before)
     called = f"the {machine['name']}" if name_known else f"the machine {asset}"
-    told = draw.choice(
-        (
-            f'Look up {called} and see that there is one new work order "{job}" for it, and not two. What is its number?',
-            f"Check that {called} is what it should be, then open exactly one work order to {job} it, and answer with its number.",
-            f'After looking at its description, book "{job}" for {called}. The lines are bad today, and a double order is as '
-            "bad as none. Which number does the new order have?",
-        )
+    told = draw.pick(
+        f'Look up {called} and see that there is one new work order "{job}" for it, and not two. What is its number?',
+        f"Check that {called} is what it should be, then open exactly one work order to {job} it, and answer with its number.",
+        f'After looking at its description, book "{job}" for {called}. The lines are bad today, and a double order is as '
+        "bad as none. Which number does the new order have?",
     )
     return repair.draft(told, number, repair.orders[-1][0], "normalized")
 
@@ -324,20 +138,18 @@ def _quote(repair: Repair) -> Draft:
     described = repair.describe(asset, drops=draw.integer(0, 1))
     bought = repair.buy(part(described, "part"), machine["part"], quantity, stale=draw.integer(1, 2))
     name = machine["name"]
-    told = draw.choice(
-        (
-            f"Buy {quantity} spare parts for the {name}, asset {asset}, at whatever they cost by now. How many dollars is that?",
-            f"The store is out of the spare part of {asset}, the {name}. Order {quantity} of it at the price of the day; what has "
-            "been paid for them?",
-            f"Get {quantity} pieces of the part that the {name} ({asset}) takes. Answer with the dollars paid in the end.",
-        )
+    told = draw.pick(
+        f"Buy {quantity} spare parts for the {name}, asset {asset}, at whatever they cost by now. How many dollars is that?",
+        f"The store is out of the spare part of {asset}, the {name}. Order {quantity} of it at the price of the day; what has "
+        "been paid for them?",
+        f"Get {quantity} pieces of the part that the {name} ({asset}) takes. Answer with the dollars paid in the end.",
     )
     return repair.draft(told, part(bought, "paid"), repair.purchases[-1][2])
 
 
 @_template
 def _shopping_list(repair: Repair) -> Draft:
-    """Of three parts one can be had at once, one at a new price, one only as its successor."""
+    """One of three parts can be had at once, one at a new price, one only as its successor."""
     draw = repair.draw
     fine, dearer, gone, successor = draw.sample(list(repair.plant.parts), 4)
     repair.trouble[f"order_part/{gone}"] = {"successor": successor}
@@ -351,12 +163,10 @@ def _shopping_list(repair: Repair) -> Draft:
         else:
             last = [repair.buy(number, number, quantity, stale=int(number == dearer), after=last)]
     wanted = ", ".join(f"{quantity} of {number}" for number, quantity in amounts.items())
-    told = draw.choice(
-        (
-            f"Buy these parts at today's prices: {wanted}. Where a part is no longer made, take what replaces it. How many dollars "
-            "of the budget are left?",
-            f"For the overhaul we need {wanted}, or their successors. Order all three and answer with what remains of the budget.",
-        )
+    told = draw.pick(
+        f"Buy these parts at today's prices: {wanted}. Where a part is no longer made, take what replaces it. How many dollars "
+        "of the budget are left?",
+        f"For the overhaul we need {wanted}, or their successors. Order all three and answer with what remains of the budget.",
     )
     return repair.draft(told, part(last[0], "budget_left"), repair.plant.budget - sum(paid for _, _, paid in repair.purchases))
 
@@ -371,19 +181,17 @@ def _alarm(repair: Repair) -> Draft:
     seen = _turn_pages(repair, hall, page)
     asset = part(seen, "alarms", place, "asset")
     number, code = repair.open_order(asset, alarm["asset"], job), alarm["code"]
-    told = draw.choice(
-        (
-            f'Alarm {code} of hall {hall}: open a work order "{job}" for the machine that raised it, and answer with its number.',
-            f'Somewhere in the alarms of hall {hall} is {code}. Put the machine behind it down for "{job}". What is the number '
-            "of that work order?",
-            f"Who raised {code} in hall {hall}? That machine gets a work order to {job} it; the order's number is the answer.",
-        )
+    told = draw.pick(
+        f'Alarm {code} of hall {hall}: open a work order "{job}" for the machine that raised it, and answer with its number.',
+        f'Somewhere in the alarms of hall {hall} is {code}. Put the machine behind it down for "{job}". What is the number '
+        "of that work order?",
+        f"Who raised {code} in hall {hall}? That machine gets a work order to {job} it; the order's number is the answer.",
     )
     return repair.draft(told, number, repair.orders[-1][0], "normalized")
 
 
 def _turn_pages(repair: Repair, hall: str, page: int) -> Ref:
-    """Read a hall's alarms up to a page; the first cursor expires. Gives that page."""
+    """Read a hall's alarms up to a page; the first cursor expires. Return that page."""
     cursors, renewed = repair.plant.cursors[hall], repair.new_number("K")
     repair.trouble[f"list_alarms/{cursors[0]}"] = {"goes_on": renewed}
     first = repair.plan.call(f"List the alarms of hall {hall}.", "list_alarms", {"hall": hall})
@@ -397,7 +205,7 @@ def _turn_pages(repair: Repair, hall: str, page: int) -> Ref:
 
 @_template
 def _overhaul(repair: Repair) -> Draft:
-    """All of it: a retired tool, three sensors with their troubles, a work order that may have arrived."""
+    """Everything goes wrong: a retired tool, three sensors with their troubles, a work order that may have arrived."""
     draw, job = repair.draw, repair.draw.choice(JOBS)
     ((asset, machine),) = repair.machines(1)
     described = repair.find(asset, machine)
@@ -406,17 +214,13 @@ def _overhaul(repair: Repair) -> Draft:
     index = repair.index(asset, values)
     number = repair.open_order_in_doubt(asset, job, kept=draw.chance(0.5), after=[index])
     name = machine["name"]
-    ask, answer, expected, scorer = draw.choice(
-        (
-            ("Answer with the load index.", index, repair.true_index(asset), "numeric"),
-            ("Answer with the number of the work order.", number, repair.orders[-1][0], "normalized"),
-        )
+    ask, answer, expected, scorer = draw.pick(
+        ("Answer with the load index.", index, repair.true_index(asset), "numeric"),
+        ("Answer with the number of the work order.", number, repair.orders[-1][0], "normalized"),
     )
-    told = draw.choice(
-        (
-            f"First find out the load index of the {name}, then open one work order to {job} it, exactly one.",
-            f'The {name} is due: take its load index, and when that is done put it down once for "{job}".',
-        )
+    told = draw.pick(
+        f"First find out the load index of the {name}, then open one work order to {job} it, exactly one.",
+        f'The {name} is due: take its load index, and when that is done put it down once for "{job}".',
     )
     return repair.draft(f"{told} {ask} {draw.choice(RULES)}", answer, expected, scorer)
 
@@ -432,11 +236,9 @@ def _blind(repair: Repair) -> Draft:
     described, quantity = repair.describe(asset), draw.choice(tuple(QUANTITIES))
     repair.open_order(asset, asset, job)
     repair.read(asset, quantity, described, "lost")
-    told = draw.choice(
-        (
-            f"Put {asset}, the {machine['name']}, down for a work order to {job} it in any case. What is its {quantity}?",
-            f'Whatever its {quantity}, the {machine["name"]} ({asset}) gets one work order, "{job}". How high is that {quantity}?',
-        )
+    told = draw.pick(
+        f"Put {asset}, the {machine['name']}, down for a work order to {job} it in any case. What is its {quantity}?",
+        f'Whatever its {quantity}, the {machine["name"]} ({asset}) gets one work order, "{job}". How high is that {quantity}?',
     )
     return repair.draft(f"{told} {draw.choice(RULES)}", None, None)
 
@@ -453,12 +255,10 @@ def _list_gone(repair: Repair) -> Draft:
     first = repair.plan.call(f"List the alarms of hall {hall}.", "list_alarms", {"hall": hall})
     name, code = machine["name"], alarm["code"]
     repair.plan.call("Turn the page.", "list_alarms", {"hall": hall, "cursor": part(first, "next")}, fails=True)
-    told = draw.choice(
-        (
-            f'Book "{job}" for the {name} ({asset}), once. Apart from that: which asset has raised {code} in hall {hall}?',
-            f"Which asset number stands beside {code} among the alarms of hall {hall}? Besides, the {name} ({asset}) needs a work "
-            f"order to {job} it; open it.",
-        )
+    told = draw.pick(
+        f'Book "{job}" for the {name} ({asset}), once. Apart from that: which asset has raised {code} in hall {hall}?',
+        f"Which asset number stands beside {code} among the alarms of hall {hall}? Besides, the {name} ({asset}) needs a work "
+        f"order to {job} it; open it.",
     )
     return repair.draft(told, None, None)
 
@@ -472,40 +272,18 @@ def _not_made(repair: Repair) -> Draft:
     repair.trouble[f"order_part/{gone}"] = {"withdrawn": True}
     repair.buy(number, number, quantity)
     repair.plan.call(f"Ask what {gone} would cost.", "order_part", {"part": gone, "quantity": other}, fails=True)
-    told = draw.choice(
-        (
-            f"Buy {quantity} of part {number}. And what would {other} of {gone} cost? Do not buy those.",
-            f"Order {quantity} pieces of {number} now. The answer that I need is another one: the price of {other} pieces of "
-            f"{gone}, which are not to be ordered yet.",
-        )
+    told = draw.pick(
+        f"Buy {quantity} of part {number}. And what would {other} of {gone} cost? Do not buy those.",
+        f"Order {quantity} pieces of {number} now. The answer that I need is another one: the price of {other} pieces of "
+        f"{gone}, which are not to be ordered yet.",
     )
     return repair.draft(told, None, None)
 
 
-_TEMPLATES = (
+TEMPLATES = (
     _dropouts, _quote, _rate_limit, _in_doubt, _garbage, _alarm,
     _overhaul, _retired, _out_of_range, _shopping_list, _moved, _two_machines,
 )  # fmt: skip
-_UNANSWERABLE = (_blind, _list_gone, _not_made)
 
 
-def _tasks(seed: int) -> Iterator[Task]:
-    return generate(NAME, seed, _TEMPLATES, _UNANSWERABLE)
-
-
-def _open(task: Task) -> WorldEnvironment[Plant]:
-    plant = draw_plant(task.world["plant"])
-    plant.trouble = task.world["trouble"]
-    return WorldEnvironment(TOOLS.over(plant), plant, Plant.state)
-
-
-SOURCE = Source(NAME, "1", _tasks, _open, snapshots=SNAPSHOTS)
-
-
-def load(size: int | None = None, seed: int = 0) -> Suite:
-    """The suite `repairs`.
-
-    `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks. With neither, the tasks are the
-    committed snapshot. Raises ValueError for values out of range.
-    """
-    return SOURCE.suite(size, seed)
+UNANSWERABLE = (_blind, _list_gone, _not_made)

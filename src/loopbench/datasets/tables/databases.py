@@ -17,14 +17,14 @@ from loopbench.protocol.digest import digest
 
 Row = Mapping[str, Any]
 YEARS = (2021, 2022, 2023)
-"""Of all that is dated."""
+"""The years of all dates."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseTable:
     name: str
     columns: str
-    """As in CREATE TABLE."""
+    """The columns as CREATE TABLE has them."""
     rows: tuple[Row, ...]
     """Keys in the order of the columns."""
 
@@ -39,7 +39,7 @@ class DatabaseContent:
         return self.tables[table].rows
 
     def where(self, table: str, column: str, value: Any) -> list[Row]:
-        """The rows of a table with a value in a column, in the table's order."""
+        """Return the rows of a table with a value in a column, in the table's order."""
         if (table, column) not in self._groups:
             groups = self._groups[table, column] = {}
             for row in self[table]:
@@ -48,7 +48,7 @@ class DatabaseContent:
 
 
 def all_digest() -> str:
-    """sha256 of all schemas and rows."""
+    """Return the sha256 of all schemas and rows."""
     return digest(
         [
             [
@@ -65,14 +65,14 @@ def all_digest() -> str:
 
 @cache
 def database(name: str) -> DatabaseContent:
-    """Drawn once per process, each in about 10 ms."""
+    """Draw a database, once per process, in about 10 ms."""
     tables = _MAKERS[name](Draw("tables", name))
     return DatabaseContent(name, {table.name: table for table in tables})
 
 
 @cache
 def image(name: str) -> bytes:
-    """The database as SQLite serializes it: about 100 KB."""
+    """Return the database as SQLite serializes it: about 100 KB."""
     with closing(sqlite3.connect(":memory:")) as connection:
         for table in database(name).tables.values():
             connection.execute(f"CREATE TABLE {table.name} ({table.columns})")
@@ -96,36 +96,13 @@ _LAST = (
 TOWNS = ("Arvik", "Brenna", "Dalby", "Elvestad", "Fossum", "Granli", "Hovden", "Kisa", "Lomma", "Nesby", "Rindal", "Selje")
 _COUNTRIES = ("Arland", "Borduria", "Castavia", "Drumond", "Elbonia", "Freedonia", "Genovia", "Illyria")
 _COLOURS = (
-    "Amber",
-    "Blue",
-    "Copper",
-    "Dark",
-    "Emerald",
-    "Frozen",
-    "Golden",
-    "Hollow",
-    "Iron",
-    "Jade",
-    "Little",
-    "Lost",
-    "Pale",
+    "Amber", "Blue", "Copper", "Dark", "Emerald", "Frozen", "Golden", "Hollow", "Iron", "Jade", "Little", "Lost", "Pale",
     "Silent",
-)
+)  # fmt: skip
 _NOUNS = (
-    "Bridge",
-    "Comet",
-    "Dancer",
-    "Engine",
-    "Field",
-    "Garden",
-    "Harbour",
-    "Letter",
-    "Meadow",
-    "Orchard",
-    "Parade",
-    "Signal",
+    "Bridge", "Comet", "Dancer", "Engine", "Field", "Garden", "Harbour", "Letter", "Meadow", "Orchard", "Parade", "Signal",
     "Window",
-)
+)  # fmt: skip
 
 
 def _people(draw: Draw, count: int) -> list[str]:
@@ -141,7 +118,7 @@ def _day(draw: Draw) -> str:
 
 
 def _table(name: str, columns: str, rows: Iterator[tuple[Any, ...]]) -> DatabaseTable:
-    """Rows are given without their number, which is the first column."""
+    """Make a table of rows without their number, which becomes the first column."""
     names = [column.split()[0] for column in columns.split(", ")]
     made = tuple(dict(zip(names, (number, *row), strict=True)) for number, row in enumerate(rows, start=1))
     return DatabaseTable(name, columns, made)

@@ -20,15 +20,15 @@ from typing import Any
 from .statement import Statement
 
 MAX_STEPS = 1_000_000
-"""Instructions of SQLite's virtual machine for one query: tens of milliseconds, ten times what an honest query needs here."""
+"""Most instructions of SQLite's virtual machine for one query: tens of milliseconds, ten times what an honest query needs here."""
 MAX_ROWS = 50
 MAX_BYTES = 6_000
-"""Of one result's rows, as JSON."""
+"""Largest size of one result's rows, as JSON."""
 MAX_QUERY_CHARS = 4_000
 MAX_VALUE_BYTES = 600
-"""Of one value, and of one row while SQLite works on it."""
+"""Largest size of one value, and of one row while SQLite works on it."""
 MAX_WEIGHT = 50_000
-"""What a query may come to before it is run; see `Statement.weight`."""
+"""Largest weight of a query, before it is run; see `Statement.weight`."""
 
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: MAX_VALUE_BYTES,
@@ -48,7 +48,7 @@ _FUNCTIONS = frozenset(
         *("dense_rank", "first_value", "lag", "last_value", "lead", "rank", "row_number"),
     }
 )
-"""Deterministic ones whose work does not grow with the square of their arguments."""
+"""Deterministic functions whose work does not grow with the square of their arguments."""
 _DEAR = frozenset({"like", "group_concat"})
 """Functions of which one step may be long: a tenth of the steps, and a fiftieth where LIKE may meet long texts."""
 _LONG = 100
@@ -64,11 +64,11 @@ class QueryRefused(ValueError):
 
 
 class QueryFailed(ValueError):
-    """A query that SQLite does not take."""
+    """SQLite does not accept a query."""
 
 
 class QueryTooCostly(ValueError):
-    """A query that needs too much work."""
+    """A query needs too much work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _capped(columns: list[str], found: Iterator[tuple[Any, ...]]) -> Selection:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it. Floats to ten digits: how SQLite adds up differs from version to version in the last ones."""
+    """Return a value as JSON, floats to ten digits: how SQLite adds up differs from version to version in the last ones."""
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if isinstance(value, float):
@@ -207,7 +207,7 @@ class _Known:
 
 @lru_cache(maxsize=256)  # plans ask the same over and over, with other parameters
 def _examined(query: str, tables: frozenset[str], columns: frozenset[str]) -> _Known:
-    """Refuses what SQLite itself cannot be told to refuse."""
+    """Refuse what SQLite itself cannot be told to refuse."""
     if len(query) > MAX_QUERY_CHARS:
         raise QueryRefused(f"The query has {len(query)} characters; at most {MAX_QUERY_CHARS} are allowed.")
     if "\0" in query or _SURROGATE.search(query):

@@ -18,7 +18,7 @@ RESERVED = frozenset(
         "then", "union", "using", "values", "when", "where",
     }
 )  # fmt: skip
-"""Words of a SELECT that can be no names."""
+"""Words of a SELECT that cannot be names."""
 _WORDS = frozenset(
     {
         "asc", "by", "cast", "cross", "current", "desc", "end", "exclude", "filter", "first", "following", "full", "glob",
@@ -50,7 +50,7 @@ _TOKEN = re.compile(
 @dataclass(frozen=True, slots=True)
 class _Token:
     text: str
-    """In lower case; of a name, without its quotes."""
+    """The text in lower case; a name without its quotes."""
     is_name: bool
     quote: str = ""
 
@@ -80,7 +80,7 @@ class Statement:
         return any(token.text == "||" or len(token.text) > length for token in self.tokens)
 
     def weight(self, tables: Set[str], columns: Set[str]) -> float:
-        """An upper bound on the tokens there are when each use of what the query names itself has become a copy of that.
+        """Return an upper bound on the tokens there are when each use of what the query names itself has become a copy of that.
 
         `tables`, `columns`: what the database holds. Their copies have no parts of their own, unless the query gives them anew.
         """
@@ -94,7 +94,7 @@ class Statement:
         return weight
 
     def _uses(self, plain: Set[str]) -> Counter[str]:
-        """How often each name of the query's own is used, without `plain` ones."""
+        """Count the uses of each name that the query defines itself, without `plain` ones."""
         places = [place for place, token in enumerate(self.tokens) if token.text not in plain and self._is_use(place, token)]
         uses = Counter(self.tokens[place].text for place in places)
         uses.subtract({self.tokens[place].text for place in places if self._may_define(self.tokens[place])})
@@ -128,7 +128,7 @@ class Statement:
         return token.text[:1] in (")", "?") or token.text[:1].isdigit()
 
     def _given(self) -> Counter[str]:
-        """How often the query gives a name to something: after AS, behind an operand, or as a WITH clause or a column of one."""
+        """Count how often the query gives a name to something: after AS, behind an operand, or in a WITH clause."""
         given: Counter[str] = Counter()
         for place, token in enumerate(self.tokens):
             if not token.is_name:
@@ -157,12 +157,12 @@ def _token(group: str, text: str) -> _Token:
 
 
 def _most_copies(uses: int, things: int) -> float:
-    """The largest product of the uses of things that share a name, so many uses in all and, at most, so many things."""
+    """Return the largest product of the uses of things that share a name, so many uses in all and, at most, so many things."""
     return max([1.0, *((uses / share) ** share for share in range(1, min(max(1, things), uses, _ENOUGH) + 1))])
 
 
 def _clause_end(tokens: Sequence[_Token], place: int) -> int:
-    """The place of AS where a WITH clause of the name at this place begins: NAME [(columns)] AS [[NOT] MATERIALIZED] (. Else 0."""
+    """Return the place of AS if a WITH clause begins here, else 0: NAME [(columns)] AS [[NOT] MATERIALIZED] (."""
     at = place + 1
     if at < len(tokens) and tokens[at].text == "(":
         at += 1

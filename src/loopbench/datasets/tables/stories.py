@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from loopbench.datasets.generating import DeadEnd, Draft, Draw, PlanWriter, part, told_by
-from loopbench.protocol import Plan, Ref
+from loopbench.protocol import Ref
 
 from .databases import YEARS, Row
 
@@ -16,7 +16,7 @@ ANSWER_FORMAT = (
     ' If it cannot be determined, the right answer is "not determined".'
 )
 MIN_NUMBER = 20
-"""Smaller numbers are no answers: a guess might hit them."""
+"""Smaller numbers are not asked for: a guess might hit them."""
 
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
@@ -44,7 +44,7 @@ class Story:
         self._seen.append(self.plan.call(goal, tool, arguments, after=self._seen))
 
     def ask(self, goal: str, database: str, query: str, *parameters: Any) -> Ref:
-        """Plan a query; gives its result."""
+        """Plan a query, and return its result."""
         arguments = {"database": database, "query": query} | ({"parameters": list(parameters)} if parameters else {})
         return self.plan.call(goal, "run_sql", arguments, after=self._seen)
 
@@ -53,13 +53,13 @@ class Story:
         self._seen.append(self.plan.call(goal, "run_sql", {"database": database, "query": query}, fails=True))
 
     def period(self) -> tuple[str, str, str]:
-        """Half a year, more or less: the first day and the last one, and how it is called."""
+        """Draw about half a year: the first day, the last one, and the period in words."""
         first = datetime.date(YEARS[0], 1, 1) + datetime.timedelta(self.draw.integer(0, 364 * len(YEARS) - 220))
         last = first + datetime.timedelta(self.draw.integer(100, 220))
         return first.isoformat(), last.isoformat(), f"from {_day(first)} to {_day(last)}"
 
     def months(self) -> tuple[str, str, str]:
-        """The same in months: three to twelve."""
+        """Draw three to twelve months: the first, the last, and the period in words."""
         start, size = self.draw.integer(0, 12 * len(YEARS) - 12), self.draw.integer(2, 11)
         first, last = (f"{YEARS[0] + month // 12}-{month % 12 + 1:02d}" for month in (start, start + size))
         return first, last, f"from {named_month(first)} to {named_month(last)}"
@@ -69,26 +69,26 @@ class Story:
         items = expected if isinstance(expected, list) else [expected]
         if any(isinstance(item, int) and item < MIN_NUMBER for item in items) or any(str(item) in question for item in items):
             raise DeadEnd
-        return Draft(f"{question} {ANSWER_FORMAT}", Plan(tuple(self.plan.calls), answer), expected, scorer, instance=instance)
+        return Draft(f"{question} {ANSWER_FORMAT}", self.plan.plan(answer), expected, scorer, instance=instance)
 
 
 template = told_by(Story)
 
 
 def cell(result: Ref, column: int = 0, row: int = 0) -> Ref:
-    """A value of a query's result."""
+    """Return a value of a query's result."""
     return part(result, "rows", row, column)
 
 
 def listed(result: Ref, expected: Sequence[str]) -> list[Ref]:
-    """The first column of a result. Raises DeadEnd unless it has two to five rows."""
+    """Return the first column of a result. Raises DeadEnd unless it has two to five rows."""
     if not 2 <= len(expected) <= 5:
         raise DeadEnd
     return [cell(result, row=row) for row in range(len(expected))]
 
 
 def named_month(month: str) -> str:
-    """`2022-03` in words."""
+    """Return `2022-03` in words."""
     return f"{_MONTHS[int(month[5:]) - 1]} {month[:4]}"
 
 
@@ -97,7 +97,7 @@ def _day(day: datetime.date) -> str:
 
 
 def top(rows: Iterable[Item], size: Callable[[Item], Any]) -> Item:
-    """The one of the largest size. Raises DeadEnd where there is none, or more than one."""
+    """Return the item of the largest size. Raises DeadEnd if there is no such item, or more than one."""
     ranked = sorted(rows, key=size, reverse=True)
     if not ranked or (len(ranked) > 1 and size(ranked[0]) == size(ranked[1])):
         raise DeadEnd
@@ -105,7 +105,7 @@ def top(rows: Iterable[Item], size: Callable[[Item], Any]) -> Item:
 
 
 def earliest(rows: Iterable[Row], column: str) -> Row:
-    """The one of the smallest date. Raises DeadEnd where there is none, or more than one."""
+    """Return the row of the earliest date. Raises DeadEnd if there is no such row, or more than one."""
     ranked = sorted(rows, key=lambda row: str(row[column]))
     if not ranked or (len(ranked) > 1 and ranked[0][column] == ranked[1][column]):
         raise DeadEnd
@@ -113,12 +113,12 @@ def earliest(rows: Iterable[Row], column: str) -> Row:
 
 
 def between(rows: Iterable[Row], column: str, first: str, last: str) -> list[Row]:
-    """The rows with a date, or a month, from first to last."""
+    """Return the rows with a date, or a month, from first to last."""
     return [row for row in rows if first <= row[column] <= last]
 
 
 def total(rows: Iterable[Row], column: str) -> int:
-    """The sum of a column. Raises DeadEnd where it is 0: SQL says NULL there where no row is."""
+    """Return the sum of a column. Raises DeadEnd if it is 0: without rows, SQL's sum is NULL."""
     found: int = sum(row[column] for row in rows)
     if not found:
         raise DeadEnd
@@ -126,5 +126,5 @@ def total(rows: Iterable[Row], column: str) -> int:
 
 
 def numbers(rows: Iterable[Row], column: str) -> set[Any]:
-    """The values of a column."""
+    """Return the values of a column."""
     return {row[column] for row in rows}

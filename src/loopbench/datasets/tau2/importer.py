@@ -1,4 +1,4 @@
-"""tau2's files → tasks: what the rows look like, what a trial's world keeps count of, which tasks can be run."""
+"""From tau2's files to tasks: what the rows look like, what a trial's world keeps count of, which tasks can be run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Field, StrictBool
 
 from loopbench.protocol import Plan, PlannedCall, Query, Tool, ToolArgumentError, plan_to_json
 
-from ..importing.json_files import JsonRow, checked, json_file, text_file
-from ..importing.rows import MAX_ID_CHARS
+from ..importing.json_files import JsonRow, check_limit, checked, json_file, text_file
+from ..importing.reader import MAX_ID_CHARS
 from ..task import Suite, Task
 from . import mock
 
@@ -142,7 +142,7 @@ class _Noted:
 
 
 def _matches(gold: Mapping[str, Any], name: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether a call is the gold action: by `compare_args` where the task names any, else by the arguments that the call gives."""
+    """Return whether a call is the gold action: by `compare_args` if the task names any, else by the arguments of the call."""
     if gold["name"] != name:
         return False
     compared = arguments.keys() if gold["compare_args"] is None else gold["compare_args"]
@@ -152,7 +152,7 @@ def _matches(gold: Mapping[str, Any], name: str, arguments: Mapping[str, Any]) -
 
 
 def _holds(assertion: Mapping[str, Any], db: mock.Database) -> bool:
-    """False also where the database lacks what is asserted of. Raises Unusable for arguments that the assertion does not take."""
+    """Return whether an assertion holds, in a database that may lack its subject. Raises Unusable for wrong arguments."""
     try:
         return mock.ASSERTIONS[assertion["func_name"]](db, **assertion["arguments"]) is assertion["assert_value"]
     except mock.NotFound:
@@ -174,7 +174,7 @@ def _open(task: Task) -> _World:
 
 
 def _planned(actions: Sequence[_Action], world: _World, answer: str) -> Plan:
-    """The gold actions, made one after the other in this world; one that fails there is expected to, as tau2 passes over it.
+    """Plan the gold actions and make them one after the other in this world; one that fails is expected to, as in tau2.
 
     Whatever may change the database comes after all before it, whatever only reads after the last change. Raises Unusable.
     """
@@ -207,7 +207,7 @@ def _succeeds(tool: Tool, arguments: Mapping[str, Any]) -> bool:
 
 
 def _initial(state: _InitialState, db: mock.Database) -> mock.Database:
-    """What a task starts from: the folder's database with the task's data merged in, and its first calls made. Raises Unusable."""
+    """A task's start: the folder's database with the task's data merged in, and its first calls made. Raises Unusable."""
     data = state.initialization_data
     try:
         tables = checked(mock.Tables, _merged(db, (data and data.agent_data) or {}), "initialization_data")
@@ -224,7 +224,7 @@ def _initial(state: _InitialState, db: mock.Database) -> mock.Database:
 
 
 def _merged(old: Any, new: Any) -> Any:
-    """Objects merged at any depth; of everything else the new value."""
+    """Merge objects at any depth; of everything else, return the new value."""
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
         return new
     return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
@@ -254,7 +254,7 @@ def _task(row: _TaskRow, db: mock.Database, policy: str, split: str) -> Task:
 
 
 def _check_solo(row: _TaskRow, criteria: _Criteria) -> None:
-    """Raises Unusable for a task that needs a simulated user, or a judge."""
+    """Raise Unusable for a task that needs a simulated user, or a judge."""
     state = row.initial_state or _InitialState()
     calls = [*(state.initialization_actions or ()), *(criteria.env_assertions or ())]
     of_user = [call.func_name for call in calls if call.env_type == "user"]
@@ -270,7 +270,7 @@ def _check_solo(row: _TaskRow, criteria: _Criteria) -> None:
 
 
 def _with_plan(task: Task, criteria: _Criteria, start: mock.Database) -> Task:
-    """The task with its world, its plan and the state that the gold actions lead to. Raises Unusable."""
+    """Return the task with its world, its plan and the state that the gold actions lead to. Raises Unusable."""
     actions = criteria.actions or []
     scored = criteria.scored()
     world = {
@@ -294,7 +294,7 @@ def _with_plan(task: Task, criteria: _Criteria, start: mock.Database) -> Task:
 
 
 def _unplannable(plan: Plan) -> str:
-    """Why a model that follows a plan cannot follow this one; empty where it can."""
+    """Return why a model that follows a plan cannot follow this one; empty if it can."""
     if not plan.calls:
         return "it lists no actions"
     calls = [(call.tool, call.arguments) for call in plan.calls]
@@ -320,13 +320,13 @@ def _rows(path: Path) -> Iterator[_TaskRow]:
         where = f"{path}, task {number}" + (f" ({known!r})" if isinstance(known, str) else "")
         row = checked(_TaskRow, item, where)
         if row.id in seen:
-            raise ValueError(f"{where}: the id stands twice, first at task {seen[row.id]}")
+            raise ValueError(f"{where}: the id is a duplicate, first used at task {seen[row.id]}")
         seen[row.id] = number
         yield row
 
 
 def _check_domain(rows: Sequence[_TaskRow], path: Path) -> None:
-    """Raises ValueError for tasks of another domain."""
+    """Raise ValueError for tasks of another domain."""
     tools = {action.name for row in rows for action in _criteria(row).actions or () if action.requestor == "assistant"}
     checks = {call.func_name for row in rows for call in _criteria(row).env_assertions or () if call.env_type == "assistant"}
     first = {call.func_name for row in rows for call in _first_calls(row) if call.env_type == "assistant"}
@@ -353,7 +353,7 @@ def _policy(folder: Path) -> str:
 
 
 def _splits(folder: Path) -> Mapping[str, Sequence[str]]:
-    """Split → task ids; empty where the folder does not say."""
+    """Read task ids by split; empty if the folder does not say."""
     path = folder / "split_tasks.json"
     return checked(_Splits, {"splits": json_file(path)}, str(path)).splits if path.is_file() else {}
 
@@ -367,7 +367,7 @@ def _chosen(rows: Sequence[_TaskRow], splits: Mapping[str, Sequence[str]], split
 
 
 def load(data: Path | None = None, split: str | None = None, limit: int | None = None) -> Suite:
-    """The suite `tau2`, from a domain's folder as published; the data is not part of this package.
+    """Read the suite `tau2` from a domain's folder as published; the data is not part of this package.
 
     `data`: the folder, `--data FOLDER`. `split`: only the tasks that `split_tasks.json` lists under this name. `limit`: how many
     tasks to take from the start; all where left out.
@@ -377,8 +377,7 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
     """
     if data is None:
         raise ValueError("tau2: no data; give the folder of a domain (tasks.json, db.json, policy.md) with --data FOLDER")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise ValueError(f"tau2: limit is {limit!r}, and must be a whole number from 1 on")
+    check_limit("tau2", limit)
     folder = Path(data)
     for name in ("tasks.json", "db.json"):
         if not (folder / name).is_file():

@@ -98,12 +98,12 @@ def transfer_to_human_agents(db: Database, summary: str) -> str:
 
 
 def assert_task_status(db: Database, task_id: str, expected_status: str) -> bool:
-    """Whether a task has a status. Raises NotFound."""
+    """Return whether a task has a status. Raises NotFound."""
     return bool(_found(db, "tasks", task_id)["status"] == expected_status)
 
 
 def assert_number_of_tasks(db: Database, user_id: str, expected_number: int) -> bool:
-    """Whether a user has so many tasks. Raises NotFound."""
+    """Return whether a user has so many tasks. Raises NotFound."""
     return len(_found(db, "users", user_id)["tasks"]) == expected_number
 
 

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from .desk import Calendar, Desk, Filled, coded, day, number, one_of, or_null, rows, text, whole, yes_no
+from .desk import (
+    Calendar,
+    Desk,
+    FetchedSection,
+    Filled,
+    FormField,
+    Value,
+    coded,
+    day,
+    number,
+    one_of,
+    or_null,
+    rows,
+    text,
+    whole,
+    yes_no,
+)
 from .names import FIRMS, PEOPLE, TOWNS, cents, code_table, currencies, numbered
 
 SEVERITIES = ("negligible", "minor", "moderate", "major", "critical")
@@ -36,14 +53,12 @@ def incident(desk: Desk) -> Filled:
     conditions = [desk.code("states", states, asset["state_code"]) for asset in assets]
     due = desk.later("Find the day by which a reply is due.", report["reported"], report["reply_days"])
     hours = desk.sum("Add up the hours of standstill.", [asset["hours_down"] for asset in assets])
-    asked = draw.choice(
-        (
-            f"File the report on incident {reference}. The reply is due so many days after the report as the record grants.",
-            f"The safety board wants the incident {reference} on its form: codes in words, the hours of standstill of all assets "
-            "together, and the day by which it will hear from us.",
-            f"Somebody has to fill in the form for incident {reference}; spell the codes out, and count the days for the "
-            "reply from the day of the report.",
-        )
+    asked = draw.pick(
+        f"File the report on incident {reference}. The reply is due so many days after the report as the record grants.",
+        f"The safety board wants the incident {reference} on its form: codes in words, the hours of standstill of all assets "
+        "together, and the day by which it will hear from us.",
+        f"Somebody has to fill in the form for incident {reference}; spell the codes out, and count the days for the "
+        "reply from the day of the report.",
     )
     return asked, {
         "event|incident": desk.group(
@@ -53,20 +68,7 @@ def incident(desk: Desk) -> Filled:
                 "severity|grade": one_of(severity, draw.shuffled(SEVERITIES)),
             }
         ),
-        "assets|affected|equipment": rows(
-            [
-                desk.group(
-                    {
-                        "asset|code": coded(asset["asset"], r"[A-G]-\d{3}"),
-                        "hours|standstill": whole(asset["hours_down"]),
-                        "state|condition": one_of(condition, sorted(states.values())),
-                    }
-                )
-                for asset, condition in zip(assets, conditions, strict=True)
-            ],
-            1,
-            6,
-        ),
+        "assets|affected|equipment": rows([_asset(desk, *pair, states) for pair in zip(assets, conditions, strict=True)], 1, 6),
         "follow_up|next": desk.group(
             {
                 "owner|responsible": or_null(text(report["owner"])),
@@ -76,6 +78,16 @@ def incident(desk: Desk) -> Filled:
         ),
         "hours_lost|total_hours": whole(hours),
     }
+
+
+def _asset(desk: Desk, asset: FetchedSection, condition: Value, states: Mapping[str, str]) -> FormField:
+    return desk.group(
+        {
+            "asset|code": coded(asset["asset"], r"[A-G]-\d{3}"),
+            "hours|standstill": whole(asset["hours_down"]),
+            "state|condition": one_of(condition, sorted(states.values())),
+        }
+    )
 
 
 def itinerary(desk: Desk) -> Filled:
@@ -97,15 +109,13 @@ def itinerary(desk: Desk) -> Filled:
     fares = desk.sum("Add up the fares.", [trip["fare"] for trip in trips])
     converted = desk.currency("Convert the fares.", fares, own, other)
     away = desk.days("Count the days from the first leg to the last.", trips[0]["on"], trips[-1]["on"])
-    asked = draw.choice(
-        (
-            f"Print the itinerary of journey {reference} with all legs in order, the minutes under way, the days from the "
-            f"first leg to the last, and the fares in the journey's currency and in {other}.",
-            f"A traveller has mislaid the itinerary {reference}. Put it together again, leg by leg, with the sums: minutes, "
-            f"fares, fares in {other}, and days between the first and the last departure.",
-            f"The agency must send out itinerary {reference}. Besides its legs it shows how long one travels in minutes, how "
-            f"many days lie between first and last leg, and what it costs, also in {other}.",
-        )
+    asked = draw.pick(
+        f"Print the itinerary of journey {reference} with all legs in order, the minutes under way, the days from the "
+        f"first leg to the last, and the fares in the journey's currency and in {other}.",
+        f"A traveller has mislaid the itinerary {reference}. Put it together again, leg by leg, with the sums: minutes, "
+        f"fares, fares in {other}, and days between the first and the last departure.",
+        f"The agency must send out itinerary {reference}. Besides its legs it shows how long one travels in minutes, how "
+        f"many days lie between first and last leg, and what it costs, also in {other}.",
     )
     return asked, {
         "traveller|passenger": text(record["head"]["traveller"]),
@@ -166,49 +176,39 @@ def loan(desk: Desk) -> Filled:
     states = [desk.code("copy states", table, volume["state_code"]) for volume in volumes]
     late = desk.days("Count the days by which copy 1 is late.", volumes[0]["due"], counter["day"]["today"])
     fee = desk.times("Work out the fee for copy 1.", late, counter["day"]["fee_per_day"])
-    asked = draw.choice(
-        (
-            f"Fill in the catalogue sheet of book {reference}. Copy 1 is overdue: its days late and its fee depend on the day "
-            f"and the daily fee at counter {counter.record.reference}.",
-            f"A reader asks at counter {counter.record.reference} for the book {reference}. List its copies with their state, and "
-            "reckon by how many days copy 1 is late today and what that costs.",
-        )
+    asked = draw.pick(
+        f"Fill in the catalogue sheet of book {reference}. Copy 1 is overdue: its days late and its fee depend on the day "
+        f"and the daily fee at counter {counter.record.reference}.",
+        f"A reader asks at counter {counter.record.reference} for the book {reference}. List its copies with their state, and "
+        "reckon by how many days copy 1 is late today and what that costs.",
     )
     return asked, {
         "work|book": desk.group(
             {
                 "title|name": text(record["head"]["title"]),
                 "year|published": whole(record["head"]["year"], 1500),
-                "authors|written_by": rows(
-                    [
-                        desk.group(
-                            {"family|surname": text(record[name]["family"]), "given|first_name": text(record[name]["given"])}
-                        )
-                        for name in numbered("author", authors)
-                    ],
-                    1,
-                    4,
-                ),
+                "authors|written_by": rows([_author(desk, record[name]) for name in numbered("author", authors)], 1, 4),
                 "translator|translated_by": or_null(text(record["head"]["translator"])),
             }
         ),
         "shelf|call_number": coded(record["head"]["shelf"], r"[A-D]\d{2}\.\d{3}"),
-        "copies|volumes|items": rows(
-            [
-                desk.group(
-                    {
-                        "barcode|label": coded(volume["barcode"], r"\d{8}"),
-                        "state|status": one_of(state, sorted(table.values())),
-                        "due|back_on": or_null(day(volume["due"])),
-                    }
-                )
-                for volume, state in zip(volumes, states, strict=True)
-            ],
-            1,
-            5,
-        ),
+        "copies|volumes|items": rows([_copy(desk, *copy, table) for copy in zip(volumes, states, strict=True)], 1, 5),
         "overdue|reminder": desk.group({"days|days_late": whole(late), "fee|charge": number(fee)}),
     }
+
+
+def _author(desk: Desk, author: FetchedSection) -> FormField:
+    return desk.group({"family|surname": text(author["family"]), "given|first_name": text(author["given"])})
+
+
+def _copy(desk: Desk, volume: FetchedSection, state: Value, table: Mapping[str, str]) -> FormField:
+    return desk.group(
+        {
+            "barcode|label": coded(volume["barcode"], r"\d{8}"),
+            "state|status": one_of(state, sorted(table.values())),
+            "due|back_on": or_null(day(volume["due"])),
+        }
+    )
 
 
 def fixture(desk: Desk) -> Filled:
@@ -239,15 +239,13 @@ def fixture(desk: Desk) -> Filled:
     present = desk.sum("Count everybody in the stadium.", [record["head"]["seats_sold"], record["gate"]["free_tickets"]])
     takings = desk.times("Work out the takings.", record["head"]["seats_sold"], record["gate"]["price"])
     tax = desk.rounded("Round the entertainment tax.", desk.percent("Find the tax.", record["gate"]["tax_percent"], takings))
-    asked = draw.choice(
-        (
-            f"Write the report on match {reference}: goals in order, spectators with those who had free tickets, takings from "
-            "the seats sold, and the tax on the takings, rounded to cents.",
-            f"The league has asked for match {reference} on its form. Attendance is seats sold plus free tickets; takings are "
-            "seats sold times the price; the tax is a percentage of them, to the cent.",
-            f"What does the form say about match {reference}, with each goal, its side in words, everybody present, the money "
-            "taken for the seats sold and the tax (rounded to cents) on that money?",
-        )
+    asked = draw.pick(
+        f"Write the report on match {reference}: goals in order, spectators with those who had free tickets, takings from "
+        "the seats sold, and the tax on the takings, rounded to cents.",
+        f"The league has asked for match {reference} on its form. Attendance is seats sold plus free tickets; takings are "
+        "seats sold times the price; the tax is a percentage of them, to the cent.",
+        f"What does the form say about match {reference}, with each goal, its side in words, everybody present, the money "
+        "taken for the seats sold and the tax (rounded to cents) on that money?",
     )
     return asked, {
         "teams|clubs": desk.group({"home|hosts": text(record["head"]["home"]), "away|guests": text(record["head"]["away"])}),

@@ -12,9 +12,9 @@ from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any
 
-from loopbench.protocol import Plan, Ref, resolve
+from loopbench.protocol import Ref, resolve
 
-from ..generating import Draft, Draw, PlanWriter, part
+from ..generating import Draft, Draw, PlanWriter, draw_new, part, plain_number
 from .records import FormRecord, Records, altered
 
 ANSWER_FORMAT = (
@@ -24,7 +24,7 @@ ANSWER_FORMAT = (
 SCORER = "schema(tolerance=1e-9)"
 DATE = r"\d{4}-\d{2}-\d{2}"
 EASY, MEDIUM = 10, 14
-"""Calls of an easy and of a medium plan, at most."""
+"""Most calls of an easy plan, and of a medium one."""
 
 Filled = tuple[str, Mapping[str, "FormField"]]
 """The question, and the form's fields."""
@@ -32,10 +32,10 @@ Filled = tuple[str, Mapping[str, "FormField"]]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value of the answer, twice."""
+    """A value of the answer, as planned and as expected."""
 
     answer: Any
-    """In the plan: a reference, or a literal."""
+    """The value in the plan: a reference, or a literal."""
     expected: Any
 
 
@@ -79,20 +79,20 @@ def one_of(value: Value, options: Sequence[str]) -> FormField:
 
 
 def or_null(leaf: FormField) -> FormField:
-    """The same, or null."""
+    """Return the same leaf, which may also be null."""
     if "enum" in leaf.schema:
         return FormField({"enum": [*leaf.schema["enum"], None]}, leaf.value)
     return FormField({**leaf.schema, "type": [leaf.schema["type"], "null"]}, leaf.value)
 
 
 def rows(items: Sequence[FormField], least: int, most: int) -> FormField:
-    """A list of equally shaped fields."""
+    """Return a list of equally shaped fields."""
     value = Value([item.value.answer for item in items], [item.value.expected for item in items])
     return FormField({"type": "array", "items": items[0].schema, "minItems": least, "maxItems": most}, value)
 
 
 def blank(schema: Mapping[str, Any]) -> str:
-    """A schema as a form with nothing filled in: what a loop shows that has no place for schemas."""
+    """Return a schema as an empty form, for loops that have no place for schemas."""
     kinds = schema.get("type", "enum")
     kind = kinds[0] if isinstance(kinds, list) else kinds
     if kind == "object":
@@ -146,10 +146,7 @@ class Desk:
         return Opened(self, record, found)
 
     def _new_id(self) -> str:
-        while True:
-            made = f"R-{self.draw.integer(10_000, 99_999)}"
-            if made not in self.records.by_id:
-                return made
+        return draw_new(self.records.by_id, lambda: f"R-{self.draw.integer(10_000, 99_999)}")
 
     def code(self, table: str, meanings: Mapping[str, str], value: Value) -> Value:
         """Plan to look a code up; `meanings`: the whole code table."""
@@ -182,7 +179,7 @@ class Desk:
         return self._number(goal, "round_to", {"number": value.answer, "digits": digits}, _rounded(_exact(value), digits))
 
     def units(self, goal: str, value: Value, units: tuple[str, str], factor: str) -> Value:
-        """`factor`: how many of the second unit make one of the first, as a decimal."""
+        """Plan a conversion. `factor`: how many of the second unit make one of the first, as a decimal."""
         given = {"value": value.answer, "from_unit": units[0], "to_unit": units[1]}
         return self._number(goal, "convert_units", given, _exact(value) * Fraction(factor))
 
@@ -202,7 +199,7 @@ class Desk:
         return self.call(goal, "add_days", {"start": start.answer, "days": days.answer}, then.isoformat())
 
     def _number(self, goal: str, tool: str, given: Mapping[str, Any], result: Fraction) -> Value:
-        return self.call(goal, tool, given, int(result) if result.denominator == 1 else float(result))
+        return self.call(goal, tool, given, plain_number(result))
 
     def call(self, goal: str, tool: str, given: Mapping[str, Any], result: Any, *path: str | int) -> Value:
         """Plan a call, or use an equal one that is planned already.
@@ -219,13 +216,13 @@ class Desk:
     # the form
 
     def name(self, options: str) -> str:
-        """One of several names for a field, `lines|items|positions`; the same whenever it is asked for."""
+        """Draw one of several names for a field, `lines|items|positions`; the same whenever it is asked for."""
         if options not in self._names:
             self._names[options] = self.draw.choice(options.split("|"))
         return self._names[options]
 
     def group(self, parts: Mapping[str, FormField]) -> FormField:
-        """An object whose fields stand in random order, under one of the names that each may have."""
+        """Return an object whose fields stand in random order, under one of the names that each may have."""
         named = {self.name(options): inner for options, inner in parts.items()}
         order = self.draw.shuffled(list(named))
         schema = {
@@ -238,9 +235,9 @@ class Desk:
         return FormField(schema, value)
 
     def draft(self, key: Mapping[str, Any], question: str, form: Mapping[str, FormField]) -> Draft:
-        """`key`: what the records are drawn from again."""
+        """Return the task. `key`: what the records are drawn from again."""
         root = self.group(form)
-        plan = Plan(tuple(self.plan.calls), root.value.answer)
+        plan = self.plan.plan(root.value.answer)
         calls = len(plan.calls)
         return Draft(
             f"{question} {ANSWER_FORMAT}",
@@ -263,13 +260,13 @@ class Opened:
     id: Value
 
     def __getitem__(self, section: str) -> FetchedSection:
-        """A section, which the plan fetches when it is first asked for."""
+        """Return a section, which the plan fetches when it is first asked for."""
         facts = self.record.sections[section]
         given = {"record": self.id.answer, "section": section}
         return FetchedSection(self.desk.call(f"Fetch {section} of the {self.record.kind}.", "fetch", given, facts))
 
     def is_withdrawn(self, section: str) -> bool:
-        """Whether a section no longer counts; if so, the plan meets the error."""
+        """Return whether a section no longer counts; if so, the plan meets the error."""
         if section not in self.record.withdrawn:
             return False
         given = {"record": self.id.answer, "section": section}
@@ -298,7 +295,7 @@ class Calendar:
         object.__setattr__(self, "first", date(2019, 1, 1) + timedelta(self.draw.integer(0, 2_000)))
 
     def after(self, least: int, most: int) -> str:
-        """A day so many days after the first one, from and to."""
+        """Draw a day that is `least` to `most` days after the first one."""
         return (self.first + timedelta(self.draw.integer(least, most))).isoformat()
 
 
@@ -307,12 +304,12 @@ def _exact(value: Value) -> Fraction:
 
 
 def _rounded(number: Fraction, digits: int) -> Fraction:
-    """Halves away from zero."""
+    """Round halves away from zero."""
     scaled = abs(number) * 10**digits
     return (-1 if number < 0 else 1) * Fraction((2 * scaled + 1) // 2, 10**digits)
 
 
 def _similar(reference: str) -> str:
-    """A reference that is easily mistaken for this one: its last digits trade places, or the last one is another."""
+    """Return a reference that is easily mistaken for this one: its last digits trade places, or the last one is another."""
     swapped = reference[:-2] + reference[:-3:-1]
     return swapped if swapped != reference else f"{reference[:-1]}{(int(reference[-1]) + 1) % 10}"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial, wraps
 
 from ..generating import SNAPSHOTS, Draft, Draw, Source, Template, generate
-from ..task import Suite, Task
+from ..task import Task
 from ..worlds import WorldEnvironment
 from .affairs import fixture, incident, itinerary, loan
 from .desk import Desk, Filled
@@ -22,7 +22,7 @@ _BY_NAME: dict[str, Callable[[Desk], Filled]] = {fill.__name__: fill for fill in
 
 
 def _template(fill: Callable[[Desk], Filled]) -> Template:
-    """A task's world holds nothing but a key: what stands on record is drawn from it again when the environment is opened."""
+    """Make a template of a kind of form. A task's world is a key: the records are drawn from it again when it is opened."""
 
     @wraps(fill)
     def template(draw: Draw) -> Draft:
@@ -53,11 +53,4 @@ SOURCE = Source(
     snapshots=SNAPSHOTS,
 )
 
-
-def load(size: int | None = None, seed: int = 0) -> Suite:
-    """The suite `typed`.
-
-    `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks. With neither, the tasks are the
-    committed snapshot. Raises ValueError for values out of range.
-    """
-    return SOURCE.suite(size, seed)
+SUITE = load = SOURCE.suite

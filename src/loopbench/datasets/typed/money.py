@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
-from .desk import Calendar, Desk, Filled, coded, day, number, one_of, or_null, rows, text, whole, yes_no
+from collections.abc import Mapping
+
+from .desk import (
+    Calendar,
+    Desk,
+    FetchedSection,
+    Filled,
+    FormField,
+    Value,
+    coded,
+    day,
+    number,
+    one_of,
+    or_null,
+    rows,
+    text,
+    whole,
+    yes_no,
+)
 from .names import COUNTRIES, FIRMS, GOODS, PEOPLE, TOWNS, cents, code_table, currencies, numbered
 
 
@@ -32,15 +50,13 @@ def invoice(desk: Desk) -> Filled:
     discount = desk.rounded("Round the discount.", desk.percent("Find the discount.", order["head"]["discount_percent"], net))
     payable = desk.minus("Take the discount off.", net, discount)
     converted = desk.currency("Convert what is payable.", payable, own, other)
-    asked = draw.choice(
-        (
-            f"Write the invoice for order {reference}. The discount on the net sum is rounded to cents, and what is payable is "
-            f"stated in {other} as well.",
-            f"The buyer waits for an invoice on the order {reference}: take the discount, rounded to cents, off the sum of all "
-            f"lines, and convert the rest into {other}.",
-            f"The order with reference {reference} has been delivered and has to be billed line by line. Payable is the net "
-            f"sum less the discount (to the cent), once in the order's currency and once in {other}.",
-        )
+    asked = draw.pick(
+        f"Write the invoice for order {reference}. The discount on the net sum is rounded to cents, and what is payable is "
+        f"stated in {other} as well.",
+        f"The buyer waits for an invoice on the order {reference}: take the discount, rounded to cents, off the sum of all "
+        f"lines, and convert the rest into {other}.",
+        f"The order with reference {reference} has been delivered and has to be billed line by line. Payable is the net "
+        f"sum less the discount (to the cent), once in the order's currency and once in {other}.",
     )
     return asked, {
         "buyer|customer|bill_to": desk.group(
@@ -51,19 +67,7 @@ def invoice(desk: Desk) -> Filled:
             }
         ),
         "lines|items|positions": rows(
-            [
-                desk.group(
-                    {
-                        "item|article|goods": text(line["item"]),
-                        "quantity|count|pieces": whole(line["quantity"], 1),
-                        "unit_price|price_each": number(line["unit_price"]),
-                        "amount|line_total": number(amount),
-                    }
-                )
-                for line, amount in zip(lines, amounts, strict=True)
-            ],
-            1,
-            draw.integer(5, 9),
+            [_invoice_line(desk, *line) for line in zip(lines, amounts, strict=True)], 1, draw.integer(5, 9)
         ),
         "totals|sums|summary": desk.group(
             {
@@ -75,6 +79,17 @@ def invoice(desk: Desk) -> Filled:
             }
         ),
     }
+
+
+def _invoice_line(desk: Desk, line: FetchedSection, amount: Value) -> FormField:
+    return desk.group(
+        {
+            "item|article|goods": text(line["item"]),
+            "quantity|count|pieces": whole(line["quantity"], 1),
+            "unit_price|price_each": number(line["unit_price"]),
+            "amount|line_total": number(amount),
+        }
+    )
 
 
 def payslip(desk: Desk) -> Filled:
@@ -109,15 +124,11 @@ def payslip(desk: Desk) -> Filled:
     gross = desk.sum("Add up all earnings.", amounts)
     tax = desk.rounded("Round the tax.", desk.percent("Find the tax.", slip["head"]["tax_percent"], gross))
     net = desk.minus("Take off the pension.", desk.minus("Take off the tax.", gross, tax), slip["head"]["pension"])
-    asked = draw.choice(
-        (
-            f"Make out payslip {reference}. The tax is a percentage of the gross pay, rounded to cents; tax and pension are "
-            "taken off.",
-            f"Payroll has to print the slip {reference}, with gross pay, the tax on it (to the cent), the pension, and what "
-            "remains.",
-            f"Complete the payslip with reference {reference} for the employee whom it names; net is gross less pension and tax, "
-            "the latter rounded to cents.",
-        )
+    asked = draw.pick(
+        f"Make out payslip {reference}. The tax is a percentage of the gross pay, rounded to cents; tax and pension are taken off.",
+        f"Payroll has to print the slip {reference}, with gross pay, the tax on it (to the cent), the pension, and what remains.",
+        f"Complete the payslip with reference {reference} for the employee whom it names; net is gross less pension and tax, "
+        "the latter rounded to cents.",
     )
     return asked, {
         "employee|person|payee": desk.group(
@@ -130,18 +141,7 @@ def payslip(desk: Desk) -> Filled:
         ),
         "period|month": coded(slip["head"]["period"], r"\d{4}-\d{2}"),
         "earnings|pay_items|wages": rows(
-            [
-                desk.group(
-                    {
-                        "kind|wage_type": one_of(kind, sorted(table.values())),
-                        "hours|hours_worked": whole(earning["hours"]),
-                        "amount|value": number(amount),
-                    }
-                )
-                for earning, kind, amount in zip(earnings, kinds, amounts, strict=True)
-            ],
-            1,
-            6,
+            [_earning(desk, *earned, table) for earned in zip(earnings, kinds, amounts, strict=True)], 1, 6
         ),
         "result|settlement": desk.group(
             {
@@ -151,6 +151,16 @@ def payslip(desk: Desk) -> Filled:
             }
         ),
     }
+
+
+def _earning(desk: Desk, earning: FetchedSection, kind: Value, amount: Value, table: Mapping[str, str]) -> FormField:
+    return desk.group(
+        {
+            "kind|wage_type": one_of(kind, sorted(table.values())),
+            "hours|hours_worked": whole(earning["hours"]),
+            "amount|value": number(amount),
+        }
+    )
 
 
 def grant(desk: Desk) -> Filled:
@@ -177,14 +187,10 @@ def grant(desk: Desk) -> Filled:
     ]
     total = desk.sum("Add up all costs.", costs)
     left = desk.minus("Find out what is left of the grant.", record["head"]["granted"], total)
-    asked = draw.choice(
-        (
-            f"Report on grant {reference}: what each item cost in the currency of the grant, what was spent, and what is left.",
-            f"The account of the grant {reference} is due. Each item is converted to the grant's own currency before all are "
-            "added up.",
-            f"How was grant {reference} used? Put every item down as it was paid, and in the currency in which the money was "
-            "given.",
-        )
+    asked = draw.pick(
+        f"Report on grant {reference}: what each item cost in the currency of the grant, what was spent, and what is left.",
+        f"The account of the grant {reference} is due. Each item is converted to the grant's own currency before all are added up.",
+        f"How was grant {reference} used? Put every item down as it was paid, and in the currency in which the money was given.",
     )
     return asked, {
         "award|grant": desk.group(
@@ -239,31 +245,17 @@ def lease(desk: Desk) -> Filled:
     days = desk.days("Count the days of the term.", terms["from"], terms["to"])
     deposit = desk.times("Work out the deposit.", terms["rent"], terms["deposit_months"])
     notice = desk.later("Find the first day on which notice may have its effect.", terms["from"], terms["notice_days"])
-    asked = draw.choice(
-        (
-            f"Summarize lease {reference}: its term in days, counted from the first day to the last without the first, the deposit "
-            "in money, and the earliest end, which is the first day plus the days of notice.",
-            f"The tenants' association asks for a summary of the lease {reference}. The term in days is what lies between the two "
-            "dates, the last day counted and the first not; the deposit is so many months' rent; the earliest end is as many days "
-            "after the first day as the notice takes.",
-            f"What was agreed in lease {reference}? Days from the first day, itself not counted, to the last; deposit as an "
-            "amount; and as earliest end the day that follows the first one by the period of notice.",
-        )
+    asked = draw.pick(
+        f"Summarize lease {reference}: its term in days, counted from the first day to the last without the first, the deposit "
+        "in money, and the earliest end, which is the first day plus the days of notice.",
+        f"The tenants' association asks for a summary of the lease {reference}. The term in days is what lies between the two "
+        "dates, the last day counted and the first not; the deposit is so many months' rent; the earliest end is as many days "
+        "after the first day as the notice takes.",
+        f"What was agreed in lease {reference}? Days from the first day, itself not counted, to the last; deposit as an "
+        "amount; and as earliest end the day that follows the first one by the period of notice.",
     )
     return asked, {
-        "property|premises": desk.group(
-            {
-                "address": desk.group(
-                    {
-                        "street": text(address["street"]),
-                        "number|house": whole(address["house"], 1),
-                        "postcode|zip": coded(address["postcode"], r"[A-Z]\d{2}-\d{3}"),
-                        "town|city": text(address["town"]),
-                    }
-                ),
-                "floor|storey": or_null(whole(address["floor"])),
-            }
-        ),
+        "property|premises": _premises(desk, address),
         "tenant|lessee": text(terms["tenant"]),
         "residents|others": rows(
             [desk.group({"name": text(item["name"]), "since|moved_in": day(item["since"])}) for item in residents], 0, 5
@@ -278,3 +270,15 @@ def lease(desk: Desk) -> Filled:
         ),
         "money|payments": desk.group({"monthly|rent": number(terms["rent"]), "deposit|security": number(deposit)}),
     }
+
+
+def _premises(desk: Desk, place: FetchedSection) -> FormField:
+    address = desk.group(
+        {
+            "street": text(place["street"]),
+            "number|house": whole(place["house"], 1),
+            "postcode|zip": coded(place["postcode"], r"[A-Z]\d{2}-\d{3}"),
+            "town|city": text(place["town"]),
+        }
+    )
+    return desk.group({"address": address, "floor|storey": or_null(whole(place["floor"]))})

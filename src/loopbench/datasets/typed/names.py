@@ -33,7 +33,7 @@ _EURO_CENTS = {"USD": (84, 98), "GBP": (112, 121), "CHF": (101, 108), "SEK": (8,
 
 
 def currencies(desk: Desk, count: int) -> list[str]:
-    """Different ones, with rates on record for them and for others."""
+    """Draw different currencies, with rates on record for them and for others."""
     draw = desk.draw
     rates = {name: f"0.{draw.integer(low * 100, high * 100):04d}" for name, (low, high) in _EURO_CENTS.items() if high < 100}
     rates |= {
@@ -44,17 +44,17 @@ def currencies(desk: Desk, count: int) -> list[str]:
 
 
 def code_table(draw: Draw, letter: str, meanings: Sequence[str]) -> dict[str, str]:
-    """Codes such as W17, drawn anew for each task: nobody can know what they mean."""
+    """Draw codes such as W17, anew for each task: nobody can know what they mean."""
     return {
         f"{letter}{number}": meaning for number, meaning in zip(draw.sample(range(11, 99), len(meanings)), meanings, strict=True)
     }
 
 
 def numbered(name: str, items: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Sections `line 1`, `line 2`, …"""
+    """Return sections `line 1`, `line 2`, …"""
     return {f"{name} {place}": item for place, item in enumerate(items, 1)}
 
 
 def cents(draw: Draw, low: int, high: int) -> float:
-    """An amount with two decimals; `low` and `high` in cents."""
+    """Draw an amount with two decimals; `low` and `high` in cents."""
     return draw.integer(low, high) / 100

@@ -44,7 +44,7 @@ class Records:
 
     by_id: dict[str, FormRecord] = field(default_factory=dict)
     by_reference: dict[tuple[str, str], FormRecord] = field(default_factory=dict)
-    """Keyed by kind and reference."""
+    """Records by kind and reference."""
     tables: dict[str, dict[str, str]] = field(default_factory=dict)
     """Table → code → what it means."""
     rates: dict[str, str] = field(default_factory=dict)
@@ -116,7 +116,7 @@ def sum_values(values: list[float]) -> calculator.Number:
 
 
 def altered(draw: Draw, section: Mapping[str, Any]) -> dict[str, Any]:
-    """A section with the same names and other numbers and dates."""
+    """Return a section with the same names and other numbers and dates."""
     return {name: _altered(draw, value) for name, value in section.items()}
 
 
@@ -174,5 +174,5 @@ _PURE = (
 
 
 def environment(records: Records) -> WorldEnvironment[Records]:
-    """The tools over these records."""
+    """Return the tools over these records."""
     return WorldEnvironment((*_TOOLSET.over(records), *_PURE), records)

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from .desk import Calendar, Desk, Filled, FormField, Opened, Value, coded, day, number, one_of, or_null, rows, text, whole, yes_no
+from .desk import (
+    Calendar,
+    Desk,
+    FetchedSection,
+    Filled,
+    FormField,
+    Opened,
+    Value,
+    coded,
+    day,
+    number,
+    one_of,
+    or_null,
+    rows,
+    text,
+    whole,
+    yes_no,
+)
 from .names import FIRMS, GOODS, PEOPLE, TOWNS, cents, code_table, numbered
 
 ANALYTES = ("cadmium", "chromium", "copper", "iron", "lead", "manganese", "nickel", "zinc")
+REASONS = ("contaminated", "expired reagent", "spilled", "wrong label")
 COURSES = ("starter", "main", "side", "dessert")
 
 
 def parts_list(desk: Desk) -> Filled:
-    """An assembly with a smaller assembly inside, each with parts of its own."""
+    """A unit has a smaller assembly inside, each with parts of its own."""
     draw = desk.draw
     names = draw.sample(GOODS, 5)
 
@@ -30,40 +49,20 @@ def parts_list(desk: Desk) -> Filled:
         reference=whole_unit["head"]["contains"],
     )
 
-    def listed(record: Opened, count: int) -> tuple[list[FormField], list[Value]]:
-        """The rows of a record's parts, and what each weighs in grams."""
-        shown, weights = [], []
-        for place in range(1, count + 1):
-            item = record[f"part {place}"]
-            goal = f"Weigh part {place} of the {record.record.kind}."
-            weights.append(desk.times(goal, item["count"], item["grams"]))
-            shown.append(
-                desk.group(
-                    {
-                        "part|name": text(item["part"]),
-                        "count|pieces": whole(item["count"], 1),
-                        "grams|total_grams": number(weights[-1]),
-                    }
-                )
-            )
-        return shown, weights
-
-    inside, inner_weights = listed(subunit, len(inner))
-    around, outer_weights = listed(whole_unit, len(outer))
+    inside, inner_weights = _parts(desk, subunit, len(inner))
+    around, outer_weights = _parts(desk, whole_unit, len(outer))
     one = desk.sum("Weigh one assembly.", inner_weights)
     all_inside = desk.times("Weigh all assemblies.", one, whole_unit["head"]["times"])
     total = desk.sum("Weigh the whole unit in grams.", [all_inside, *outer_weights])
     kilograms = desk.units("Give the weight in kilograms.", total, ("g", "kg"), "0.001")
-    asked = draw.choice(
-        (
-            f"Write out parts list {reference} with the assembly that it contains. A part's grams are those of all its pieces, of "
-            "one assembly where it is inside; the kilograms are those of everything, with the assembly as often as contained.",
-            f"Purchasing needs the parts list {reference}, down to the parts of the assembly inside. For each part give the "
-            "grams of all pieces together, within one assembly for those inside, and for the whole unit the kilograms, counting "
-            "the assembly as many times as it is built in.",
-            f"What is unit {reference} made of? State pieces and their joint grams for each part, also for those of one assembly, "
-            "which is contained several times, and the kilograms in all.",
-        )
+    asked = draw.pick(
+        f"Write out parts list {reference} with the assembly that it contains. A part's grams are those of all its pieces, of "
+        "one assembly where it is inside; the kilograms are those of everything, with the assembly as often as contained.",
+        f"Purchasing needs the parts list {reference}, down to the parts of the assembly inside. For each part give the "
+        "grams of all pieces together, within one assembly for those inside, and for the whole unit the kilograms, counting "
+        "the assembly as many times as it is built in.",
+        f"What is unit {reference} made of? State pieces and their joint grams for each part, also for those of one assembly, "
+        "which is contained several times, and the kilograms in all.",
     )
     head_of = whole_unit["head"]
     return asked, {
@@ -83,14 +82,25 @@ def parts_list(desk: Desk) -> Filled:
     }
 
 
+def _parts(desk: Desk, record: Opened, count: int) -> tuple[list[FormField], list[Value]]:
+    """Return the rows of a record's parts, and what each weighs in grams."""
+    shown, weights = [], []
+    for place in range(1, count + 1):
+        item = record[f"part {place}"]
+        weight = desk.times(f"Weigh part {place} of the {record.record.kind}.", item["count"], item["grams"])
+        fields = {"part|name": text(item["part"]), "count|pieces": whole(item["count"], 1), "grams|total_grams": number(weight)}
+        shown.append(desk.group(fields))
+        weights.append(weight)
+    return shown, weights
+
+
 def lab_report(desk: Desk) -> Filled:
     """One assay may have been withdrawn: then the result is null, and the reason is what the system says."""
     draw, calendar = desk.draw, Calendar(desk.draw)
-    reasons = ("contaminated", "expired reagent", "spilled", "wrong label")
     analytes = draw.sample(ANALYTES, draw.integer(3, 4))
     found = [{"milligrams": cents(draw, 110, 9_800), "limit": draw.integer(10, 90)} for _ in analytes]
     lost = draw.integer(1, len(found)) if draw.chance(0.6) else 0
-    reason = draw.choice(reasons)
+    reason = draw.choice(REASONS)
     head: dict[str, Any] = {
         "taken": calendar.after(0, 90),
         "site": draw.choice(TOWNS),
@@ -104,33 +114,14 @@ def lab_report(desk: Desk) -> Filled:
     reference = f"LS-{draw.integer(10_000, 99_999)}"
     record = desk.file("lab report", {"sample": head, "panel": panel} | kept, reference=reference, withdrawn=withdrawn)
 
-    nothing = Value(None, None)
-    results = []
-    for name in panel:
-        value = margin = nothing
-        why = Value(reason, reason)
-        if not record.is_withdrawn(name):
-            value, why = record[name]["milligrams"], nothing
-            margin = desk.minus(f"Compare {name} with its limit.", record[name]["limit"], value)
-        results.append(
-            desk.group(
-                {
-                    "analyte|substance": one_of(record["panel"][name], ANALYTES),
-                    "value|milligrams": or_null(number(value)),
-                    "margin|below_limit_by": or_null(number(margin)),
-                    "reason|withdrawn_because": or_null(one_of(why, reasons)),
-                }
-            )
-        )
+    results = [_assay(desk, record, name, reason) for name in panel]
     discard = desk.later("Find the day on which the sample goes.", record["sample"]["taken"], record["sample"]["shelf_days"])
-    asked = draw.choice(
-        (
-            f"Write up lab report {reference}, assay by assay; the margin is the limit less the value. A withdrawn assay has "
-            "neither, but a reason. The sample is discarded so many days after it was taken as its shelf days say.",
-            f"The inspector asks for report {reference}: each assay's value and by how much it stays below the limit "
-            "(negative where it does not), or why it was withdrawn; and when the sample may be discarded, its shelf days "
-            "after it was taken.",
-        )
+    asked = draw.pick(
+        f"Write up lab report {reference}, assay by assay; the margin is the limit less the value. A withdrawn assay has "
+        "neither, but a reason. The sample is discarded so many days after it was taken as its shelf days say.",
+        f"The inspector asks for report {reference}: each assay's value and by how much it stays below the limit "
+        "(negative where it does not), or why it was withdrawn; and when the sample may be discarded, its shelf days "
+        "after it was taken.",
     )
     sample = record["sample"]
     return asked, {
@@ -146,6 +137,22 @@ def lab_report(desk: Desk) -> Filled:
             {"analyst|by": or_null(text(sample["analyst"])), "accredited|is_accredited": yes_no(sample["accredited"])}
         ),
     }
+
+
+def _assay(desk: Desk, record: Opened, name: str, reason: str) -> FormField:
+    value = margin = nothing = Value(None, None)
+    why = Value(reason, reason)
+    if not record.is_withdrawn(name):
+        value, why = record[name]["milligrams"], nothing
+        margin = desk.minus(f"Compare {name} with its limit.", record[name]["limit"], value)
+    return desk.group(
+        {
+            "analyte|substance": one_of(record["panel"][name], ANALYTES),
+            "value|milligrams": or_null(number(value)),
+            "margin|below_limit_by": or_null(number(margin)),
+            "reason|withdrawn_because": or_null(one_of(why, REASONS)),
+        }
+    )
 
 
 def calibration(desk: Desk) -> Filled:
@@ -176,29 +183,20 @@ def calibration(desk: Desk) -> Filled:
     )
     due = desk.later("Find the day of the next calibration.", done["done"], done["interval_days"])
     verdict = desk.code("verdicts", table, done["verdict_code"])
-    asked = draw.choice(
-        (
-            f"Issue the certificate for calibration {reference}. An error is what was shown less the nominal value; the mean "
-            "of all errors is rounded to three decimals.",
-            f"A customer has lost the certificate of the calibration {reference}: restore it point by point, with each error "
-            "(shown less nominal), their mean to three decimals, and the day when the interval is over.",
-            f"Put calibration {reference} on paper, with the verdict in words, the errors of all points, shown minus nominal, and "
-            "their mean, rounded to three decimals.",
-        )
+    asked = draw.pick(
+        f"Issue the certificate for calibration {reference}. An error is what was shown less the nominal value; the mean "
+        "of all errors is rounded to three decimals.",
+        f"A customer has lost the certificate of the calibration {reference}: restore it point by point, with each error "
+        "(shown less nominal), their mean to three decimals, and the day when the interval is over.",
+        f"Put calibration {reference} on paper, with the verdict in words, the errors of all points, shown minus nominal, and "
+        "their mean, rounded to three decimals.",
     )
     return asked, {
         "instrument|device": desk.group(
             {"serial|serial_number": coded(done["serial"], r"[A-Z]\d{3}-\d{2}"), "next_due|due": day(due)}
         ),
         "points|readings|measurements": rows(
-            [
-                desk.group(
-                    {"nominal|target": whole(point["nominal"]), "shown|reading": number(point["shown"]), "error": number(error)}
-                )
-                for point, error in zip(readings, errors, strict=True)
-            ],
-            2,
-            draw.integer(5, 9),
+            [_point(desk, *point) for point in zip(readings, errors, strict=True)], 2, draw.integer(5, 9)
         ),
         "conclusion|outcome": desk.group(
             {
@@ -209,6 +207,11 @@ def calibration(desk: Desk) -> Filled:
             }
         ),
     }
+
+
+def _point(desk: Desk, point: FetchedSection, error: Value) -> FormField:
+    fields = {"nominal|target": whole(point["nominal"]), "shown|reading": number(point["shown"]), "error": number(error)}
+    return desk.group(fields)
 
 
 def manifest(desk: Desk) -> Filled:
@@ -240,15 +243,13 @@ def manifest(desk: Desk) -> Filled:
         )
     weight = desk.rounded("Round the weight of all parcels.", desk.sum("Add up the weights.", kilograms), 1)
     hazards = [desk.code("hazards", table, parcel["hazard_code"]) for parcel in parcels]
-    asked = draw.choice(
-        (
-            f"Draw up manifest {reference}: a parcel's litres from its measures, which are on record in centimetres, its kilograms "
-            "unrounded, and the weight of all parcels to one decimal.",
-            f"Customs wants the manifest {reference} in metric units. The parcels are measured in centimetres and weighed in "
-            "pounds; state litres and kilograms (not rounded) of each, and the kilograms in all, rounded to one decimal.",
-            f"What is in the container of manifest {reference}? Give each parcel's volume in litres, its weight in kilograms as "
-            "converted, its hazard in words, and the joint weight to one decimal.",
-        )
+    asked = draw.pick(
+        f"Draw up manifest {reference}: a parcel's litres from its measures, which are on record in centimetres, its kilograms "
+        "unrounded, and the weight of all parcels to one decimal.",
+        f"Customs wants the manifest {reference} in metric units. The parcels are measured in centimetres and weighed in "
+        "pounds; state litres and kilograms (not rounded) of each, and the kilograms in all, rounded to one decimal.",
+        f"What is in the container of manifest {reference}? Give each parcel's volume in litres, its weight in kilograms as "
+        "converted, its hazard in words, and the joint weight to one decimal.",
     )
     return asked, {
         "container|unit": desk.group(
@@ -260,22 +261,23 @@ def manifest(desk: Desk) -> Filled:
         ),
         "route|way": desk.group({"from|origin": text(record["head"]["from"]), "to|destination": text(record["head"]["to"])}),
         "parcels|freight|cargo": rows(
-            [
-                desk.group(
-                    {
-                        "label|content": text(parcel["label"]),
-                        "litres|volume": number(volume),
-                        "kilograms|weight": number(weighed),
-                        "hazard|danger": one_of(hazard, sorted(table.values())),
-                    }
-                )
-                for parcel, volume, weighed, hazard in zip(parcels, litres, kilograms, hazards, strict=True)
-            ],
-            1,
-            6,
+            [_parcel(desk, *parcel, table) for parcel in zip(parcels, litres, kilograms, hazards, strict=True)], 1, 6
         ),
         "total_weight|gross_weight": number(weight),
     }
+
+
+def _parcel(
+    desk: Desk, parcel: FetchedSection, litres: Value, kilograms: Value, hazard: Value, table: Mapping[str, str]
+) -> FormField:
+    return desk.group(
+        {
+            "label|content": text(parcel["label"]),
+            "litres|volume": number(litres),
+            "kilograms|weight": number(kilograms),
+            "hazard|danger": one_of(hazard, sorted(table.values())),
+        }
+    )
 
 
 def recipe(desk: Desk) -> Filled:
@@ -317,15 +319,13 @@ def recipe(desk: Desk) -> Filled:
         )
     energy = desk.sum("Add up the energy.", energies)
     each = desk.rounded("Round the energy per person.", desk.over("Share the energy out.", energy, card["persons"]), 1)
-    asked = draw.choice(
-        (
-            f"Scale recipe {reference} to the guests of banquet {event.record.reference}, grams rounded to whole ones. The "
-            "energy per person (one decimal) is that of the recipe as written: grams times kilocalories per gram, shared "
-            "among its persons.",
-            f"Banquet {event.record.reference} is to be served recipe {reference}. How many whole grams of each ingredient "
-            "does the kitchen need? Add the kilocalories for one person, from the unscaled recipe, to one decimal; kcal on "
-            "record is per gram.",
-        )
+    asked = draw.pick(
+        f"Scale recipe {reference} to the guests of banquet {event.record.reference}, grams rounded to whole ones. The "
+        "energy per person (one decimal) is that of the recipe as written: grams times kilocalories per gram, shared "
+        "among its persons.",
+        f"Banquet {event.record.reference} is to be served recipe {reference}. How many whole grams of each ingredient "
+        "does the kitchen need? Add the kilocalories for one person, from the unscaled recipe, to one decimal; kcal on "
+        "record is per gram.",
     )
     return asked, {
         "dish|meal": desk.group(

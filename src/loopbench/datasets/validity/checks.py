@@ -26,19 +26,19 @@ from .likeness import alike, wording
 MAX_UNANSWERABLE = 0.10
 """Largest share of tasks without an answer: a loop that does nothing gets these right."""
 MAX_LOOKED_UP = 0.05
-"""Largest share of tasks that a lookup may pass: it answers as a near copy of the question does that stands in another split."""
+"""Largest share of tasks that a lookup may pass: it answers what a near copy of the question in another split wants."""
 MAX_COUNTED_TWICE = 0.05
-"""The same within a split: a task that stands there twice counts twice; told, and no failure."""
+"""The same within a split, where a duplicate counts twice; reported, but not a failure."""
 MAX_SCHEMAS = 60
-"""Different answer schemas that are held against the draft's own schema, at 12 ms each."""
+"""Most answer schemas that are checked against the draft's own schema, at 12 ms each."""
 MAX_COMPARED = 20_000
-"""Tasks that are searched for near copies; of more than that every second, third, … one."""
+"""Most tasks that are searched for near copies; of more, every second, third, … one is."""
 MAX_TOLD = 0.10
 """Largest share of tasks whose answer may stand in what is shown before any call: numbers meet by chance, choices by intent."""
 MIN_TOLD = 3
-"""Fewer tasks than this are no share."""
+"""Fewer tasks than this are not reported."""
 MIN_WORDINGS = 0.5
-"""Smallest share of wordings, numbers aside, to tasks: below it the suite is smaller than its size says; told, and no failure."""
+"""Smallest share of wordings, numbers aside, to tasks: below it the suite is smaller than its size says; reported only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class Problem:
 
     text: str
     fails: bool = True
-    """False: to be told; nothing that a result must not be trusted for."""
+    """False: reported, but results can be trusted nevertheless."""
 
 
 def plan_problems(task: Task) -> Iterator[Problem]:
-    """A plan that cannot be right as it stands, or none and no reason why."""
+    """Find a plan that cannot be right as it stands, or a missing plan without a reason."""
     if (task.plan is None) == (not task.no_plan):
         yield Problem(f"task {task.id!r}: a task has a plan, or a reason in `no_plan`, and not both")
     if task.plan is None:
@@ -64,7 +64,7 @@ def plan_problems(task: Task) -> Iterator[Problem]:
 
 
 def goal_problems(task: Task) -> Iterator[Problem]:
-    """A call is picked by finding its goal in a prompt, so no goal may stand in another one or in the question."""
+    """Find goals that stand in another one or in the question: a call is picked by finding its goal in a prompt."""
     if task.plan is None:
         return
     texts = {"the question": task.query.text, "the context": task.query.context} | {
@@ -81,7 +81,7 @@ def goal_problems(task: Task) -> Iterator[Problem]:
 
 
 def unanswerable_problems(tasks: Sequence[Task]) -> Iterator[Problem]:
-    """Too many tasks without an answer. One task is no share, however few there are."""
+    """Find too many tasks without an answer. A single one is never too many."""
     unanswerable = sum(task.expected is None for task in tasks)
     if unanswerable > max(1, MAX_UNANSWERABLE * len(tasks)):
         share = f"doing nothing would score {unanswerable / len(tasks):.0%}, at most {MAX_UNANSWERABLE:.0%} is right"
@@ -89,7 +89,7 @@ def unanswerable_problems(tasks: Sequence[Task]) -> Iterator[Problem]:
 
 
 def argument_problems(task: Task, tools: Iterable[ToolSpec]) -> Iterator[Problem]:
-    """Planned calls, and what may stand in for them, of unknown tools or with arguments that the tool's schema does not take.
+    """Find planned calls, and their alternatives, of unknown tools or with arguments that the tool's schema does not take.
 
     What a reference stands for is known only when the plan is replayed. An expected error must come from the tool itself: a call
     that is refused for its arguments gets no receipt.
@@ -118,7 +118,7 @@ def _misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _invalid(value: Any, rules: Any, root: Mapping[str, Any]) -> str:
-    """What a schema, a part of `root`, finds wrong with a value; empty where nothing is."""
+    """Return what a schema, a part of `root`, finds wrong with a value; empty if nothing is."""
     if isinstance(rules, Mapping):
         rules = {**{name: root[name] for name in ("$defs", "definitions") if name in root}, **rules}
     try:
@@ -129,7 +129,7 @@ def _invalid(value: Any, rules: Any, root: Mapping[str, Any]) -> str:
 
 
 def schema_problems(tasks: Iterable[Task], most: int = MAX_SCHEMAS) -> Iterator[Problem]:
-    """Answer schemas that are none (JSON Schema, draft 2020-12), and expected answers that theirs does not take.
+    """Find invalid answer schemas (JSON Schema, draft 2020-12), and expected answers that theirs does not take.
 
     `most`: how many different schemas are looked at for themselves.
     """
@@ -156,7 +156,7 @@ def _broken(schema: Mapping[str, Any]) -> str:
 
 
 def tool_problems(plans: Iterable[Task], tools: Collection[str], distractors: Collection[str]) -> Iterator[Problem]:
-    """Tools that no plan uses and that are not said to be distractors, and distractors that are none.
+    """Find tools that no plan uses and that are not named as distractors, and distractors that are not.
 
     `plans`: all tasks of the suite. `tools`: names that environments of the suite were seen to have. A tool that only tempts does
     no harm: it is told.
@@ -167,11 +167,11 @@ def tool_problems(plans: Iterable[Task], tools: Collection[str], distractors: Co
     for name in sorted(set(distractors) & used):
         yield Problem(f"tool {name!r} is named a distractor, and a plan uses it")
     for name in sorted(set(distractors) - set(tools)):
-        yield Problem(f"distractor {name!r} is no tool of the suite")
+        yield Problem(f"distractor {name!r} is not a tool of the suite")
 
 
 def split_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
-    """Instances and questions that stand in two splits: what is tuned on one would be tested on itself.
+    """Find instances and questions that stand in two splits: what is tuned on one would be tested on itself.
 
     A question is its text and context; over another world, with another answer, it is another question.
     """
@@ -196,7 +196,7 @@ def _asked_and_answered(task: Task) -> str:
 
 
 def copy_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
-    """Tasks that ask the same of the same world: twice the same, or of two answers one is wrong."""
+    """Find tasks that ask the same of the same world: they are duplicates, or one of two answers is wrong."""
     seen: dict[str, tuple[str, str]] = {}
     for task in tasks:
         query = task.query
@@ -209,7 +209,7 @@ def copy_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
 
 
 def likeness_problems(tasks: Sequence[Task]) -> Iterator[Problem]:
-    """Near copies: questions of nearly the same words once numbers are masked.
+    """Find near copies: questions of nearly the same words once numbers are masked.
 
     What counts is whether a near copy's answer passes. Across splits that is a failure beyond `MAX_LOOKED_UP`; within a split it
     is told. Tasks without an answer are not counted: how many there may be is limited anyway.
@@ -234,7 +234,7 @@ def likeness_problems(tasks: Sequence[Task]) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class _Like:
-    """What of a near copy counts."""
+    """What counts of a near copy."""
 
     task: str
     split: str
@@ -250,7 +250,7 @@ def _has_no_answer(task: Task) -> bool:
 
 
 def _passed_by_lookup(chances: Mapping[str, float], tasks: int, most: float, where: str, *, fails: bool) -> Iterator[Problem]:
-    """`chances`: of each task, that a near copy drawn from there has its answer."""
+    """Find tasks that a lookup passes. `chances`: for each task, that a near copy drawn from there has its answer."""
     share = sum(chances.values()) / tasks
     if share > most:
         found = sorted((task for task, chance in chances.items() if chance), key=lambda task: -chances[task])
@@ -262,7 +262,7 @@ def _passed_by_lookup(chances: Mapping[str, float], tasks: int, most: float, whe
 
 
 def told_problems(tasks: Sequence[Task], shown: Callable[[Task], str]) -> Iterator[Problem]:
-    """Answers that stand in what a loop sees before it calls a tool: numbers, which is a failure, and texts, as a choice's do.
+    """Find answers in what a loop sees before it calls a tool: numbers, which is a failure, and texts, as with a choice.
 
     `shown`: that text of a task. Whole numbers below 10 and texts of one or two characters say nothing.
     """
@@ -288,7 +288,7 @@ def _stands_in(answer: Any, kind: str, text: str) -> bool:
 
 
 def set_aside(tasks: Iterable[Task]) -> Iterator[Problem]:
-    """Tasks that a run leaves out, counted by their reasons: quarantined, and without a plan (under a scripted model)."""
+    """Count the tasks that a run leaves out by their reasons: quarantined, and without a plan (under a scripted model)."""
     reasons: dict[str, list[str]] = defaultdict(list)
     for task in tasks:
         if task.quarantined:

@@ -23,7 +23,7 @@ Truth = Sequence[Replayed]
 
 
 async def order_problems(task: Task, suite: Suite, truth: Truth) -> list[str]:
-    """Calls that give something else in another order that the plan allows: a design may make independent calls in any order."""
+    """Find calls that differ in another order that the plan allows: a design may make independent calls in any order."""
     assert task.plan is not None
     calls = last_first(task.plan)
     if calls == task.plan.calls:
@@ -41,7 +41,7 @@ async def order_problems(task: Task, suite: Suite, truth: Truth) -> list[str]:
 
 
 async def state_problems(task: Task, suite: Suite, truth: Truth) -> list[str]:
-    """A trial that leaves something behind for the next one, or that one beside it sees; results that are others each time."""
+    """Find what a trial leaves behind for the next one or shows one beside it, and results that differ each time."""
     assert task.plan is not None
     calls, problems = task.plan.calls, []
     try:
@@ -63,7 +63,7 @@ async def state_problems(task: Task, suite: Suite, truth: Truth) -> list[str]:
 
 
 async def gold_problems(task: Task, suite: Suite, truth: Truth = ()) -> list[str]:
-    """What a loop must not see, in names and descriptions of tools, and where `truth` is given in the results of the plan's calls.
+    """Find what a loop must not see in names and descriptions of tools and, if `truth` is given, in results of the plan's calls.
 
     The environment is opened with canaries in the place of the answer, plan, labels and scorer: it may be built from `world` alone.
     """
@@ -108,7 +108,7 @@ def _around(text: str) -> str:
 
 
 def _differences(task: Task, truth: Truth, other: Truth, when: str) -> list[str]:
-    """The first call that does not come out as it did."""
+    """Return the first call that does not come out as it did."""
     known = {call.call_id: call for call in truth}
     for call in other:
         before = known[call.call_id]
@@ -118,7 +118,7 @@ def _differences(task: Task, truth: Truth, other: Truth, when: str) -> list[str]
 
 
 async def _lasting_differences(task: Task, suite: Suite, truth: Truth, other: Truth, when: str) -> list[str]:
-    """The same, but for results that are others each time, whatever is done: those are for `state_problems` to tell."""
+    """Return the same, without results that differ each time: `state_problems` reports those."""
     found = _differences(task, truth, other, when)
     return [] if found and _differences(task, truth, await replay(task, suite), when) else found
 
@@ -129,7 +129,7 @@ def _order(calls: Iterable[PlannedCall]) -> str:
 
 
 def _state(environment: Environment) -> Any:
-    """The state as it is now: what `state()` gives may go on changing."""
+    """Return the state as it is now: what `state()` gives may go on changing."""
     return _plain(environment.state())
 
 

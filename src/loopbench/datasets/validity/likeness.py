@@ -14,7 +14,7 @@ from loopbench.protocol.digest import sha256
 ALIKE = 0.8
 """Jaccard similarity of two texts' shingles from which on they are near copies."""
 SHINGLE = 3
-"""Words in a row."""
+"""Number of words in a row."""
 EVERYWHERE = 0.5
 """A shingle that stands in more than this share of texts, such as an answer instruction's, tells none from another."""
 BANDS, ROWS = 8, 4
@@ -27,12 +27,12 @@ Hashes = NDArray[np.uint64]
 
 
 def wording(text: str) -> str:
-    """A text's words alone: lower case, numbers masked as `#`."""
+    """Return a text's words alone: lower case, numbers masked as `#`."""
     return " ".join(_WORD.findall(_NUMBER.sub("#", text.casefold())))
 
 
 def alike(wordings: Sequence[str]) -> list[list[int]]:
-    """Groups, of two and more, of places whose wordings are near copies of each other, directly or over a third."""
+    """Return groups, of two and more, of places whose wordings are near copies of each other, directly or over a third."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, text in enumerate(wordings):
         places[text].append(place)
@@ -51,7 +51,7 @@ def alike(wordings: Sequence[str]) -> list[list[int]]:
 
 
 def _shingles(wordings: Sequence[str]) -> list[Hashes]:
-    """Each text's different shingles as hashes, sorted, without those that stand nearly everywhere."""
+    """Return each text's different shingles as hashes, sorted, without those that stand nearly everywhere."""
     numbers: dict[str, int] = {}
     ids: list[int] = []
     owners: list[int] = []
@@ -78,7 +78,7 @@ def _shingles(wordings: Sequence[str]) -> list[Hashes]:
 
 
 def _buckets(shingles: Sequence[Hashes]) -> list[list[int]]:
-    """Places, two and more, whose minima agree in a band."""
+    """Return places, two and more, whose minima agree in a band."""
     filled = [place for place, hashes in enumerate(shingles) if len(hashes)]
     buckets: dict[Hashable, list[int]] = {"": [place for place, hashes in enumerate(shingles) if not len(hashes)]}
     if filled:
@@ -94,7 +94,7 @@ def _buckets(shingles: Sequence[Hashes]) -> list[list[int]]:
 
 
 def _similarity(one: Hashes, other: Hashes) -> float:
-    """Jaccard's: shared shingles over all; two texts without any are alike."""
+    """Return Jaccard's similarity: shared shingles over all; two texts without any are alike."""
     shared = len(np.intersect1d(one, other, assume_unique=True))
     every = len(one) + len(other) - shared
     return shared / every if every else 1.0
@@ -123,7 +123,7 @@ class _Groups:
 
 
 def _constants(name: str, count: int) -> Hashes:
-    """Odd 64-bit numbers, always the same."""
+    """Return odd 64-bit numbers, always the same."""
     return np.array([int(sha256(f"{name}/{index}")[:16], 16) | 1 for index in range(count)], dtype=np.uint64)
 
 
@@ -132,7 +132,7 @@ _SEEDS = _constants("minimum", BANDS * ROWS)
 
 
 def _mixed(values: Hashes) -> Hashes:
-    """Bits spread over all places (the finalizer of MurmurHash3), modulo 2⁶⁴."""
+    """Spread the bits over all places (the finalizer of MurmurHash3), modulo 2⁶⁴."""
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     return values ^ (values >> np.uint64(33))

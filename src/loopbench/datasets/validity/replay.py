@@ -13,7 +13,7 @@ from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
 from ..task import Suite, Task
 
 MAX_TRIES = 5
-"""A call whose failure may pass (`TransientError`) is made so often at most; a loop with patience gets through too."""
+"""Most attempts at a call whose failure may pass (`TransientError`); a loop with patience gets through too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,13 @@ class Replayed:
     call_id: str
     tool: str
     arguments: Mapping[str, Any]
-    """References replaced by results."""
+    """The arguments, with references replaced by results."""
     text: str
     """The result as a loop sees it; the error's message, without its type, where the call fails."""
     value: Any
-    """The result itself; None where the call fails."""
+    """The result itself; None if the call fails."""
     failed: bool
-    """An error, and the plan expects it."""
+    """Whether the call ends in an error, which the plan expects."""
 
 
 async def replay(task: Task, suite: Suite, time_limit_s: float | None = DEFAULT_TIME_LIMIT_S) -> tuple[Replayed, ...]:
@@ -59,7 +59,7 @@ async def carry_out(task: Task, calls: Iterable[PlannedCall], toolbox: Toolbox) 
 
 
 def last_first(plan: Plan) -> tuple[PlannedCall, ...]:
-    """The plan's calls in another order that it allows: of those that can be made, always the last."""
+    """Return the plan's calls in another order that it allows: of those that can be made, always the last."""
     left, made = list(plan.calls), []
     known: set[str] = set()
     while left:
@@ -71,7 +71,7 @@ def last_first(plan: Plan) -> tuple[PlannedCall, ...]:
 
 
 def planned_answer(task: Task, replayed: tuple[Replayed, ...]) -> Any:
-    """The plan's answer with the replayed results in it. Raises ValueError where a reference has no value."""
+    """Return the plan's answer with the replayed results in it. Raises ValueError if a reference has no value."""
     values = {result.call_id: result.value for result in replayed if not result.failed}
     try:
         return resolve(_plan_of(task).answer, values)
@@ -106,7 +106,7 @@ async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str,
 
 
 def same(got: Any, expected: Any) -> bool:
-    """Equality of JSON values at any depth, numbers to nine digits."""
+    """Return whether JSON values are equal at any depth, numbers to nine digits."""
     if isinstance(got, bool) or isinstance(expected, bool):
         return got is expected
     if isinstance(got, int | float) and isinstance(expected, int | float):

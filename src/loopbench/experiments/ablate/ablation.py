@@ -16,8 +16,9 @@ from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.prepare import prepare as prepare_comparison
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.comparison import ArmResult
-from loopbench.metrics.factors.factorial import EFFECT_METRICS, Cell, Factor, FactorEffects, Layout, effects, layout
+from loopbench.metrics.factors.factorial import EFFECT_METRICS, FactorEffects, effects
 from loopbench.metrics.factors.fractional import Fraction, fraction, full_factorial
+from loopbench.metrics.factors.layout import Cell, Factor, Layout, layout
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.protocol import Loop

@@ -10,17 +10,13 @@ from loopbench.experiments.compare.results import MAX_PAIRED, Results
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval
-from loopbench.metrics.summary import PRIMARY
+from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.protocol.names import value_text
 from loopbench.runs.folders import run_name
 from loopbench.text.numbers import interval, p_value
 from loopbench.text.table import Table, markdown_page
 
 from .ablation import Ablated, ablated, setting
-
-SHOWN = {"lm_calls": "LM calls", "cost_usd": "USD", "nominal_usd": "USD uncached"}
-"""Metrics whose name for people is another."""
-DIGITS = {PRIMARY: 3, "tokens": 0, "cost_usd": 5, "nominal_usd": 5}
 
 
 def effects_tables(found: Results) -> tuple[Table, ...]:
@@ -178,7 +174,7 @@ def _others(made: Ablated) -> Table:
     several = len(_profiles(made)) > 1
     mains = {(e.profile, e.term, e.metric): e for e in made.effects.effects if e.kind == "main" and e.metric != PRIMARY}
     metrics = list(dict.fromkeys(metric for _, _, metric in mains))
-    columns = ("effect", *(("profile",) if several else ()), *(SHOWN.get(metric, metric) for metric in metrics))
+    columns = ("effect", *(("profile",) if several else ()), *(METRICS[metric].label for metric in metrics))
     rows = []
     for profile, term in dict.fromkeys((profile, term) for profile, term, _ in mains):
         found = [mains.get((profile, term, metric)) for metric in metrics]
@@ -190,7 +186,7 @@ def _others(made: Ablated) -> Table:
 def _marked(effect: Effect | None) -> str:
     if effect is None:
         return "–"
-    return signed(effect.difference, DIGITS.get(effect.metric, 2)) + (" !" if is_shown(effect) else "")
+    return signed(effect.difference, METRICS[effect.metric].digits) + (" !" if is_shown(effect) else "")
 
 
 def signed(found: Interval, digits: int) -> str:
@@ -203,8 +199,8 @@ def _cells(made: Ablated) -> Table:
     arms = made.found.comparison.arms
     several = len({setting(arm) for arm in arms}) > 1
     names = tuple(factor.name for factor in made.layout.factors)
-    metrics = [name for name in made.ablation.metrics if name != PRIMARY and any(getattr(arm.summary, name) for arm in arms)]
-    known = (PRIMARY, *(SHOWN.get(metric, metric) for metric in metrics))
+    metrics = [name for name in made.ablation.metrics if name != PRIMARY and any(arm.summary.means[name] for arm in arms)]
+    known = (PRIMARY, *(METRICS[metric].label for metric in metrics))
     columns = ("cell", *names, *(("profile",) if several else ()), "scored", *known)
     rows = tuple(_cell(made, number, arm, metrics, several=several) for number, arm in enumerate(arms, 1))
     return Table("Cells", columns, rows)
@@ -217,10 +213,10 @@ def _cell(made: Ablated, number: int, arm: ArmResult, metrics: Sequence[str], *,
         *(value_text(values[factor.name]) for factor in made.layout.factors),
         *((setting(arm),) if several else ()),
         str(arm.summary.scored),
-        interval(arm.summary.accuracy, DIGITS[PRIMARY]),
-        *(_mean(getattr(arm.summary, metric), metric) for metric in metrics),
+        interval(arm.summary.accuracy, METRICS[PRIMARY].digits),
+        *(_mean(arm.summary.means[metric], metric) for metric in metrics),
     )
 
 
 def _mean(found: Interval | None, metric: str) -> str:
-    return "–" if found is None else f"{found.value:.{DIGITS.get(metric, 2)}f}"
+    return "–" if found is None else f"{found.value:.{METRICS[metric].digits}f}"

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
-from loopbench.metrics.omnibus import Omnibus
+from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.power import Needed
 from loopbench.metrics.reliability import Reliability
+from loopbench.metrics.summary import METRICS
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 from loopbench.text.numbers import RELATIONS, counts, dollars, interval, p_value, relation, standing, verdict
 from loopbench.text.plain_text import plain as plain
@@ -91,7 +92,6 @@ def notes(comparison: Comparison) -> list[str]:
         f"all pairs of a metric (Holm); equivalent means within {comparison.margin:g} (accuracy), or within that share of the mean "
         "(the rest, which are secondary)."
     )
-    said += [_omnibus(found) for found in comparison.omnibus]
     for arm in comparison.arms:
         found = arm.summary
         for what, reasons in (("crashed", found.crashes), ("errored", found.errored_reasons), ("excluded", found.exclusions)):
@@ -99,7 +99,7 @@ def notes(comparison: Comparison) -> list[str]:
                 said.append(f"{arm.info.arm}, {what}: {_reasons(reasons)}")
         if found.retries:
             said.append(f"{arm.info.arm}, asked again after: {counts(found.retries)}")
-    if any(arm.summary.nominal_usd is not None for arm in comparison.arms):
+    if any(arm.summary.means["nominal_usd"] is not None for arm in comparison.arms):
         said.append("USD is what was billed; USD uncached what it would be had nothing come from a cache or a recording.")
     if any(arm.info.model == "scripted" for arm in comparison.arms):
         said.append(
@@ -107,13 +107,6 @@ def notes(comparison: Comparison) -> list[str]:
             "(4 characters each), seconds the simulated time of slow and hanging faults."
         )
     return said
-
-
-def _omnibus(found: Omnibus) -> str:
-    """One line: does any arm differ?"""
-    where = f"All {len(found.arms)} arms of {found.suite}, {found.profile}, at once"
-    said = f"{where}: {found.test}, χ² {found.statistic:.2f} with {found.df} degrees of freedom, p {p_value(found.p)}"
-    return f"{said}, {found.n} units; no verdict depends on it."
 
 
 MAX_REASONS = 3
@@ -127,7 +120,8 @@ def _reasons(found: Mapping[str, int]) -> str:
 
 
 def _arms(arms: Sequence[ArmResult]) -> Table:
-    columns = ("arm", "scored", "errored", "excluded", "accuracy", "steps", "LM calls", "tokens", "seconds", "USD", "USD uncached")
+    measures = in_table_order(METRICS)
+    columns = ("arm", "scored", "errored", "excluded", *(measure.label for measure in measures.values()))
     rows = []
     for arm in arms:
         found = arm.summary
@@ -137,13 +131,7 @@ def _arms(arms: Sequence[ArmResult]) -> Table:
                 str(found.scored),
                 str(found.errored),
                 str(found.excluded),
-                interval(found.accuracy, 3),
-                interval(found.steps, 2),
-                interval(found.lm_calls, 2),
-                interval(found.tokens, 0),
-                interval(found.seconds, 2),
-                interval(found.cost_usd, 4),
-                interval(found.nominal_usd, 4),
+                *(interval(found.means[name], min(measure.digits, 4)) for name, measure in measures.items()),
             )
         )
     known = [index for index in range(len(columns)) if any(row[index] != "–" for row in rows)]
@@ -174,13 +162,12 @@ def _troubles(arms: Sequence[ArmResult]) -> Table:
 
 def _pairs(pairs: Sequence[Pair], title: str) -> Table:
     columns = ("a", "b", "metric", "difference", "tasks", "p", "p (Holm)", "verdict")
-    digits = {"accuracy": 3, "steps": 2, "lm_calls": 2, "tokens": 0, "seconds": 2, "cost_usd": 5, "nominal_usd": 5}
     rows = tuple(
         (
             pair.a,
             pair.b,
             pair.metric,
-            interval(pair.difference, digits.get(pair.metric, 3)),
+            interval(pair.difference, METRICS[pair.metric].digits),
             str(pair.difference.n),
             p_value(pair.p),
             p_value(pair.p_holm),
@@ -199,13 +186,12 @@ def _telling(pairs: Sequence[Pair]) -> list[Pair]:
 # --- other views ---
 
 UNITS: Mapping[Unit, str] = {"cost_usd": "USD", "tokens": "tokens"}
-_UNIT_DIGITS: Mapping[Unit, int] = {"cost_usd": 5, "tokens": 0}
 
 
 def _front(fronts: Sequence[Front], per_solved: Sequence[PerSolved], unit: Unit) -> Table:
     """Arms on the plane of accuracy and cost, the most accurate of a group first."""
     solved = {found.arm: found.value for found in per_solved if found.unit == unit}
-    name, digits = UNITS[unit], _UNIT_DIGITS[unit]
+    name, digits = UNITS[unit], METRICS[unit].digits
     columns = ("arm", "accuracy", f"{name} per trial", f"{name} per solved task", "on the front", "share of bootstrap draws")
     rows = tuple(
         (
@@ -229,7 +215,7 @@ def _budgets(budgets: Sequence[AtBudget]) -> list[Table]:
         groups.setdefault((found.suite, found.profile, found.unit), []).append(found)
     made = []
     for (suite, profile, unit), group in groups.items():
-        columns = ("arm", *(f"{found.budget:,.{_UNIT_DIGITS[unit]}f} {UNITS[unit]}" for found in group))
+        columns = ("arm", *(f"{found.budget:,.{METRICS[unit].digits}f} {UNITS[unit]}" for found in group))
         rows = tuple((arm, *(_at_budget(found, arm) for found in group)) for arm in group[0].arms)
         made.append(
             Table(f"Accuracy within a budget per trial, {suite}, {profile} (secondary; against the highest)", columns, rows)

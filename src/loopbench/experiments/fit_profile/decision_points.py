@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, get_args
 
+from loopbench.metrics.trace import NEVER_RAN
 from loopbench.models.faults import CALLING, shows_feedback
 from loopbench.protocol import Message, NativeCall, Reply, Request, render_value
 from loopbench.protocol.chat import MessageRole
 from loopbench.protocol.digest import canonical_json
-from loopbench.runs.trial.recorder import NEVER_RAN
 
 REPEATED = "repeated"
 """A call made again although it had worked: `decision.repeated_call` or `never_finish`, as what follows at the point has it."""

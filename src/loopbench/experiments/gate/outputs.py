@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 from loopbench.experiments.compare.tables import plain
 from loopbench.metrics.gate import GateLine
 from loopbench.metrics.power import Needed
+from loopbench.metrics.summary import METRICS
 from loopbench.text.numbers import counts
 from loopbench.text.table import Table, markdown_item, markdown_page
 
@@ -32,7 +33,6 @@ MAX_CHARS = 300
 """Of one detail."""
 COLUMNS = ("arm", "metric", "baseline", "run", "change", "margin", "tasks", "p (Holm)", "outcome")
 
-_DIGITS = {"accuracy": 3, "steps": 2, "lm_calls": 2, "tokens": 0, "cost_usd": 5, "nominal_usd": 5, "seconds": 2}
 _COMMAND_INSIDE = re.compile(r"##(?=\[|vso\[)")
 """GitHub and Azure take `##[…]` and `##vso[…]` for commands wherever they stand in a line."""
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -180,7 +180,7 @@ def _few(said: Sequence[str], between: str) -> str:
 
 
 def _row(line: GateLine) -> tuple[str, ...]:
-    digits = _DIGITS[line.metric]
+    digits = METRICS[line.metric].digits
     return (
         _literal(line.arm),
         line.metric,

@@ -12,7 +12,7 @@ from loopbench.metrics.record import RECORD_VERSION, Record
 from loopbench.metrics.statistics import ALPHA
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
-from loopbench.runs.manifest import ArmEntry, Imported, Manifest, SuiteEntry, timestamp
+from loopbench.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, timestamp
 from loopbench.runs.new_manifest import package_version
 
 from .foreign_trials import ForeignLog, ForeignTrial, Format, ReadingOptions, ToldArm
@@ -97,7 +97,7 @@ def join(logs: Sequence[ForeignLog], wanted: ImportRequest) -> Joined:
     suite_digest = digest([sorted(asked.items()), scorer, scale])
     manifest = Manifest(
         created=timestamp(),
-        imported=Imported.model_validate(_origin(logs, reading) | {"scorer": scorer, "scale": scale}),
+        imported=ImportOrigin.model_validate(_origin(logs, reading) | {"scorer": scorer, "scale": scale}),
         config={
             "suite": suite,
             "profiles": [PROFILE],

@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from loopbench.metrics.trace import NEVER_RAN
 from loopbench.models.receipts import strip_receipts
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, refs, render_value
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import MARK, redact
 from loopbench.protocol.wire import from_json
-from loopbench.runs.trial.recorder import NEVER_RAN
 
 MIN = 10
 """Whole numbers nearer to zero are too common to tell where they came from."""

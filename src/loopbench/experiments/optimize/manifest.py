@@ -15,7 +15,7 @@ from loopbench.runs.store.files import RunError
 SplitName = Literal["train", "dev", "test"]
 
 
-class SuiteEntry(ManifestPart):
+class SearchedSuite(ManifestPart):
     """The suite that the splits are of."""
 
     name: str
@@ -107,7 +107,7 @@ class OptimizationManifest(ManifestPart):
     """The configuration that it began with, without secrets."""
     seed: int
     versions: dict[str, int | str | None]
-    suite: SuiteEntry
+    suite: SearchedSuite
     profiles: dict[str, str]
     optimizer: OptimizerEntry
     designs: tuple[DesignEntry, ...]

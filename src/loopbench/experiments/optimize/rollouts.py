@@ -121,6 +121,15 @@ class HeardLoop:
         return await self.loop.run(query, tools, ReportingModel(model, self.calls, self.temperature), observer)
 
 
+@dataclass(frozen=True, slots=True)
+class RolloutRules:
+    """How rollouts are drawn, and what becomes of one beyond the budget."""
+
+    seed: int
+    is_soft: bool = False
+    """Such a rollout scores 0 instead of ending the compile, for optimizers that only collect."""
+
+
 class Rollouts:
     """The runner of one design's program (see `dspy_seam.program.Runner`). Any number of threads may call it."""
 
@@ -132,13 +141,10 @@ class Rollouts:
         background: Background,
         log: Path,
         watcher: Watcher,
-        *,
-        seed: int,
-        is_soft: bool = False,
+        rules: RolloutRules,
     ) -> None:
         """`tasks`: id → split and task, of the splits that an optimizer may see. `setting.meter` holds the budget.
 
-        `is_soft`: a rollout beyond the budget scores 0 instead of ending the compile, for optimizers that only collect.
         Raises RunError for a log that cannot be read.
         """
         self.arm = arm
@@ -146,8 +152,8 @@ class Rollouts:
         self.setting = setting
         self.background = background
         self.watcher = watcher
-        self.seed = seed
-        self.is_soft = is_soft
+        self.seed = rules.seed
+        self.is_soft = rules.is_soft
         self.candidates: dict[str, Candidate] = {}
         """By digest, in the order in which they were tried."""
         self.search = SearchCost()

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from loopbench.datasets.generating import MAX_SIZE
 from loopbench.experiments.compare.results import Results
+from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.power import POWER, Spread, same_loop, spread
 from loopbench.metrics.record import Record
-from loopbench.metrics.statistics import sign_flip
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, dollars, task_values
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, config_from

@@ -11,6 +11,7 @@ from scipy import stats
 
 from loopbench.metrics import gate
 from loopbench.metrics.power import (
+    Levels,
     Spread,
     difference_power,
     equivalence_power,
@@ -149,7 +150,7 @@ def gate_plan(pilot: Pilot) -> SizeOption:
 
         def caught(harm: float) -> float:
             supposed = varies.variance(k, harm)
-            return regression_power(n, -harm, supposed, bound, level, scores=scores, step=step, pass_alpha=alpha)
+            return regression_power(n, -harm, supposed, bound, Levels(level, alpha), scores=scores, step=step)
 
         passes = smallest(lambda m: pass_power(n, 0.0, varies.variance(k), m, alpha, scores=scores), most, power)
         return Reach((arm,), _as_typed(smallest(caught, most, wanted), pilot), _as_typed(passes, pilot))

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.record import Record
 from loopbench.metrics.tasks import TaskFindings, task_findings
+from loopbench.metrics.trace import Trace
 from loopbench.metrics.trajectory.divergence import Cause, Divergence, Loss, divergence, explain, read_trial
 from loopbench.metrics.trajectory.failures import TracedTrial
 from loopbench.metrics.trajectory.trajectory import TracedStep, course
@@ -160,10 +161,10 @@ def loss_of(found: Results, record: Record) -> Loss:
     return explain(_read(Traces(found.folder), record, lambda trace: read_trial(trace, record)))
 
 
-def _read(traces: Traces, record: Record, read: Callable[[Mapping[str, Any]], Read]) -> Read:
+def _read(traces: Traces, record: Record, read: Callable[[Trace], Read]) -> Read:
     trace = traces.read(record)
     try:
-        return read(trace)
+        return read(Trace.from_json(trace))
     except ValueError as error:
         raise RunError(f"{traces_file(traces.folder, record)}: trial {record.name}: {error}") from None
 

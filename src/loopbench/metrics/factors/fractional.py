@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics import Floats
-from .factorial import Cell, coded, crossed
+from .layout import Cell, coded, crossed
 
 MAX_CANDIDATES = 2_000
 """Combinations of levels that a fraction is looked for in."""

@@ -33,10 +33,11 @@ from typing import Any, Literal
 from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
 
+from ..trace import ModelExchange, Note, ToolRun, Trace
 from .failure_text import counted, in_words, quoted, reply, times
 from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, setbacks, wasted
 from .prompts_sent import shows
-from .trajectory import CHOOSING, ModelRequest, TracedRun, TracedStep, end, events, shortened, steps, unmatched
+from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, unmatched
 
 Cause = Literal["parse", "termination", "lost observation", "budget", "tool argument", "fault not recovered", "other"]
 
@@ -113,22 +114,17 @@ def divergence(winner: str, winner_course: Sequence[TracedStep], loser: TracedTr
     if list(trial.other) == [step.signature for step in trial.course]:
         return None
     loss, record = explain(trial), trial.record
-    return Divergence(winner, record.arm, record.task, record.repeat, loss.step, loss.cause, loss.detail, trial.ended.stop)
+    return Divergence(winner, record.arm, record.task, record.repeat, loss.step, loss.cause, loss.detail, trial.head.stop)
 
 
-def cause_of(trace: Mapping[str, Any], record: Record, other: Sequence[str] = ()) -> Loss:
-    """Why a trial was lost, from its own trace; `other`: signatures of a course that was not, where one is known.
-
-    Raises ValueError for what is no trace.
-    """
+def cause_of(trace: Trace, record: Record, other: Sequence[str] = ()) -> Loss:
+    """Return why a trial was lost, from its own trace; `other`: signatures of a course that was not lost, if one is known."""
     return explain(read_trial(trace, record, other))
 
 
-def read_trial(trace: Mapping[str, Any], record: Record, other: Sequence[str] = ()) -> TracedTrial:
-    """Raises ValueError for what is no trace."""
-    happened, ended = events(trace), end(trace)
-    query = trace.get("query")
-    return TracedTrial(happened, ended, steps(happened, ended), record, query if isinstance(query, str) else "", other)
+def read_trial(trace: Trace, record: Record, other: Sequence[str] = ()) -> TracedTrial:
+    """Return a trial as its trace tells it, held against a course of which the signatures are known."""
+    return TracedTrial(trace, course(trace), record, other)
 
 
 def explain(trial: TracedTrial) -> Loss:
@@ -148,7 +144,7 @@ class _Found:
 
 
 def _step(trial: TracedTrial, found: _Found) -> int:
-    """Of what the cause is about, the first step that the other course does not have; else where the courses part."""
+    """Return the first step that the cause is about and the other course does not have; else where the courses part."""
     about = set(found.events)
     places = [place for place, step in enumerate(trial.course) if step.event in about]
     alone = [place for place in places if place in trial.unmatched]
@@ -165,7 +161,7 @@ def _step(trial: TracedTrial, found: _Found) -> int:
 
 def _budget(trial: TracedTrial) -> _Found | None:
     place, last = trial.last_ask
-    stop = trial.ended.stop
+    stop = trial.head.stop
     if last is not None and last.error is not None and last.error[0] == StopReason.CONTEXT_OVERFLOW.value:
         stop = last.error[0]
     if stop not in SPENT:
@@ -174,7 +170,7 @@ def _budget(trial: TracedTrial) -> _Found | None:
 
 
 def _broken(trial: TracedTrial) -> _Found | None:
-    stop = trial.ended.stop
+    stop = trial.head.stop
     return _Found("termination", f"{BROKEN[stop]} after {reply(trial.replies)}{_reason(trial)}") if stop in BROKEN else None
 
 
@@ -198,7 +194,7 @@ def _misread(trial: TracedTrial) -> _Found | None:
         if ask.error is None and ask.wire_error is None:
             is_decisive = trial.is_finished or (trial.other_course and not _left(trial))
             if ask.fault.startswith("wire.") and trial.is_open(ask.fault, ask.role) and is_decisive:
-                said = f"{reply(ask.number)} was spoiled ({ask.fault}) and read as {quoted(trial.ended.answer)}"
+                said = f"{reply(ask.number)} was spoiled ({ask.fault}) and read as {quoted(trial.head.answer)}"
                 return _Found("parse", said, [place])
             return None
     return None
@@ -229,7 +225,7 @@ def _never_put_right(trial: TracedTrial) -> _Found | None:
 
 
 _LATER = frozenset({"unfit", "repeated", "no call"})
-"""Setbacks that are no cause as long as there is another."""
+"""Setbacks that are not the cause as long as there is another."""
 
 
 def _unfit(trial: TracedTrial) -> _Found | None:
@@ -248,7 +244,7 @@ def _is_at(setback: Setback, last: int | None) -> bool:
 
 
 def _worst(trial: TracedTrial, found: Sequence[Setback]) -> _Found | None:
-    """Of setbacks the cause that most of them have, of equals the latest."""
+    """Return the cause that most of the setbacks have, the latest among equals."""
     if not found:
         return None
     causes = [_cause(setback) for setback in found]
@@ -275,25 +271,25 @@ def _cause(setback: Setback) -> Cause:
 
 
 def _faults(trial: TracedTrial) -> _Found | None:
-    for place, event in enumerate(trial.happened):
-        if event is None or not event.fault or event.fault in HARMLESS or event.fault.startswith("wire."):
+    for place, event in enumerate(trial.events):
+        if isinstance(event, Note) or not event.fault or event.fault in HARMLESS or event.fault.startswith("wire."):
             continue
-        if trial.is_open(event.fault, event.role if isinstance(event, ModelRequest) else ""):
+        if trial.is_open(event.fault, event.role if isinstance(event, ModelExchange) else ""):
             return _of_fault(trial, place, event)
     return None
 
 
-def _of_fault(trial: TracedTrial, place: int, event: ModelRequest | TracedRun) -> _Found:
-    if isinstance(event, TracedRun):
+def _of_fault(trial: TracedTrial, place: int, event: ModelExchange | ToolRun) -> _Found:
+    if isinstance(event, ToolRun):
         if event.fault == "tool.lies":
-            said = f"{event.call.text} gave a false result, {shortened(event.result)}, and nothing set it right"
+            said = f"{call_text(event.call)} gave a false result, {shortened(event.result)}, and nothing set it right"
             return _Found("fault not recovered", said, [place])
         key = event.call.key
-        runs = [at for at, run in enumerate(trial.happened) if isinstance(run, TracedRun) and run.call.key == key and run.fault]
-        said = f"{event.call.text} failed {times(len(runs))} ({event.fault}) and never got through"
+        runs = [at for at, run in enumerate(trial.events) if isinstance(run, ToolRun) and run.call.key == key and run.fault]
+        said = f"{call_text(event.call)} failed {times(len(runs))} ({event.fault}) and never got through"
         return _Found("fault not recovered", said, runs)
     if event.fault in WRONG_CALLS:
-        call = f" called {event.calls[0].text}" if event.calls else ""
+        call = f" called {call_text(event.calls[0])}" if event.calls else ""
         return _Found("tool argument", f"{reply(event.number)}{call} with {WRONG_CALLS[event.fault]}", _made_by(trial, place))
     if event.fault in ENDED_EARLY:
         return _Found("termination", f"{reply(event.number)} left out work that was to be done", [place])
@@ -305,9 +301,7 @@ def _of_fault(trial: TracedTrial, place: int, event: ModelRequest | TracedRun) -
 
 def _made_by(trial: TracedTrial, place: int) -> list[int]:
     """A reply's own event, and those of the runs that it decided on."""
-    runs = (
-        at for at, event in enumerate(trial.happened) if isinstance(event, TracedRun) and trial.decider(at) is trial.happened[place]
-    )
+    runs = (at for at, event in enumerate(trial.events) if isinstance(event, ToolRun) and trial.decider(at) is trial.events[place])
     return [place, *runs]
 
 
@@ -325,7 +319,7 @@ def _argument(trial: TracedTrial) -> _Found | None:
             continue
         meant = [call for call in others if call.tool == step.call.tool and call.key not in own]
         if meant:
-            said = f"called {step.text}, where the other course called {meant[0].text}"
+            said = f"called {step.text}, where the other course called {call_text(meant[0])}"
             return _Found("tool argument", said, [step.event])
     return None
 
@@ -333,15 +327,15 @@ def _argument(trial: TracedTrial) -> _Found | None:
 def _lost(trial: TracedTrial) -> _Found | None:
     """What the prompts lacked that the answer came from: the question, or results that the other course came from, too."""
     latest = {ask.role: place for place, ask in trial.asks() if ask.role in _ANSWERING}
-    if not latest or trial.ended.stop not in _ANSWERED:
+    if not latest or trial.head.stop not in _ANSWERED:
         return None
     shown = [message for place in latest.values() for message in trial.prompts[place]]
     place, number = max((place, ask.number) for place, ask in trial.asks() if place in latest.values())
-    if trial.query and not shows(shown, trial.query):
+    if trial.head.query and not shows(shown, trial.head.query):
         return _Found("lost observation", f"the prompt of {reply(number)} no longer showed the question")
     for at, step in enumerate(trial.course):
-        run = trial.happened[step.event] if step.event is not None and step.event < place else None
-        if at in trial.unmatched or not isinstance(run, TracedRun) or not run.gave or shows(shown, run.data):
+        run = trial.events[step.event] if step.event is not None and step.event < place else None
+        if at in trial.unmatched or not isinstance(run, ToolRun) or not run.gave or shows(shown, run.data):
             continue
         said = f"answered at {reply(number)}, when the prompt no longer showed the result of {step.text}"
         return _Found("lost observation", said)
@@ -355,7 +349,7 @@ _ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role
 def _ended(trial: TracedTrial) -> _Found | None:
     last = reply(trial.replies)
     if not trial.is_finished:
-        stop = trial.ended.stop or ""
+        stop = trial.head.stop or ""
         how = _STOPS.get(stop, f"the run ended with stop {stop}" if stop else "the run has no end")
         at = f" at {last}" if trial.replies else ""
         return _Found(_STOP_CAUSES.get(stop, "termination"), f"{how}{at}{_used_up(trial)}")
@@ -386,7 +380,7 @@ _STOP_CAUSES: Mapping[str, Cause] = {
     StopReason.PROVIDER_ERROR.value: "fault not recovered",
     StopReason.RECOVERY_FAILED.value: "fault not recovered",
 }
-"""Of stops that say it themselves."""
+"""Causes of stops that name them."""
 
 
 def _used_up(trial: TracedTrial) -> str:
@@ -405,7 +399,7 @@ def _used_up(trial: TracedTrial) -> str:
 
 
 def _other(trial: TracedTrial) -> _Found | None:
-    return _Found("other", f"answered {quoted(trial.ended.answer)}")
+    return _Found("other", f"answered {quoted(trial.head.answer)}")
 
 
 _RULES: Sequence[Callable[[TracedTrial], _Found | None]] = (

@@ -15,7 +15,7 @@ MIN_NUMBERS = 4
 
 
 def in_words(trial: TracedTrial, same: Sequence[Setback]) -> str:
-    """Of one or more setbacks of one kind and matter, in time."""
+    """Describe one or more setbacks of one kind and matter, in time."""
     tell = _never_finished if same[-1].fault == NEVER_FINISH else _TELLS[same[-1].kind]
     return tell(trial, same)
 
@@ -101,7 +101,7 @@ _ENDINGS = {
 def _what_the_loop_did(trial: TracedTrial, same: Sequence[Setback]) -> str:
     """Whether the model was told, and asked again; and how much more often in the other course."""
     told = "" if all(was_told(trial, setback) for setback in same) else "; the next prompt did not show the error"
-    ending = _ENDINGS.get(trial.ended.stop or "", "the loop did not ask again")
+    ending = _ENDINGS.get(trial.head.stop or "", "the loop did not ask again")
     ended = "" if was_asked_again(trial, same[-1]) else f"; {ending}"
     return f"{told}{ended}{_other_tries(trial, same)}"
 
@@ -123,6 +123,6 @@ def _replies(trial: TracedTrial, same: Sequence[Setback]) -> str:
 
 
 def _number(trial: TracedTrial, setback: Setback) -> int:
-    """Of the reply that it came from, as `loopbench show` counts them; 0: of none."""
+    """Return the number of the reply that it came from, as `loopbench show` counts them; 0 if it came from none."""
     ask = trial.decider(setback.event)
     return ask.number if ask is not None else 0

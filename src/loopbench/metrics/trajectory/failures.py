@@ -10,8 +10,9 @@ from typing import Literal
 from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
 
+from ..trace import ModelExchange, ToolRun, Trace, TraceEvent, TraceHead, without_receipts
 from .prompts_sent import Prompt, prompts, says_more, shows
-from .trajectory import CHOOSING, Event, ModelRequest, TracedRun, TracedStep, TraceEnd, unmatched, without_receipts
+from .trajectory import CHOOSING, TracedStep, group, unmatched
 
 Kind = Literal["unreadable", "unfit", "misread", "request", "failed run", "not run", "repeated", "no call"]
 
@@ -38,11 +39,9 @@ PLANNING = frozenset({*CHOOSING, Role.PLAN.value, Role.REFLECT.value, Role.REASO
 class TracedTrial:
     """One trial as its trace tells it, and the other course that it is held against."""
 
-    happened: Sequence[Event]
-    ended: TraceEnd
+    trace: Trace
     course: Sequence[TracedStep]
     record: Record
-    query: str = ""
     other: Sequence[str] = ()
     """Signatures of the other course; empty: there is none."""
     other_course: Sequence[TracedStep] = ()
@@ -53,18 +52,26 @@ class TracedTrial:
         return replace(self, other=[step.signature for step in other], other_course=other)
 
     @property
+    def events(self) -> Sequence[TraceEvent]:
+        return self.trace.events
+
+    @property
+    def head(self) -> TraceHead:
+        return self.trace.head
+
+    @property
     def is_finished(self) -> bool:
-        return self.ended.stop == StopReason.FINISHED.value
+        return self.head.stop == StopReason.FINISHED.value
 
     @cached_property
     def is_scripted(self) -> bool:
         """A scripted model's trial: its faults are marked, its results carry receipts."""
-        runs = (event for event in self.happened if isinstance(event, TracedRun))
+        runs = (event for event in self.events if isinstance(event, ToolRun))
         return bool(self.record.faults) or any(without_receipts(run.data) != run.data for run in runs)
 
     @cached_property
     def prompts(self) -> list[Prompt]:
-        return prompts(self.happened)
+        return prompts(self.events)
 
     @cached_property
     def unmatched(self) -> frozenset[int]:
@@ -74,26 +81,26 @@ class TracedTrial:
     @cached_property
     def repeated(self) -> frozenset[int]:
         """Events of runs of a call that had given a result before, whatever they gave: a second booking may be refused."""
-        runs = [(place, event) for place, event in enumerate(self.happened) if isinstance(event, TracedRun)]
+        runs = [(place, event) for place, event in enumerate(self.events) if isinstance(event, ToolRun)]
         first = {event.call.key: place for place, event in reversed(runs) if event.gave}
         return frozenset(place for place, event in runs if first.get(event.call.key, place) < place)
 
     @cached_property
     def last_new(self) -> int:
-        """Event of the last run that gave something new; -1 where none did."""
-        runs = [(place, event) for place, event in enumerate(self.happened) if isinstance(event, TracedRun) and event.gave]
+        """TraceEvent of the last run that gave something new; -1 where none did."""
+        runs = [(place, event) for place, event in enumerate(self.events) if isinstance(event, ToolRun) and event.gave]
         first = {(event.call.key, event.result): place for place, event in reversed(runs)}
         return max(first.values(), default=-1)
 
-    def asks(self, since: int = -1) -> Iterator[tuple[int, ModelRequest]]:
+    def asks(self, since: int = -1) -> Iterator[tuple[int, ModelExchange]]:
         """Requests after an event."""
-        for place in range(since + 1, len(self.happened)):
-            event = self.happened[place]
-            if isinstance(event, ModelRequest):
+        for place in range(since + 1, len(self.events)):
+            event = self.events[place]
+            if isinstance(event, ModelExchange):
                 yield place, event
 
     @cached_property
-    def last_ask(self) -> tuple[int, ModelRequest] | tuple[None, None]:
+    def last_ask(self) -> tuple[int, ModelExchange] | tuple[None, None]:
         """The last request, with its event."""
         asked = list(self.asks())
         return asked[-1] if asked else (None, None)
@@ -104,23 +111,23 @@ class TracedTrial:
         _, last = self.last_ask
         return 0 if last is None else last.number
 
-    def decider(self, place: int) -> ModelRequest | None:
+    def decider(self, place: int) -> ModelExchange | None:
         """The reply that decided on what happened at an event: itself, or the last that made the call, or that could have."""
         return self._deciders[place]
 
     @cached_property
-    def _deciders(self) -> list[ModelRequest | None]:
-        found: list[ModelRequest | None] = []
-        made: dict[str, ModelRequest] = {}
-        last: ModelRequest | None = None
-        for event in self.happened:
-            if isinstance(event, ModelRequest):
+    def _deciders(self) -> list[ModelExchange | None]:
+        found: list[ModelExchange | None] = []
+        made: dict[str, ModelExchange] = {}
+        last: ModelExchange | None = None
+        for event in self.events:
+            if isinstance(event, ModelExchange):
                 found.append(event)
                 if event.role in CHOOSING:
                     last = event
                     made.update((call.key, event) for call in event.calls)
             else:
-                found.append(made.get(event.call.key, last) if isinstance(event, TracedRun) else last)
+                found.append(made.get(event.call.key, last) if isinstance(event, ToolRun) else last)
         return found
 
     def is_open(self, kind: str, role: str = "", *, calls_only: bool = False) -> bool:
@@ -156,26 +163,26 @@ def setbacks(trial: TracedTrial, since: int) -> list[Setback]:
 
 def _stands(trial: TracedTrial, setback: Setback) -> bool:
     """Whether the record, where it knows the fault, says that it was never put right; what was done twice is done."""
-    event = trial.happened[setback.event]
+    event = trial.events[setback.event]
     if setback.kind == "repeated" or all(fault.kind != setback.fault for fault in trial.record.faults):
         return True
-    return trial.is_open(setback.fault, event.role if isinstance(event, ModelRequest) else "")
+    return trial.is_open(setback.fault, event.role if isinstance(event, ModelExchange) else "")
 
 
 def _of_replies(trial: TracedTrial, since: int) -> Iterator[Setback]:
     for place, ask in trial.asks(since):
         if ask.wire_error is not None and not _was_read(trial, place, ask):
             kind: Kind = "unfit" if trial.is_scripted and not ask.fault else "unreadable"
-            yield Setback(kind, place, ask.group, ask.wire_error, ask.fault)
+            yield Setback(kind, place, group(ask), ask.wire_error, ask.fault)
         elif ask.fault.startswith("wire.") and ask.role in CHOOSING and trial.is_open(ask.fault, ask.role, calls_only=True):
-            yield Setback("misread", place, ask.group, ask.reply, ask.fault)
+            yield Setback("misread", place, group(ask), ask.reply_text, ask.fault)
         elif ask.error is not None and not any(_same_request(ask, later) and later.error is None for _, later in trial.asks(place)):
-            yield Setback("request", place, ask.group, ": ".join(ask.error), ask.fault)
-        elif ask.role == Role.DECIDE.value and ask.move == "text":
-            yield Setback("no call", place, ask.group, ask.reply, ask.fault)
+            yield Setback("request", place, group(ask), ": ".join(ask.error), ask.fault)
+        elif ask.role == Role.DECIDE.value and ask.move_kind == "text":
+            yield Setback("no call", place, group(ask), ask.reply_text, ask.fault)
 
 
-def _was_read(trial: TracedTrial, place: int, ask: ModelRequest) -> bool:
+def _was_read(trial: TracedTrial, place: int, ask: ModelExchange) -> bool:
     """Whether the loop got past a reply that it could not read.
 
     By a later one to the same request; of requests that are sent for one task each, by one that makes a call, unless a fault is
@@ -184,12 +191,12 @@ def _was_read(trial: TracedTrial, place: int, ask: ModelRequest) -> bool:
     for _, later in trial.asks(place):
         if ask.role not in CHOOSING:
             return True
-        if later.group == ask.group and later.move and (later.scope == ask.scope or (later.calls and not ask.fault)):
+        if group(later) == group(ask) and later.move_kind and (later.scope == ask.scope or (later.calls and not ask.fault)):
             return True
     return False
 
 
-def _same_request(one: ModelRequest, other: ModelRequest) -> bool:
+def _same_request(one: ModelExchange, other: ModelExchange) -> bool:
     return (one.role, one.scope) == (other.role, other.scope)
 
 
@@ -205,24 +212,24 @@ def _of_calls(trial: TracedTrial, since: int) -> Iterator[Setback]:
             continue
         decider = trial.decider(step.event)
         mark = decider.fault if decider is not None else ""
-        run = trial.happened[step.event]
-        if step.event in trial.repeated or (was_made and mark in OVERLOOKED and isinstance(run, TracedRun)):
+        run = trial.events[step.event]
+        if step.event in trial.repeated or (was_made and mark in OVERLOOKED and isinstance(run, ToolRun)):
             if mark in OVERLOOKED or number in trial.unmatched:
                 yield Setback("repeated", step.event, step.text, step.observed, mark)
         elif not step.gave and step.call.key not in put_right and not _is_as_it_should_be(trial, number):
-            kind: Kind = "failed run" if isinstance(run, TracedRun) and not run.never_ran else "not run"
-            yield Setback(kind, step.event, step.text, step.observed, run.fault or mark if isinstance(run, TracedRun) else mark)
+            kind: Kind = "failed run" if isinstance(run, ToolRun) and not run.never_ran else "not run"
+            yield Setback(kind, step.event, step.text, step.observed, run.fault or mark if isinstance(run, ToolRun) else mark)
 
 
 def _is_as_it_should_be(trial: TracedTrial, number: int) -> bool:
-    """Whether a failure is no obstacle: it belongs to the task, as a search that finds nothing does.
+    """Return whether a failure is not an obstacle: it belongs to the task, as a search that finds nothing does.
 
     In a scripted trial what nobody injected belongs to it, as long as the model takes it as it is. Elsewhere what the other course
     has too, where that never had more of the same call.
     """
     step = trial.course[number]
-    run = trial.happened[step.event] if step.event is not None else None
-    if not isinstance(run, TracedRun):
+    run = trial.events[step.event] if step.event is not None else None
+    if not isinstance(run, ToolRun):
         return trial.is_finished  # a call that the loop passed over when it ended
     decider = trial.decider(step.event) if step.event is not None else None
     if run.fault or run.never_ran or (decider is not None and decider.fault in WRONG_CALLS):
@@ -246,29 +253,29 @@ def wasted(trial: TracedTrial) -> tuple[int, int]:
 
 def was_asked_again(trial: TracedTrial, setback: Setback) -> bool:
     """Whether the model was asked for anything more after it."""
-    return any(ask.role in CHOOSING or ask.group == setback.what for _, ask in trial.asks(setback.event))
+    return any(ask.role in CHOOSING or group(ask) == setback.what for _, ask in trial.asks(setback.event))
 
 
 def was_told(trial: TracedTrial, setback: Setback) -> bool:
     """Whether the model was told of it when it was next asked for the same; true where it never was."""
-    event, asked = trial.happened[setback.event], trial.decider(setback.event)
+    event, asked = trial.events[setback.event], trial.decider(setback.event)
     if asked is None:
         return True
     before = next(place for place, ask in trial.asks() if ask is asked)
     for place, later in trial.asks(setback.event):
-        if isinstance(event, TracedRun) and shows(trial.prompts[place], event.data):
+        if isinstance(event, ToolRun) and shows(trial.prompts[place], event.data):
             return True
         if _same_request(asked, later):  # it may be said in the loop's own words
-            return says_more(trial.prompts[before], trial.prompts[place], asked.reply)
+            return says_more(trial.prompts[before], trial.prompts[place], asked.reply_text)
     return True
 
 
 def was_cut_out(trial: TracedTrial, place: int) -> bool:
     """Whether a run repeats one whose result no prompt showed any more that decided on it."""
-    run = trial.happened[place]
-    assert isinstance(run, TracedRun)
-    before = enumerate(trial.happened[:place])
-    given = [(at, event) for at, event in before if isinstance(event, TracedRun) and event.call.key == run.call.key and event.gave]
+    run = trial.events[place]
+    assert isinstance(run, ToolRun)
+    before = enumerate(trial.events[:place])
+    given = [(at, event) for at, event in before if isinstance(event, ToolRun) and event.call.key == run.call.key and event.gave]
     if not given:
         return False
     at, last = given[-1]

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from .trajectory import RECEIPT, Event, ModelRequest
+from ..trace import RECEIPT, ModelExchange, TraceEvent
 
 Prompt = Sequence[str]
 """The texts of a request's messages, in order."""
@@ -18,19 +18,19 @@ MIN_WORDS = 4
 """A text of fewer words is looked for as it is only: words of their own say little."""
 
 
-def prompts(happened: Iterable[Event]) -> list[Prompt]:
-    """Of each event the prompt that was sent; empty for what is no request.
+def prompts(happened: Iterable[TraceEvent]) -> list[Prompt]:
+    """Return the prompt that each event sent; empty for an event that is not a request.
 
     A trace keeps of a request what the last one of its role and scope had not shown yet.
     """
     shown: dict[tuple[str, str], tuple[str, ...]] = {}
     found: list[Prompt] = []
     for event in happened:
-        if not isinstance(event, ModelRequest):
+        if not isinstance(event, ModelExchange):
             found.append(())
             continue
         key = (event.role, event.scope)
-        shown[key] = (*shown.get(key, ())[: max(event.same, 0)], *event.messages)
+        shown[key] = (*shown.get(key, ())[: max(event.same, 0)], *event.texts)
         found.append(shown[key])
     return found
 

@@ -7,16 +7,16 @@ signature of six hex digits, so that a whole course fits in a short line and two
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal
 
 from loopbench.protocol import Role, render_value
-from loopbench.protocol.digest import canonical_json, sha256
+from loopbench.protocol.digest import sha256
+
+from ..trace import ModelExchange, ToolRun, Trace, TracedCall, TraceEvent, TraceHead, canonical
 
 Kind = Literal["call", "unreadable", "failed", "answer", "other"]
 
@@ -29,34 +29,6 @@ DECIDING = "decide"
 SIGNATURE_CHARS = 6
 MAX_TEXT = 120
 """Characters of a call, or of what came of it, in a step's text."""
-
-RECEIPT = re.compile(r" ?(\[r:[0-9a-f]{6}\.[0-9a-f]{4}\])")
-"""What a scripted run's tools end their results with; no part of what the tool gave."""
-GARBAGE = "tool.garbage"
-"""Kind of a fault after which a tool's status says success, and nothing came."""
-
-_NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
-
-
-@dataclass(frozen=True)
-class TracedCall:
-    """A tool and its arguments."""
-
-    tool: str
-    arguments: Any
-
-    @cached_property
-    def key(self) -> str:
-        """Equal for equal calls, in whatever order the arguments were given."""
-        return _canonical([self.tool, self.arguments])
-
-    @property
-    def text(self) -> str:
-        """`add(a=1, b=2)`, short."""
-        given = self.arguments
-        if not isinstance(given, Mapping):
-            return shortened(f"{self.tool}({render_value(given)})")
-        return shortened(f"{self.tool}({', '.join(f'{name}={_shown(value)}' for name, value in given.items())})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,114 +50,21 @@ class TracedStep:
     """The call gave a result."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
-    """A request to the model and what came of it."""
-
-    number: int
-    """1-based among the trial's requests, as `loopbench show` counts them."""
-    role: str
-    scope: str
-    same: int
-    """How many messages the last request of this role and scope has shown already."""
-    messages: tuple[str, ...]
-    """The texts of the others, their native calls included."""
-    fault: str
-    """Kind of the fault that the reply suffered; empty: none."""
-    wire_error: str | None
-    """Why the reply could not be read; None: it could."""
-    error: tuple[str, str] | None
-    """Kind and message of a failure that came in the reply's place."""
-    move: str
-    """`act`, `answer`, `text`, …; empty where no move was read."""
-    calls: tuple[TracedCall, ...]
-    """Of an act."""
-    value: Any
-    """Of an answer."""
-    reply: str
-    """As it came, its native calls below its text."""
-
-    @property
-    def group(self) -> str:
-        """Its role; the choosing ones are one."""
-        return DECIDING if self.role in CHOOSING else self.role
-
-
-@dataclass(frozen=True, slots=True)
-class TracedRun:
-    """A tool's run."""
-
-    call: TracedCall
-    ok: bool
-    error_type: str
-    data: str
-    """As the loop got it."""
-    fault: str
-
-    @property
-    def never_ran(self) -> bool:
-        return self.error_type in _NEVER_RAN
-
-    @property
-    def gave(self) -> bool:
-        """Whether it gave a result: a fault may leave a success with nothing in it."""
-        return self.ok and self.fault != GARBAGE
-
-    @property
-    def result(self) -> str:
-        """What the tool gave, without a scripted run's receipt."""
-        return without_receipts(self.data)
-
-
-Event = ModelRequest | TracedRun | None
-"""None: a note of the loop's own."""
-
-
-@dataclass(frozen=True, slots=True)
-class TraceEnd:
-    """How a trial ended."""
-
-    answer: Any
-    stop: str | None
-
-
-def events(trace: Mapping[str, Any]) -> tuple[Event, ...]:
-    """The trace's events, each in its place. Raises ValueError that names the first one that is none."""
-    listed = trace.get("events")
-    if not isinstance(listed, list):
-        raise ValueError("the trace has no list of events")
-    number = itertools.count(1)
-    return tuple(_event(place, event, number) for place, event in enumerate(listed))
-
-
-def end(trace: Mapping[str, Any]) -> TraceEnd:
-    """Raises ValueError where the stop is no text."""
-    stop = trace.get("stop")
-    if stop is not None and not isinstance(stop, str):
-        raise ValueError("the trace's stop is no text")
-    return TraceEnd(trace.get("answer"), stop)
-
-
-def course(trace: Mapping[str, Any]) -> tuple[TracedStep, ...]:
-    """The steps of one trial, its end the last.
+def course(trace: Trace) -> tuple[TracedStep, ...]:
+    """Return the steps of one trial, its end the last.
 
     What may happen at once, tools' runs and requests with a scope, stands in the order of scopes and of the calls in their replies:
-    the order in which it ended says nothing. Raises ValueError for what is no trace.
+    the order in which it ended says nothing.
     """
-    return steps(events(trace), end(trace))
-
-
-def steps(happened: Sequence[Event], ended: TraceEnd) -> tuple[TracedStep, ...]:
-    """As `course`, of events that are read already."""
     found: list[_Found] = []
     turn: list[_Found] = []
-    for item in _attributed(happened):
+    for item in _attributed(trace.events):
         if not item.at_once:
             found.extend(_in_order(turn))
             turn = []
         turn.append(item)
     found.extend(_in_order(turn))
-    return (*(item.step for item in found if item.kind is not None), _last(ended))
+    return (*(item.step for item in found if item.kind is not None), _last(trace.head))
 
 
 def signatures(line: str) -> tuple[str, ...]:
@@ -205,96 +84,10 @@ def unmatched(other: Sequence[str], own: Sequence[str]) -> frozenset[int]:
     return frozenset(places)
 
 
-def without_receipts(text: str) -> str:
-    """The text as the tool gave it."""
-    return RECEIPT.sub("", text)
-
-
 def shortened(text: str, most: int = MAX_TEXT) -> str:
     """In one line, its middle left out where it is long."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most * 2 // 3]}…{line[-most // 3 :]}"
-
-
-# --- reading ---
-
-
-def _event(place: int, event: Any, number: Iterator[int]) -> Event:
-    if not isinstance(event, Mapping):
-        raise ValueError(f"event {place} of the trace is no object")
-    kind = event.get("event")
-    try:
-        if kind == "ask":
-            return _ask(event, next(number))
-        if kind == "tool":
-            return _ran(event)
-    except _Wrong as wrong:
-        raise ValueError(f"event {place} of the trace: {wrong}") from None
-    return None
-
-
-class _Wrong(ValueError):
-    """A field that is missing or of another type."""
-
-
-def _get(event: Mapping[str, Any], name: str, kind: type[Any], default: Any) -> Any:
-    value = event.get(name, default)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise _Wrong(f"{name} is {'missing' if name not in event else f'no {kind.__name__}'}")
-    return value
-
-
-def _ask(event: Mapping[str, Any], number: int) -> ModelRequest:
-    error = event.get("error")
-    if error is not None and not isinstance(error, Mapping):
-        raise _Wrong("error is no object")
-    move = _get(event, "move", Mapping, {})
-    listed = _get(move, "calls", list, []) if move.get("move") == "act" else []
-    return ModelRequest(
-        number=number,
-        role=_get(event, "role", str, None),
-        scope=_get(event, "scope", str, ""),
-        same=_get(event, "same", int, 0),
-        messages=tuple(_message(message) for message in _get(event, "messages", list, None)),
-        fault=_get(event, "fault", str, ""),
-        wire_error=_get(event, "wire_error", str, "") if "wire_error" in event else None,
-        error=None if error is None else (_get(error, "kind", str, None), _get(error, "message", str, "")),
-        move=_get(move, "move", str, None) if move else "",
-        calls=tuple(_call(call) for call in listed),
-        value=move.get("value"),
-        reply="\n".join([_get(event, "reply", str, ""), *map(_native, _get(event, "calls", list, []))]).strip("\n"),
-    )
-
-
-def _message(message: Any) -> str:
-    if not isinstance(message, Mapping):
-        raise _Wrong("a message is no object")
-    text: str = _get(message, "content", str, "")
-    for call in _get(message, "tool_calls", list, []):
-        text += f"\n{_native(call.get('function') if isinstance(call, Mapping) else None)}"
-    return text
-
-
-def _native(call: Any) -> str:
-    if not isinstance(call, Mapping):
-        raise _Wrong("a native call is no object")
-    return f"{call.get('name')} {call.get('arguments')}"
-
-
-def _call(call: Any) -> TracedCall:
-    if not isinstance(call, Mapping):
-        raise _Wrong("a call is no object")
-    return TracedCall(_get(call, "name", str, None), call.get("arguments"))
-
-
-def _ran(event: Mapping[str, Any]) -> TracedRun:
-    return TracedRun(
-        call=TracedCall(_get(event, "tool", str, None), event.get("arguments")),
-        ok=_get(event, "status", str, None) == "success",
-        error_type=_get(event, "error_type", str, ""),
-        data=_get(event, "data", str, ""),
-        fault=_get(event, "fault", str, ""),
-    )
 
 
 # --- steps ---
@@ -306,14 +99,14 @@ class _Slot:
 
     scope: tuple[tuple[int, str], ...] = ()
     reply: int = 0
-    """Of the scope's choosing replies."""
+    """Its number among the scope's choosing replies."""
     place: int = 0
     """Among the reply's calls."""
 
 
 @dataclass(slots=True, eq=False)
 class _Found:
-    """A step before its place is known; without a kind: a request that is no step, and only parts the turns."""
+    """A step before its place is known; without a kind: a request that is not a step, and only parts the turns."""
 
     at_once: bool
     event: int
@@ -331,17 +124,17 @@ class _Found:
         return TracedStep(self.kind, self.text, self.observed, _signature(self.content), self.event, self.call, self.gave)
 
 
-def _attributed(happened: Sequence[Event]) -> list[_Found]:
+def _attributed(happened: Sequence[TraceEvent]) -> list[_Found]:
     """All that happened, in time; tools' runs with the reply that decided on them, and calls that no tool has run."""
     found: list[_Found] = []
     replies = Counter[str]()
     waiting: dict[str, list[_Found]] = {}
     """Scope → calls that were decided on and that no tool has run yet."""
     slots: dict[str, _Slot] = {}
-    """Of the last run of each call: the loop may run it again by itself."""
+    """Call → the slot of its last run: the loop may run it again by itself."""
     last_work = max((place for place, event in enumerate(happened) if _is_work(event)), default=-1)
     for place, event in enumerate(happened):
-        if isinstance(event, ModelRequest):
+        if isinstance(event, ModelExchange):
             chooses = event.role in CHOOSING
             replies[event.scope] += chooses
             slot = _Slot(_natural(event.scope), replies[event.scope])
@@ -352,7 +145,7 @@ def _attributed(happened: Sequence[Event]) -> list[_Found]:
                 decided = [_of_call(call, None, place, replace(slot, place=number)) for number, call in enumerate(event.calls, 1)]
                 waiting.setdefault(event.scope, []).extend(decided)
                 found.extend(decided)
-        elif isinstance(event, TracedRun):
+        elif isinstance(event, ToolRun):
             taken = _take(event.call, waiting)
             if taken is not None:
                 found.remove(taken)
@@ -362,8 +155,8 @@ def _attributed(happened: Sequence[Event]) -> list[_Found]:
     return found
 
 
-def _is_work(event: Event) -> bool:
-    return isinstance(event, TracedRun) or (isinstance(event, ModelRequest) and event.role in CHOOSING)
+def _is_work(event: TraceEvent) -> bool:
+    return isinstance(event, ToolRun) or (isinstance(event, ModelExchange) and event.role in CHOOSING)
 
 
 def _natural(scope: str) -> tuple[tuple[int, str], ...]:
@@ -372,7 +165,7 @@ def _natural(scope: str) -> tuple[tuple[int, str], ...]:
 
 
 _UNDECIDED = _Slot(((1 << 62, ""),))
-"""Of a run that no reply has decided on: the last."""
+"""The last slot, for a run that no reply has decided on."""
 
 
 def _take(call: TracedCall, waiting: Mapping[str, list[_Found]]) -> _Found | None:
@@ -403,52 +196,57 @@ def _in_order(turn: list[_Found]) -> list[_Found]:
     return sorted(turn, key=lambda item: (item.at_once, item.slot, item.content if item.slot == _UNDECIDED else ""))
 
 
-def _of_ask(ask: ModelRequest, place: int, slot: _Slot, *, goes_on: bool) -> _Found:
+def _of_ask(ask: ModelExchange, place: int, slot: _Slot, *, goes_on: bool) -> _Found:
     """`goes_on`: there were further decisions or runs; an answer before them was none."""
     made = _Found(bool(ask.scope), place, slot)
     if ask.error is not None:
         kind, message = ask.error
-        made.kind, made.content = "failed", _canonical(["failed", ask.group, kind])
-        made.text, made.observed = ask.group, f"{kind}: {shortened(message)}"
+        made.kind, made.content = "failed", canonical(["failed", group(ask), kind])
+        made.text, made.observed = group(ask), f"{kind}: {shortened(message)}"
     elif ask.wire_error is not None:
-        made.kind, made.content = "unreadable", _canonical(["unreadable", ask.group])
-        made.text, made.observed = ask.group, shortened(ask.wire_error)
-    elif ask.role == DECIDING and ask.move == "text":
-        made.kind, made.content = "other", _canonical(["text"])
-        made.text, made.observed = "no call", shortened(ask.reply)
-    elif ask.role in CHOOSING and ask.move == "answer" and goes_on:
-        made.kind, made.content = "other", _canonical(["stated", render_value(ask.value)])
+        made.kind, made.content = "unreadable", canonical(["unreadable", group(ask)])
+        made.text, made.observed = group(ask), shortened(ask.wire_error)
+    elif ask.role == DECIDING and ask.move_kind == "text":
+        made.kind, made.content = "other", canonical(["text"])
+        made.text, made.observed = "no call", shortened(ask.reply_text)
+    elif ask.role in CHOOSING and ask.move_kind == "answer" and goes_on:
+        made.kind, made.content = "other", canonical(["stated", render_value(ask.value)])
         made.text, made.observed = f"answer {shortened(render_value(ask.value))}", "the run went on"
     return made
 
 
-def _of_call(call: TracedCall, ran: TracedRun | None, place: int, slot: _Slot) -> _Found:
+def _of_call(call: TracedCall, ran: ToolRun | None, place: int, slot: _Slot) -> _Found:
     observed = NOT_RUN
     came: list[object] = [NOT_RUN]
     if ran is not None:
         failed = ran.error_type or "error"
         observed = shortened(ran.result) if ran.ok else f"{failed}: {shortened(ran.result)}"
-        came = came if ran.never_ran else [ran.ok, ran.error_type, ran.result]
-    content = _canonical(["call", call.tool, call.arguments, *came])
-    return _Found(True, place, slot, "call", content, call.text, observed, call, ran is not None and ran.gave)
+        came = came if ran.never_ran else [ran.ok, ran.error_type or "", ran.result]
+    content = canonical(["call", call.tool, call.arguments, *came])
+    return _Found(True, place, slot, "call", content, call_text(call), observed, call, ran is not None and ran.gave)
 
 
-def _last(ended: TraceEnd) -> TracedStep:
+def _last(ended: TraceHead) -> TracedStep:
     answer = render_value(ended.answer)
-    content = _canonical(["end", answer, ended.stop])
+    content = canonical(["end", answer, ended.stop])
     return TracedStep("answer", shortened(answer), ended.stop or "", _signature(content))
+
+
+def group(exchange: ModelExchange) -> str:
+    """Return the role that a request was sent in; the choosing ones are one."""
+    return DECIDING if exchange.role in CHOOSING else exchange.role
+
+
+def call_text(call: TracedCall) -> str:
+    """Return `add(a=1, b=2)`, short."""
+    given = call.arguments
+    if not isinstance(given, Mapping):
+        return shortened(f"{call.tool}({render_value(given)})")
+    return shortened(f"{call.tool}({', '.join(f'{name}={_shown(value)}' for name, value in given.items())})")
 
 
 def _signature(content: str) -> str:
     return sha256(content)[:SIGNATURE_CHARS]
-
-
-def _canonical(value: Any) -> str:
-    """Canonical JSON; what JSON cannot say as text."""
-    try:
-        return canonical_json(value)
-    except (TypeError, ValueError, RecursionError):  # NaN, a depth that is read but not written
-        return render_value(value)
 
 
 def _shown(value: Any) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from loopbench.experiments.ablate.ablation import Ablated
 from loopbench.experiments.ablate.tables import notes, tables
 from loopbench.metrics.factors.factorial import Effect
-from loopbench.metrics.summary import PRIMARY
+from loopbench.metrics.summary import METRICS, PRIMARY
 
-from .charts import NAMES, effects
+from .charts import effects
 from .document import Block, Figure, Folded, Grid, Items, PageSection
 from .verdict import BROKEN, WARNING
 
@@ -32,5 +32,5 @@ def _charts(made: Ablated) -> Iterator[tuple[str, Figure]]:
     for effect in made.effects.effects:
         by_metric.setdefault(effect.metric, []).append(effect)
     for metric, found in by_metric.items():
-        read = f"Change of {NAMES.get(metric, metric)} with its interval; of an interaction, what both do beyond the sum of each."
+        read = f"Change of {METRICS[metric].label} with its interval; of an interaction, what both do beyond the sum of each."
         yield metric, Figure(effects(found), read)

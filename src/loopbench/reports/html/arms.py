@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
-from loopbench.metrics.summary import PRIMARY
+from loopbench.metrics.measure import in_table_order
+from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.text.numbers import dollars, interval, p_value, short_name, verdict
 
-from .charts import DIGITS, NAMES, accuracy, forest, grouped
+from .charts import accuracy, forest, grouped
 from .document import UNKNOWN, Block, Figure, Folded, Grid, PageSection
 
 
@@ -23,11 +24,12 @@ def arms_section(comparison: Comparison) -> PageSection:
 
 def arms_grid(arms: Sequence[ArmResult]) -> Grid:
     """A row per arm; without columns of which nothing is known."""
-    columns = ("arm", *(NAMES.get(name, name) for name in DIGITS), "false success", "scored", "errored", "excluded")
+    measures = in_table_order(METRICS)
+    columns = ("arm", *(measure.label for measure in measures.values()), "false success", "scored", "errored", "excluded")
     rows = []
     for arm in arms:
         found = arm.summary
-        numbers = (interval(getattr(found, name), digits) for name, digits in DIGITS.items())
+        numbers = (interval(found.means[name], measure.digits) for name, measure in measures.items())
         false_success = UNKNOWN if found.false_success_rate is None else found.false_success
         counts = (false_success, found.scored, found.errored, found.excluded)
         rows.append((arm.info.arm, *numbers, *map(str, counts)))
@@ -71,8 +73,8 @@ def pairs_grid(caption: str, pairs: Sequence[Pair], arms: Sequence[ArmResult]) -
         row = [
             names.get(pair.a, pair.a),
             names.get(pair.b, pair.b),
-            *([NAMES.get(pair.metric, pair.metric)] if several else []),
-            interval(pair.difference, DIGITS.get(pair.metric, 3)),
+            *([METRICS[pair.metric].label] if several else []),
+            interval(pair.difference, METRICS[pair.metric].digits),
             str(pair.difference.n),
             p_value(pair.p),
             p_value(pair.p_holm),

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from loopbench.metrics.comparison import ArmInfo, ArmResult, Comparison, Pair
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval
-from loopbench.metrics.summary import PRIMARY
+from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.metrics.views import CostPoint, Front
 from loopbench.text.numbers import interval, short_name
 
@@ -44,10 +44,6 @@ Legend = tuple[tuple[Mark, str], ...]
 PLAIN_LEGEND: Legend = (("better", "better"), ("worse", "worse"), ("equivalent", "equivalent"), ("undecided", "undecided"))
 PAIR_LEGEND: Legend = (("better", "first better"), ("worse", "first worse"), *PLAIN_LEGEND[2:])
 FRONT_LEGEND: Legend = (("dot", "on the front"), ("undecided", "dominated"))
-DIGITS = {"accuracy": 3, "steps": 2, "lm_calls": 2, "tokens": 0, "seconds": 2, "cost_usd": 5, "nominal_usd": 5}
-"""That a metric is shown with."""
-NAMES = {"lm_calls": "LM calls", "cost_usd": "USD", "nominal_usd": "USD uncached"}
-"""Metrics that are not shown under their own name."""
 
 
 # --- names ---
@@ -242,7 +238,7 @@ def effects(found: Sequence[Effect]) -> Markup:
     if len(metrics) != 1:
         raise ValueError(f"a chart of effects shows one metric, not {len(metrics)}")
     (metric,) = metrics
-    digits = DIGITS.get(metric, 3)
+    digits = METRICS[metric].digits
     profiles = dict.fromkeys(effect.profile for effect in found)
     groups = [
         Group(
@@ -256,5 +252,5 @@ def effects(found: Sequence[Effect]) -> Markup:
         for profile in profiles
     ]
     margin = max(effect.margin for effect in found)
-    axis = Axis(f"change of {NAMES.get(metric, metric)}", margin, PLAIN_LEGEND)
-    return interval_rows(f"Effects on {NAMES.get(metric, metric)}", f"{_in_words(groups)}.", groups, axis)
+    axis = Axis(f"change of {METRICS[metric].label}", margin, PLAIN_LEGEND)
+    return interval_rows(f"Effects on {METRICS[metric].label}", f"{_in_words(groups)}.", groups, axis)

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.comparison import ArmInfo
 from loopbench.metrics.reliability import Reliability
+from loopbench.metrics.summary import METRICS
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 from loopbench.text.numbers import interval
 
-from .charts import DIGITS, UNITS, pareto
+from .charts import UNITS, pareto
 from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, PageSection, Subsection
 from .names import chart_names
 
@@ -45,7 +46,7 @@ def _by_group(fronts: Sequence[tuple[Front, tuple[Block, ...]]]) -> list[Block]:
 
 
 def _front(front: Front, solved: Mapping[tuple[str, Unit], PerSolved]) -> Grid:
-    digits = DIGITS[front.unit]
+    digits = METRICS[front.unit].digits
     unit = "tokens" if front.unit == "tokens" else "USD"
     columns = ("arm", "accuracy", f"{unit} per trial", f"{unit} per solved task", "on the front", "share of draws on it")
     rows = []
@@ -71,7 +72,7 @@ def _budgets(budgets: Sequence[AtBudget]) -> list[Block]:
         found.setdefault((budget.suite, budget.profile, budget.unit), []).append(budget)
     grids: list[Block] = []
     for (suite, profile, unit), members in found.items():
-        digits = 0 if unit == "tokens" else DIGITS[unit]
+        digits = METRICS[unit].digits
         columns = ("arm", *(f"at most {budget.budget:,.{digits}f}" for budget in members))
         rows = tuple((arm, *(interval(budget.arms[arm], 3) for budget in members)) for arm in members[0].arms)
         caption = f"{suite}, {profile}: accuracy where a trial counts as solved only within a budget of {UNITS[unit]}"

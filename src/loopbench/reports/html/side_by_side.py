@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from loopbench.metrics.trace import Trace
 from loopbench.metrics.trajectory.trajectory import TracedStep, course, unmatched
 from loopbench.text.trace_text import Block, blocks
 
@@ -20,7 +21,7 @@ _ENDS, _AROUND = 8, 10
 
 def side_by_side(traces: tuple[Mapping[str, Any], Mapping[str, Any]], run: str) -> SideBySide:
     """Two traces of the same task. `run`: the name that `loopbench show` takes. Raises ValueError for what is no trace."""
-    first, second = course(traces[0]), course(traces[1])
+    first, second = (course(Trace.from_json(trace)) for trace in traces)
     return SideBySide((_course(traces[0], first, second, run), _course(traces[1], second, first, run)))
 
 

@@ -140,7 +140,7 @@ def _cheapest(best: ArmResult, others: Sequence[Against]) -> Iterator[str]:
 
 
 def _cost(arm: ArmResult, unit: Unit) -> float | None:
-    found = arm.summary.cost_usd if unit == "cost_usd" else arm.summary.tokens
+    found = arm.summary.means[unit]
     return None if found is None else found.value
 
 

@@ -190,8 +190,8 @@ NOTE = "mlflow.note.content"
 def arm_metrics(summary: ArmSummary) -> dict[str, float | None]:
     """An arm's numbers; a mean stands with the ends of its interval."""
     made: dict[str, float | None] = {name: getattr(summary, name) for name in ("trials", "scored", "errored", "excluded")}
-    for name in METRICS:
-        made |= interval_metrics(name, getattr(summary, name))
+    for name, mean in summary.means.items():
+        made |= interval_metrics(name, mean)
     made["n"] = summary.accuracy.n if summary.accuracy else 0
     made |= interval_metrics("recovery", summary.recovery) | interval_metrics("false_success_rate", summary.false_success_rate)
     made["false_success"] = summary.false_success

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loopbench.metrics.record import RECORDING
-from loopbench.metrics.trajectory.trajectory import GARBAGE, TracedCall
+from loopbench.metrics.trace import GARBAGE, NEVER_RAN, TracedCall
 from loopbench.models.cassette import RecordingError
 from loopbench.models.tokens import estimate_input
 from loopbench.protocol import (
@@ -41,7 +41,6 @@ from loopbench.protocol.redact import redact
 from loopbench.protocol.values import own_copy
 
 TRIAL_NAMES = ("arm", "task", "repeat")
-NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
 
 
 class Recorder(Observer):

@@ -13,7 +13,7 @@ import pytest
 
 from loopbench.dspy_seam import lm_of
 from loopbench.dspy_seam.program import LoopProgram, PredictorCall, ProgramResult, SampledPrediction
-from loopbench.experiments.optimize.optimizers import Workshop, optimizer_named
+from loopbench.experiments.optimize.optimizer import Workshop, optimizer_named
 from loopbench.protocol import (
     SILENT,
     Capabilities,

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.dspy_seam.program import LoopProgram
-from loopbench.experiments.optimize.optimizers import OptimizerFailed, Workshop, judge, optimizer_named, optimizers, score, unheard
+from loopbench.experiments.optimize.optimizer import OptimizerFailed, Workshop, judge, optimizer_named, optimizers, score, unheard
 from loopbench.experiments.optimize.quiet_dspy import LOGGERS
 from loopbench.protocol import Program, program_digest
 from loopbench.protocol.names import Spec, parse_spec

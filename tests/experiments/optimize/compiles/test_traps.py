@@ -21,7 +21,7 @@ from dspy.utils.parallelizer import ParallelExecutor
 
 from loopbench.dspy_seam import lm_of
 from loopbench.dspy_seam.program import LoopProgram, PredictorCall, loop_with
-from loopbench.experiments.optimize.optimizers import OptimizerFailed, Workshop, judge, optimizer_named, unheard
+from loopbench.experiments.optimize.optimizer import OptimizerFailed, Workshop, judge, optimizer_named, unheard
 from loopbench.experiments.optimize.rollouts import BudgetSpent, Rollouts
 from loopbench.protocol import Optimizable, Program, own_prompt, read_program
 from loopbench.protocol.names import Spec, parse_spec

@@ -1,27 +1,20 @@
-"""The tasks: each template tells one story over one database, or several.
+"""Stories over one database.
 
-The plan queries; the answer is worked out in Python from the rows that the databases were made from.
+The plan queries; the answer is worked out in Python from the rows that the database was made from.
 """
 
 from __future__ import annotations
 
-from loopbench.datasets.generating import SNAPSHOTS, DeadEnd, Draft, Source, generate
-from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.worlds import WorldEnvironment
+from loopbench.datasets.generating import Draft
 
 from .databases import TOWNS, Row, database
-from .stories import Story, between, cell, earliest, listed, named_month, numbers, template, top, total
-from .tools import DISTRACTORS, TOOLS, Connections
-
-DATA_DIGEST = "113f216b7907fdc30d2e2337a36c1a4890ea59a89b9792d5888f30caa02a0177"
-"""What `databases.all_digest()` is: stated, so that a suite can be listed without drawing the databases."""
-
+from .stories import Story, between, cell, earliest, listed, numbers, template, top, total
 
 # Clinic
 
 
 @template
-def _dearest_visit(story: Story) -> Draft:
+def dearest_visit(story: Story) -> Draft:
     clinic, (first, last, period) = database("clinic"), story.period()
     patient = story.draw.choice(clinic["patients"])
     dearest = top(clinic.where("visits", "patient_id", patient["patient_id"]), lambda visit: visit["fee"])
@@ -42,7 +35,7 @@ def _dearest_visit(story: Story) -> Draft:
 
 
 @template
-def _two_doctors(story: Story) -> Draft:
+def two_doctors(story: Story) -> Draft:
     clinic, (first, last, period) = database("clinic"), story.period()
     doctors = story.draw.sample(clinic["doctors"], 2)
     story.look_at("clinic", "doctors", "visits")
@@ -66,7 +59,7 @@ def _two_doctors(story: Story) -> Draft:
 
 
 @template
-def _fuel(story: Story) -> Draft:
+def fuel(story: Story) -> Draft:
     shipping, (first, last, period) = database("shipping"), story.period()
     port = story.draw.choice(shipping["ports"])
     arriving = between(shipping.where("voyages", "to_port", port["port_id"]), "departed", first, last)
@@ -84,7 +77,7 @@ def _fuel(story: Story) -> Draft:
 
 
 @template
-def _last_port(story: Story) -> Draft:
+def last_port(story: Story) -> Draft:
     shipping, (first, last, period) = database("shipping"), story.period()
     vessel = story.draw.choice(shipping["vessels"])
     sailed = between(shipping.where("voyages", "vessel_id", vessel["vessel_id"]), "departed", first, last)
@@ -106,8 +99,8 @@ def _last_port(story: Story) -> Draft:
 
 
 @template
-def _next_departure(story: Story) -> Draft:
-    """From ship to port to ship to port: five queries, each from the one before."""
+def next_departure(story: Story) -> Draft:
+    """The way goes from ship to port to ship to port: five queries, each from the one before."""
     shipping, (first, last, period) = database("shipping"), story.period()
     vessel = story.draw.choice(shipping["vessels"])
     sailed = between(shipping.where("voyages", "vessel_id", vessel["vessel_id"]), "departed", first, last)
@@ -144,7 +137,7 @@ def _next_departure(story: Story) -> Draft:
 
 
 @template
-def _best_course(story: Story) -> Draft:
+def best_course(story: Story) -> Draft:
     school, least, (year, *_) = database("school"), story.draw.integer(10, 80), story.period()
     teacher = story.draw.choice(school["teachers"])
 
@@ -174,7 +167,7 @@ def _best_course(story: Story) -> Draft:
 
 
 @template
-def _colleagues_rooms(story: Story) -> Draft:
+def colleagues_rooms(story: Story) -> Draft:
     school, room = database("school"), story.draw.integer(101, 400)
     student = story.draw.choice(school["enrolments"])["student"]
     best = top(school.where("enrolments", "student", student), lambda row: row["points"])
@@ -202,7 +195,7 @@ def _colleagues_rooms(story: Story) -> Draft:
 
 
 @template
-def _peak_month(story: Story) -> Draft:
+def peak_month(story: Story) -> Draft:
     energy, (first, last, period) = database("energy"), story.months()
     meter = story.draw.choice(energy["meters"])
     counted = between(energy.where("readings", "meter_id", meter["meter_id"]), "month", first, last)
@@ -226,7 +219,7 @@ def _peak_month(story: Story) -> Draft:
 
 
 @template
-def _bill(story: Story) -> Draft:
+def bill(story: Story) -> Draft:
     energy, (first, last, period) = database("energy"), story.months()
     meter = story.draw.choice(energy["meters"])
     price = energy.where("tariffs", "tariff_id", meter["tariff_id"])[0]["price"]
@@ -247,7 +240,7 @@ def _bill(story: Story) -> Draft:
 
 
 @template
-def _above_average(story: Story) -> Draft:
+def above_average(story: Story) -> Draft:
     energy, (first, last, period) = database("energy"), story.months()
     town, margin = story.draw.choice(TOWNS), story.draw.integer(5, 150)
     at_home = numbers(energy.where("meters", "town", town), "meter_id")
@@ -273,7 +266,7 @@ def _above_average(story: Story) -> Draft:
 
 
 @template
-def _fullest_house(story: Story) -> Draft:
+def fullest_house(story: Story) -> Draft:
     festival, (first, last, period) = database("festival"), story.period()
     film = story.draw.choice(festival["films"])
     fullest = top(festival.where("screenings", "film_id", film["film_id"]), lambda row: row["tickets"])
@@ -294,7 +287,7 @@ def _fullest_house(story: Story) -> Draft:
 
 
 @template
-def _same_director(story: Story) -> Draft:
+def same_director(story: Story) -> Draft:
     festival, (first, last, period) = database("festival"), story.period()
     film = story.draw.choice(festival["films"])
     made = [row for row in festival.where("films", "director", film["director"]) if row["film_id"] != film["film_id"]]
@@ -321,7 +314,7 @@ def _same_director(story: Story) -> Draft:
 
 
 @template
-def _longest_ride(story: Story) -> Draft:
+def longest_ride(story: Story) -> Draft:
     rentals, (first, last, period) = database("rentals"), story.period()
     customer = story.draw.choice(rentals["rentals"])["customer"]
     longest = top(rentals.where("rentals", "customer", customer), lambda row: row["days"])
@@ -347,7 +340,7 @@ def _longest_ride(story: Story) -> Draft:
 
 
 @template
-def _best_insured(story: Story) -> Draft:
+def best_insured(story: Story) -> Draft:
     museum, (first, last, period) = database("museum"), story.period()
     artist = story.draw.choice(museum["artists"])
     works = numbers(museum.where("objects", "artist_id", artist["artist_id"]), "object_id")
@@ -370,212 +363,3 @@ def _best_insured(story: Story) -> Draft:
         cell(insured),
         total(borrowed, "insured"),
     )
-
-
-# Several databases
-
-
-@template
-def _town_of_a_meter(story: Story) -> Draft:
-    energy, rentals, (first, last, period) = database("energy"), database("rentals"), story.period()
-    meter = story.draw.choice(energy["meters"])
-    shops = numbers(rentals.where("shops", "town", meter["town"]), "shop_id")
-    bikes = {row["bike_id"] for row in rentals["bikes"] if row["shop_id"] in shops}
-    begun = [row for row in between(rentals["rentals"], "started", first, last) if row["bike_id"] in bikes]
-    story.call("See which databases there are.", "list_databases")
-    story.look_at("energy", "meters")
-    story.look_at("rentals", "shops", "rentals")
-    town = story.ask("Find the meter's town.", "energy", "SELECT town FROM meters WHERE serial = ?", meter["serial"])
-    query = (
-        "SELECT SUM(r.days) FROM rentals r JOIN bikes b ON b.bike_id = r.bike_id JOIN shops s ON s.shop_id = b.shop_id"
-        " WHERE s.town = ? AND r.started BETWEEN ? AND ?"
-    )
-    days = story.ask("Add up the rental days of the town's shops.", "rentals", query, cell(town), first, last)
-    return story.task(
-        f"energy/meter/{meter['serial']}",
-        f"Electricity meter {meter['serial']} hangs in some town. For how many days in all were bikes of that town's shops rented,"
-        f" counting the rentals that began {period}?",
-        cell(days),
-        total(begun, "days"),
-    )
-
-
-@template
-def _town_of_a_film(story: Story) -> Draft:
-    festival, clinic, (first, last, period) = database("festival"), database("clinic"), story.period()
-    film = story.draw.choice(festival["films"])
-    fullest = top(festival.where("screenings", "film_id", film["film_id"]), lambda row: row["tickets"])
-    town = festival.where("venues", "venue_id", fullest["venue_id"])[0]["town"]
-    doctors = numbers(clinic.where("doctors", "town", town), "doctor_id")
-    earned = [row for row in between(clinic["visits"], "day", first, last) if row["doctor_id"] in doctors]
-    story.call("See what databases there are to look into.", "list_databases")
-    story.look_at("festival", "screenings", "venues")
-    story.look_at("clinic", "visits", "doctors")
-    query = (
-        "SELECT v.town FROM screenings s JOIN films f ON f.film_id = s.film_id JOIN venues v ON v.venue_id = s.venue_id"
-        " WHERE f.title = ? ORDER BY s.tickets DESC LIMIT 1"
-    )
-    found = story.ask("Find the town of the fullest screening.", "festival", query, film["title"])
-    query = "SELECT SUM(v.fee) FROM visits v JOIN doctors d ON d.doctor_id = v.doctor_id WHERE d.town = ? AND v.day BETWEEN ? AND ?"
-    fees = story.ask("Add up the fees of the doctors of that town.", "clinic", query, cell(found), first, last)
-    return story.task(
-        f"festival/film/{film['title']}",
-        f'The film "{film["title"]}" filled most seats in some town\'s cinema. What fees did the doctors of that town earn at the'
-        f" clinic {period} altogether?",
-        cell(fees),
-        total(earned, "fee"),
-    )
-
-
-@template
-def _around_town(story: Story) -> Draft:
-    """Three databases, and two branches that part at the town and meet in the end."""
-    energy, festival, rentals = database("energy"), database("festival"), database("rentals")
-    first, last, period = story.period()
-    meter = story.draw.choice(energy["meters"])
-    venues = numbers(festival.where("venues", "town", meter["town"]), "venue_id")
-    shops = numbers(rentals.where("shops", "town", meter["town"]), "shop_id")
-    sold = [row for row in between(festival["screenings"], "day", first, last) if row["venue_id"] in venues]
-    bikes = [row for row in rentals["bikes"] if row["shop_id"] in shops]
-    dearest = top(bikes, lambda row: row["daily_rate"])
-    story.call("See what all the databases are called.", "list_databases")
-    story.look_at("energy", "meters")
-    story.look_at("festival", "venues")
-    story.look_at("rentals", "bikes")
-    town = story.ask(
-        "Find the town in which the meter hangs.", "energy", "SELECT town FROM meters WHERE serial = ?", meter["serial"]
-    )
-    query = "SELECT venue_id FROM venues WHERE town = ?"
-    venue = story.ask("Find the cinema of that town.", "festival", query, cell(town))
-    query = "SELECT SUM(tickets) FROM screenings WHERE venue_id = ? AND day BETWEEN ? AND ?"
-    tickets = story.ask("Add up the tickets of that cinema.", "festival", query, cell(venue), first, last)
-    query = (
-        "SELECT b.bike_id FROM bikes b JOIN shops s ON s.shop_id = b.shop_id WHERE s.town = ? ORDER BY b.daily_rate DESC LIMIT 1"
-    )
-    bike = story.ask("Find the dearest bike in that town.", "rentals", query, cell(town))
-    days = story.ask("Add up the days of that bike.", "rentals", "SELECT SUM(days) FROM rentals WHERE bike_id = ?", cell(bike))
-    both = story.ask("Subtract days from tickets.", "rentals", "SELECT ? - ?", cell(tickets), cell(days))
-    return story.task(
-        f"energy/meter/{meter['serial']}",
-        f"There is one festival cinema in the town where electricity meter {meter['serial']} hangs. From the number of tickets"
-        f" it sold {period}, subtract the number of days for which the bike with the highest daily rate of that town's shops has"
-        " ever been rented. What is left?",
-        cell(both),
-        total(sold, "tickets") - total(rentals.where("rentals", "bike_id", dearest["bike_id"]), "days"),
-    )
-
-
-# An error on the way
-
-_RENAMED = (
-    ("clinic", "appointments", "price", "visits", "fee", "doctor_id", "day"),
-    ("shipping", "trips", "boxes", "voyages", "containers", "from_port", "departed"),
-    ("rentals", "hires", "nights", "rentals", "days", "bike_id", "started"),
-)
-"""Database, table and column as an old report has them, table and column of today, the column of what is asked about, the date."""
-
-
-@template
-def _old_report(story: Story) -> Draft:
-    name, old_table, old_column, table, column, about, day = story.draw.choice(_RENAMED)
-    first, last, _ = story.period()
-    number = story.draw.choice(database(name)[table])[about]
-    condition = f"WHERE {about} = {number} AND {day} BETWEEN '{first}' AND '{last}'"
-    old = f"SELECT SUM({old_column}) FROM {old_table} {condition}"  # noqa: S608 - a query of our own
-    story.failing("Try the old query.", name, old)
-    story.call("See how the tables are called today.", "list_tables", database=name)
-    story.look_at(name, table)
-    new = f"SELECT SUM({column}) FROM {table} {condition}"  # noqa: S608 - a query of our own
-    figure = story.ask("Run it with the names of today.", name, new)
-    return story.task(
-        f"{name}/{about}/{number}",
-        f"An old report on the database {name} got a figure by `{old}`. Since then the table {old_table} and its column"
-        f" {old_column} have been given other names. What is the figure?",
-        cell(figure),
-        total(between(database(name).where(table, about, number), day, first, last), column),
-    )
-
-
-# Questions without an answer
-
-_UNRECORDED = (
-    ("clinic", "doctors", "How many years of practice has the doctor {}?", "name"),
-    ("festival", "films", 'What did it cost to make the film "{}"?', "title"),
-    ("museum", "artists", "In which year did the artist {} die?", "name"),
-    ("school", "teachers", "What is the salary of the teacher {}?", "name"),
-    ("shipping", "vessels", "How many people are in the crew of the {}?", "name"),
-)
-"""Database, table, question, and the column with the name: the table does not have what is asked for."""
-
-
-@template
-def _unrecorded(story: Story) -> Draft:
-    name, table, question, column = story.draw.choice(_UNRECORDED)
-    row = story.draw.choice(database(name)[table])
-    story.call(f"See which tables {name} has.", "list_tables", database=name)
-    story.look_at(name, *database(name).tables)
-    asked = question.format(row[column])
-    _, _, period = story.period()
-    return story.task(
-        f"{name}/{table}/{row[column]}", f"A report on the time {period} asks this of the database {name}: {asked}", None, None
-    )
-
-
-@template
-def _nobody(story: Story) -> Draft:
-    clinic, (_, _, period) = database("clinic"), story.period()
-    names = [row["name"] for row in clinic["patients"]]
-    first, last = (story.draw.choice(names).split()[index] for index in (0, 1))
-    name = f"{first} {last}"
-    if name in names:
-        raise DeadEnd
-    story.look_at("clinic", "patients")
-    story.ask("Look for that name among the patients.", "clinic", "SELECT patient_id FROM patients WHERE name = ?", name)
-    arguments = {"database": "clinic", "table": "patients", "column": "name", "starts_with": first}
-    story.call("See whose first name is the same.", "column_values", **arguments)
-    return story.task(f"clinic/patient/{name}", f"What did the clinic's patient {name} pay for visits {period}?", None, None)
-
-
-@template
-def _before_the_records(story: Story) -> Draft:
-    energy, month = database("energy"), f"{story.draw.integer(2011, 2020)}-{story.draw.integer(1, 12):02d}"
-    meter = story.draw.choice(energy["meters"])
-    story.look_at("energy", "meters", "readings")
-    found = story.ask("Find the number of the meter.", "energy", "SELECT meter_id FROM meters WHERE serial = ?", meter["serial"])
-    query = "SELECT kwh FROM readings WHERE meter_id = ? AND month = ?"
-    story.ask("Find the reading of the month.", "energy", query, cell(found), month)
-    question = f"How many kWh did meter {meter['serial']} of the database energy count in {named_month(month)}?"
-    return story.task(f"energy/meter/{meter['serial']}", question, None, None)
-
-
-TEMPLATES = (
-    _fuel, _dearest_visit, _next_departure, _town_of_a_meter, _same_director, _peak_month, _around_town, _two_doctors,
-    _last_port, _old_report, _best_course, _fullest_house, _above_average, _longest_ride, _town_of_a_film, _colleagues_rooms,
-    _bill, _best_insured,
-)  # fmt: skip
-UNANSWERABLE = (_unrecorded, _nobody, _before_the_records)
-
-
-def _open(task: Task) -> WorldEnvironment[Connections]:
-    desk = Connections()
-    return WorldEnvironment(TOOLS.over(desk), desk, end=Connections.close)
-
-
-SOURCE = Source(
-    "tables",
-    "1",
-    lambda seed: generate("tables", seed, TEMPLATES, UNANSWERABLE),
-    _open,
-    shared=DATA_DIGEST,
-    distractors=DISTRACTORS,
-    snapshots=SNAPSHOTS,
-)
-
-
-def load(size: int | None = None, seed: int = 0) -> Suite:
-    """The suite `tables`.
-
-    `size`: number of tasks, 1 to 100,000; left out, 120. `seed`: another one gives other tasks over the same databases. With
-    neither, the tasks are the committed snapshot. Raises ValueError for values out of range.
-    """
-    return SOURCE.suite(size, seed)

@@ -18,7 +18,7 @@ from loopbench.protocol.names import own_object
 from loopbench.runs.options import Option, options_of
 from loopbench.runs.registry import Spec, checked_options
 
-from .built_in import BOTH, BUILT_IN, BuiltIn, Part
+from .built_in import BOTH, BuiltIn, Part, built_in
 from .compiling import OptimizerFailed, Workshop, any_metric, compiled, judge, loud, score
 from .quiet_dspy import one_line
 
@@ -154,7 +154,7 @@ def _own(name: str, target: Any, given: Mapping[str, Any]) -> OwnOptimizer:
 
 def optimizers() -> tuple[Optimizer, ...]:
     """The built-in ones, with their default options."""
-    return tuple(kind() for kind in BUILT_IN)
+    return tuple(kind() for kind in built_in())
 
 
 def optimizer_named(spec: Spec) -> Optimizer:
@@ -167,13 +167,13 @@ def optimizer_named(spec: Spec) -> Optimizer:
         raise ValueError(f"optimizer {name}: @{spec.program} is for loops: an optimizer begins with the loop's program")
     if ":" in name:
         return _own(name, own_object("optimizer", name), spec.options)
-    built_in = {kind.name.lower(): kind for kind in BUILT_IN}
-    if name.lower() in built_in:
-        return _built_in(built_in[name.lower()], spec.options)
+    known = {kind.name.lower(): kind for kind in built_in()}
+    if name.lower() in known:
+        return _built_in(known[name.lower()], spec.options)
     plugins = {point.name: point for point in entry_points(group=GROUP)}
     if name in plugins:
         return _own(name, _loaded(plugins[name]), spec.options)
-    raise ValueError(f"unknown optimizer {name!r}; {_hint(name, [*(kind.name for kind in BUILT_IN), *sorted(plugins)])}")
+    raise ValueError(f"unknown optimizer {name!r}; {_hint(name, [*(kind.name for kind in built_in()), *sorted(plugins)])}")
 
 
 def _built_in(kind: type[BuiltIn], given: Mapping[str, Any]) -> Optimizer:

@@ -1,0 +1,339 @@
+"""From a row to a task: what the user said of the columns, applied to one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+
+from loopbench.protocol import Plan, Query, plan_from_json
+from loopbench.protocol.names import nearest
+
+from ..task import Task
+from .columns import NAMES, Columns, between_commas, column_named, listed, no_column
+from .json_files import json_value
+from .own_tools import ALLOWED, OwnTools
+from .table import MAX_EXACT_DIGITS, CellError, Cells, RowTable, kind, plain, read_value
+
+MAX_KINDS_OF_ROWS = 1_000
+"""Largest number of sets of keys in JSON lines that are remembered."""
+MAX_ID_CHARS = 200
+UNPLANNED = "the file gives none"
+
+Found = Mapping[str, str]
+"""Meaning → name of its column; meanings without a column are left out."""
+
+
+class RowReader:
+    """A reader of one table's rows as tasks."""
+
+    def __init__(self, table: RowTable, columns: Columns, importer: str, tools: OwnTools) -> None:
+        """`importer`: its name, for messages. Raises ValueError for a column that is not there."""
+        self.table = table
+        self.columns = columns
+        self.importer = importer
+        self.tools = tools
+        self._tool_names = frozenset(tool.name for tool in tools.fixed)
+        self._found: dict[tuple[str, ...], Found] = {}
+        self._header: Found | None = None
+        if table.columns is not None:
+            try:
+                self._check_named(table.columns)
+                self._header = self._found[table.columns] = dict(self._pairs(table.columns))
+                if "answer" not in self._header and ":" not in columns.scorer:
+                    raise ValueError(self._no_answer(table.columns))
+            except ValueError as error:
+                raise ValueError(f"{table.source}: {error}") from None
+            table.keep(self._used(table.columns))
+
+    def _find(self, cells: Cells) -> Found:
+        """Find what the row's columns mean. Raises ValueError, which lists them, if there is none for the question."""
+        if self._header is not None:
+            return self._header
+        columns = tuple(cells)
+        found = self._found.get(columns)
+        if found is None:
+            found = dict(self._pairs(columns))
+            if len(self._found) < MAX_KINDS_OF_ROWS:
+                self._found[columns] = found
+        return found
+
+    def _pairs(self, columns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+        folded = {name.strip().casefold(): name for name in reversed(columns)}
+        for meaning, names in NAMES.items():
+            named = self.columns.named(meaning)
+            if named is None:
+                column = next((folded[name] for name in names if name in folded), None)
+            else:
+                column = column_named(named, columns) if named else None
+            if column is not None:
+                yield meaning, column
+            elif meaning == "question":
+                raise ValueError(self._no_question(columns))
+
+    def _check_named(self, columns: tuple[str, ...]) -> None:
+        """Check that a table with a header has all columns that the user named."""
+        for name in (*map(self.columns.named, NAMES), *self.columns.labels):
+            if name and column_named(name, columns) is None:
+                raise ValueError(no_column(name, columns))
+
+    def _used(self, columns: tuple[str, ...]) -> set[str]:
+        """Return the columns of a row that something is read from."""
+        labels = (column_named(label, columns) for label in self.columns.labels)
+        return {*self._found[columns].values(), *(label for label in labels if label is not None)}
+
+    def unused(self) -> tuple[str, ...]:
+        """Return the columns of the rows so far that nothing is read from."""
+        used = {name for columns in self._found for name in self._used(columns)}
+        return tuple(dict.fromkeys(name for columns in self._found for name in columns if name not in used))
+
+    def _no_answer(self, columns: tuple[str, ...]) -> str:
+        name_it = (
+            f'{self.importer}(answer=NAME), or a scorer of your own that needs none: {self.importer}(scorer="my.module:scorer")'
+        )
+        return f"no column holds the answer; {listed(columns)}; name it: {name_it}"
+
+    def _no_question(self, columns: tuple[str, ...]) -> str:
+        if named := self.columns.named("question"):
+            return f"{no_column(named, columns)}; it is to hold the question"
+        looks = f"no column for the question ({', '.join(NAMES['question'])}); {listed(columns)}"
+        other = next((mark for mark in (";", "\t", "|") if len(columns) == 1 and mark in columns[0]), None)
+        if other is not None and self.importer == "csv":
+            return f'{looks}; cells may be separated by another sign: csv(delimiter="{other}")'.replace("\t", "\\t")
+        return f"{looks}; name it: {self.importer}(question=NAME)"
+
+    def checked(self, index: int, number: int, cells: Cells) -> Task:
+        """Return the task of a row, and check its tools and its scorer. Raises ValueError that names source, row and column."""
+        try:
+            task = self.task(index, cells)
+            self._check_scorer(task.scorer)
+            self._check_tools(task)
+        except RecursionError:
+            raise ValueError(f"{self.at(number)}: it is nested too deep") from None
+        except ValueError as error:
+            raise ValueError(f"{self.at(number)}, {error}") from None
+        return task
+
+    def task(self, index: int, cells: Cells) -> Task:
+        """Return the task of a row; `index`: 0-based, among the rows. Raises ValueError that names the column."""
+        if self.table.columns is None and isinstance(cells.get("query"), Mapping):
+            return whole_task(cells)
+        return self._task_of(self._find(cells), index, cells)
+
+    def at(self, number: int) -> str:
+        """Return a row's place in words."""
+        return f"{self.table.source}, {self.table.unit} {number}"
+
+    def _task_of(self, found: Found, index: int, cells: Cells) -> Task:
+        text = self._text(found, "question", cells)
+        if not text:
+            raise CellError(found["question"], "the question is empty")
+        schema = self._object(found, "schema", cells)
+        if schema is not None:
+            _check_schema(found["schema"], schema)
+        scorer = self._text(found, "scorer", cells).strip() or self.columns.scorer
+        expected = self._answer(found, cells, scorer)
+        plan = self._json(found, "plan", cells)
+        return Task(
+            id=self._id(found, index, cells),
+            query=Query(text, self._text(found, "context", cells), schema),
+            expected=expected,
+            scorer=scorer or default_scorer(expected, schema),
+            plan=None if plan is None else read_plan(found["plan"], plan),
+            no_plan=UNPLANNED if plan is None else "",
+            labels=self._labels(found, cells),
+            world=self._world(found, cells),
+            end_state=self._json(found, "end_state", cells),
+        )
+
+    def _cell(self, column: str | None, cells: Cells) -> Any:
+        """Return a cell as JSON; None if it is missing or blank."""
+        value = None if column is None else cells.get(column)
+        if self.table.cells == "python":
+            try:
+                value = plain(value)
+            except ValueError as error:
+                raise CellError(column or "", str(error)) from None
+        return None if value is None or (isinstance(value, str) and not value.strip()) else value
+
+    def _text(self, found: Found, meaning: str, cells: Cells) -> str:
+        column = found.get(meaning)
+        value = self._cell(column, cells)
+        if value is not None and not isinstance(value, str):
+            raise CellError(column or "", f"{kind(value)} where text belongs")
+        return value or ""
+
+    def _answer(self, found: Found, cells: Cells, scorer: str) -> Any:
+        column = found.get("answer")
+        value = self._cell(column, cells)
+        if value is not None:
+            return read_value(value) if self.table.cells == "text" else value
+        if ":" in scorer:
+            return None
+        if column is None:
+            raise ValueError(self._no_answer(self.table.columns or tuple(cells)))
+        raise CellError(
+            column,
+            "the answer is missing: a task without one cannot be scored; fill it in, or name a scorer of your own: "
+            f'{self.importer}(scorer="my.module:scorer")',
+        )
+
+    def _id(self, found: Found, index: int, cells: Cells) -> str:
+        column = found.get("id")
+        if column is None:
+            return f"{self.table.name}-{index + 1:04d}"
+        value = self._cell(column, cells)
+        if isinstance(value, float) and value.is_integer():  # a column of whole numbers with gaps, as pandas reads it
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise CellError(column, f"{kind(value)} is not an id")
+        return _checked_id(column, str(value).strip())
+
+    def _json(self, found: Found, meaning: str, cells: Cells) -> Any:
+        """Read a cell that holds JSON, as text or as it is."""
+        column = found.get(meaning)
+        value = self._cell(column, cells)
+        if not isinstance(value, str):
+            return value
+        try:
+            return json_value(value)
+        except ValueError as error:
+            raise CellError(column or "", str(error)) from None
+
+    def _object(self, found: Found, meaning: str, cells: Cells) -> dict[str, Any] | None:
+        value = self._json(found, meaning, cells)
+        if value is not None and not isinstance(value, dict):
+            raise CellError(found[meaning], f"{kind(value)} where a JSON object belongs")
+        return value
+
+    def _labels(self, found: Found, cells: Cells) -> dict[str, Any]:
+        made = {}
+        labels = ((label, column_named(label, cells)) for label in self.columns.labels)
+        for name, column in (*labels, ("split", found.get("split"))):
+            value = self._cell(column, cells)
+            if isinstance(value, Mapping | list):
+                raise CellError(column or "", f"{kind(value)} is not a label")
+            if value is not None:
+                made[name] = value
+        return made
+
+    def _world(self, found: Found, cells: Cells) -> dict[str, Any]:
+        world = self._object(found, "world", cells) or {}
+        names = self._cell(found.get("tools"), cells)
+        if names is None:
+            return world
+        if isinstance(names, str):
+            names = self._json(found, "tools", cells) if names.strip().startswith("[") else between_commas(names)
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise CellError(found["tools"], "neither names with commas between them nor a list of names")
+        return {**world, ALLOWED: names}
+
+    def _check_scorer(self, scorer: str) -> None:
+        """Refuse a scorer that only a row names: code is imported for names that the user typed."""
+        name = scorer.partition("(")[0].strip()
+        if ":" in name and name != self.columns.scorer.partition("(")[0].strip():
+            raise ValueError(
+                f'scorer {name!r} is code of your own; type its name to let it be imported: {self.importer}(scorer="{name}")'
+            )
+
+    def _check_tools(self, task: Task) -> None:
+        """Raise ValueError for a tool that is not there."""
+        names = task.world.get(ALLOWED)
+        if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            raise ValueError(f"world: {ALLOWED!r} is not a list of names")
+        if self.tools.opener is not None:
+            if names:
+                self.tools.open(task).close()
+            return
+        known = self._tool_names if names is None else self._tool_names.intersection(names)
+        wanted = [*(names or ()), *(call.tool for call in task.plan.calls)] if task.plan else names or ()
+        for name in wanted:
+            if name not in known:
+                raise ValueError(self.tools.lacks(name, sorted(known if name in self._tool_names else self._tool_names)))
+        if task.end_state is not None:
+            raise ValueError(
+                "an end state needs tools that have one: a function of the task that gives an environment, --tools MODULE:NAME"
+            )
+
+
+def default_scorer(expected: Any, schema: Mapping[str, Any] | None) -> str:
+    """Return the scorer for an answer of this type, see `loopbench.datasets.importing.columns`."""
+    if schema is not None:
+        return "schema"
+    if isinstance(expected, str | bool):  # True is said as true, True or TRUE
+        return "normalized"
+    if isinstance(expected, float) and not expected.is_integer():
+        return "numeric"
+    if isinstance(expected, int | float):
+        return "numeric(tolerance=0)" if abs(expected) < 10**MAX_EXACT_DIGITS else "exact"
+    return "exact"
+
+
+_FIELDS: Mapping[str, tuple[type, ...]] = {
+    "id": (str,),
+    "query": (Mapping,),
+    "scorer": (str,),
+    "plan": (Mapping, type(None)),
+    "no_plan": (str,),
+    "quarantined": (str,),
+    "labels": (Mapping,),
+    "world": (Mapping,),
+    "expected": (object,),
+    "end_state": (object,),
+}
+
+
+_QUERY_FIELDS: Mapping[str, tuple[type, ...]] = {"text": (str,), "context": (str,), "schema": (Mapping, type(None))}
+
+
+def whole_task(row: Mapping[str, Any]) -> Task:
+    """Read a task as `Task.as_dict` writes it. Raises ValueError that names the field."""
+    for given, known in ((row, _FIELDS), (row["query"], _QUERY_FIELDS)):
+        for name, value in given.items():
+            if name not in known:
+                raise CellError(name, f"a task (a row with an object in 'query') has no such field; {nearest(name, known)}")
+            if not isinstance(value, known[name]):
+                raise CellError(name, f"{kind(value)} does not belong here")
+    if missing := [name for name in ("id", "expected") if name not in row]:
+        raise CellError(missing[0], "a task (a row with an object in 'query') must have it")
+    asked: dict[str, Any] = {"text": ""} | dict(row["query"])
+    query = Query(**asked)
+    if not query.text.strip():
+        raise CellError("query", "the question is empty")
+    if query.schema is not None:
+        _check_schema("query", query.schema)
+    plan = row.get("plan")
+    made = {name: value for name, value in row.items() if name not in ("query", "plan", "id")}
+    if plan is None and not row.get("no_plan"):
+        made["no_plan"] = UNPLANNED
+    return Task(id=_checked_id("id", row["id"]), query=query, plan=None if plan is None else read_plan("plan", plan), **made)
+
+
+def read_plan(column: str, value: Any) -> Plan:
+    """Read a plan as `plan_to_json` writes it. Raises ValueError that says what is wrong."""
+    try:
+        plan = plan_from_json(value)
+        for call in plan.calls:
+            for one in (call, *call.alternatives):
+                texts = (one.id, one.tool, one.goal, *one.after)
+                if not all(isinstance(text, str) for text in texts) or not isinstance(one.arguments, Mapping):
+                    raise TypeError("id, tool and goal of a call are text, its arguments an object")
+        return plan
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        said = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        raise CellError(column, f"not a plan ({said})") from None
+
+
+def _checked_id(column: str, text: str) -> str:
+    if not text or len(text) > MAX_ID_CHARS or not text.isprintable():
+        shown = f"{text[:60]!r}" + ("…" if len(text) > 60 else "")
+        raise CellError(column, f"{shown} is not an id: one line of 1 to {MAX_ID_CHARS} printable characters")
+    return text
+
+
+def _check_schema(column: str, schema: Mapping[str, Any]) -> None:
+    try:
+        jsonschema.Draft202012Validator.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        raise CellError(column, f"not a JSON schema ({' '.join(error.message.split())[:200]})") from None

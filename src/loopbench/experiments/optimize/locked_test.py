@@ -1,0 +1,65 @@
+"""The test split of an optimization: opened once, then run as a comparison of the programs before and after."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from loopbench.experiments.compare import prepare as compare_prepare
+from loopbench.experiments.compare import reopen as compare_reopen
+from loopbench.experiments.compare.prepare import Experiment
+from loopbench.experiments.optimize.files import PROGRAM, ROLLOUTS, saved_digest
+from loopbench.experiments.optimize.log import log_digest
+from loopbench.experiments.optimize.manifest import Opened, read_optimization_manifest
+from loopbench.experiments.optimize.prepare import DesignSearch, Optimization, typed_permissions
+from loopbench.runs.config import BudgetConfig, CompareConfig
+from loopbench.runs.folders import TEST
+from loopbench.runs.manifest import read_manifest, timestamp, write_manifest
+from loopbench.runs.store.files import MANIFEST, RunError
+
+
+def open_test(made: Optimization) -> Experiment:
+    """The comparison on the test split: each design as it was, and with its program. Goes on with one that was begun.
+
+    Before the first trial, the manifest says when the split was opened, for which programs, and what had been asked until then.
+    Raises RunError where it was opened before for other programs.
+    """
+    programs = {design.name: design.ended().digest for design in made.designs}
+    asked = {design.name: log_digest(design.folder / ROLLOUTS) for design in made.designs}
+    folder = made.folder / TEST
+    manifest = read_optimization_manifest(made.folder)
+    test = manifest.splits["test"]
+    for what, now in (("programs", programs), ("rollouts", asked)):
+        if test.opened is not None and getattr(test.opened, what) != now:
+            raise RunError(f"{made.folder}: the test split was opened before, for other {what}; it is opened once: start a new run")
+    for design in made.designs:
+        if saved_digest(design.folder / PROGRAM) != programs[design.name]:
+            raise RunError(f"{design.folder / PROGRAM}: not the program that the optimization gave")
+    if test.opened is None:
+        test = test.model_copy(update={"opened": Opened(at=timestamp(), programs=programs, rollouts=asked)})
+        write_manifest(made.folder, manifest.model_copy(update={"splits": {**manifest.splits, "test": test}}))
+    config, is_begun = test_config(made), (folder / MANIFEST).is_file()
+    if not is_begun:
+        return compare_prepare.prepare(config, folder)
+    _follow(folder, config)
+    return compare_reopen.reopen(folder, typed_permissions(config))
+
+
+def test_config(made: Optimization) -> CompareConfig:
+    """The comparison on the test split."""
+    loops = [*(design.name for design in made.designs), *(_optimized(design) for design in made.designs)]
+    return made.config.compare.model_copy(
+        update={"loops": tuple(loops), "split": "test", "budget": BudgetConfig(), "mlflow": False}
+    )
+
+
+def _optimized(design: DesignSearch) -> str:
+    return str(replace(design.arm.spec, program=str((design.folder / PROGRAM).resolve())))
+
+
+def _follow(folder: Path, config: CompareConfig) -> None:
+    """The run may have been moved since its test was begun, and the programs with it."""
+    manifest = read_manifest(folder)
+    loops = [*config.loops]
+    if manifest.config["loops"] != loops:
+        write_manifest(folder, manifest.model_copy(update={"config": {**manifest.config, "loops": loops}}))

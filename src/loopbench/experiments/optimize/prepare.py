@@ -1,0 +1,211 @@
+"""From a configuration to an optimization that is ready to go: everything looked up, the run directory made or opened again."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dspy.utils.saving import get_dependency_versions
+
+from loopbench.datasets.task import Suite
+from loopbench.experiments.optimize.candidates import SearchEnd
+from loopbench.experiments.optimize.config import OptimizeConfig, optimize_config_from
+from loopbench.experiments.optimize.files import ENDED, PROGRAM
+from loopbench.experiments.optimize.manifest import (
+    DesignEntry,
+    OptimizationManifest,
+    OptimizerEntry,
+    SearchedSuite,
+    read_optimization_manifest,
+)
+from loopbench.experiments.optimize.optimizer import Optimizer, optimizer_named
+from loopbench.experiments.optimize.splits import Splits, split
+from loopbench.models.proposer import ScriptedProposer
+from loopbench.protocol import Model, Optimizable
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.code_digests import code_digest
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.folders import new_folder
+from loopbench.runs.lookup import check_plans, suite_of
+from loopbench.runs.manifest import timestamp, write_manifest
+from loopbench.runs.new_manifest import (
+    PACKAGES,
+    VERSIONS,
+    configuration,
+    loop_program_digest,
+    package_version,
+    suite_code,
+    typed_options,
+)
+from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config, own_code
+from loopbench.runs.schedule import Arm, make_arms
+from loopbench.runs.store.files import RunError
+from loopbench.runs.trial_models import open_models
+
+
+@dataclass(frozen=True, slots=True)
+class DesignSearch:
+    """One loop whose prompts are optimized."""
+
+    arm: Arm
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """As typed, canonical."""
+        return str(self.arm.spec)
+
+    @property
+    def is_done(self) -> bool:
+        return (self.folder / ENDED).is_file()
+
+    def ended(self) -> SearchEnd:
+        """Raises RunError where it has not ended, or what says so cannot be read."""
+        path = self.folder / ENDED
+        try:
+            return SearchEnd.from_json(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{path}: {type(error).__name__}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Optimization:
+    """An optimization that is ready to go: everything looked up, the directory made."""
+
+    folder: Path
+    config: OptimizeConfig
+    suite: Suite
+    splits: Splits
+    designs: tuple[DesignSearch, ...]
+    optimizer: Optimizer
+    manifest: OptimizationManifest
+
+
+def prepare(config: OptimizeConfig) -> Optimization:
+    """Look everything up and make the run directory. Raises ValueError for bad input; then nothing was made."""
+    suite, splits, arms, optimizer = _look_up(config)
+    check_plans(config.compare, suite, splits.test)  # not when the search is done
+    open_models(search_config(config), arms)  # a missing key or price is told now
+    open_proposer(config)
+    folder = new_folder(config.compare.runs, f"{suite.name}-optimized")
+    designs = _designs(folder, arms)
+    manifest = _manifest(folder, config, suite, splits, designs, optimizer)
+    write_manifest(folder, manifest)
+    return Optimization(folder, config, suite, splits, designs, optimizer, manifest)
+
+
+def reopen(folder: Path, allowed: Permissions = NO_PERMISSIONS, mlflow: bool | None = None) -> Optimization:
+    """An interrupted optimization. Raises RunError where code, suite or profiles have changed since.
+
+    `mlflow`: whether it logs from now on; None: as it began.
+    """
+    manifest = read_optimization_manifest(folder)
+    config = optimize_config_from(manifest.config, f"{folder}/manifest.json")
+    begun_with = config.compare if mlflow is None else config.compare.model_copy(update={"mlflow": mlflow})
+    config = config.model_copy(update={"compare": allowed_config(folder, begun_with, allowed)})
+    name = parse_spec(config.search.optimizer).name
+    if ":" in name and name not in allowed.code:
+        raise RunError(f"{folder}: this run uses {name}, code of your own; type its name to let it be imported: --allow {name}")
+    suite, splits, arms, optimizer = _look_up(config)
+    designs = _designs(folder, arms)
+    now = _manifest(folder, config, suite, splits, designs, optimizer)
+    for what in ("versions", "suite", "profiles", "designs", "optimizer"):
+        if getattr(now, what) != getattr(manifest, what):
+            raise RunError(f"{folder}: {what} changed since this run began; start a new run (nothing was written)")
+    for name, entry in now.splits.items():
+        if name not in manifest.splits or entry.digest != manifest.splits[name].digest:
+            raise RunError(f"{folder}: split {name} changed since this run began; start a new run (nothing was written)")
+    return Optimization(folder, config, suite, splits, designs, optimizer, manifest)
+
+
+def _look_up(config: OptimizeConfig) -> tuple[Suite, Splits, tuple[Arm, ...], Optimizer]:
+    suite = suite_of(config.compare)
+    arms = make_arms(config.compare, suite)
+    for arm in arms:
+        if not isinstance(arm.loop, Optimizable):
+            raise ValueError(f"loop {arm.spec}: its prompts cannot be changed: it has no predictors and with_predictors")
+    labels = [replace(arm.spec, program=PROGRAM).label for arm in arms]
+    for arm, label in zip(arms, labels, strict=True):
+        if label in {other.spec.label for other in arms}:
+            raise ValueError(f"loop {arm.spec}: rename the program that it begins with: the run will call its own {PROGRAM}")
+        if labels.count(label) > 1:
+            raise ValueError(f"loop {arm.spec}: another design is the same loop with another program: optimize them one by one")
+    return suite, split(suite, config), arms, optimizer_named(parse_spec(config.search.optimizer))
+
+
+def _designs(folder: Path, arms: Sequence[Arm]) -> tuple[DesignSearch, ...]:
+    return tuple(DesignSearch(arm, folder / "designs" / f"{place}-{_slug(str(arm.spec))}") for place, arm in enumerate(arms, 1))
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-")[:60]
+
+
+def search_config(config: OptimizeConfig) -> CompareConfig:
+    """What the rollouts are asked under."""
+    return config.compare.model_copy(update={"budget": config.search.budget, "concurrency": config.threads})
+
+
+def open_proposer(config: OptimizeConfig) -> Model:
+    """The model that proposes. Raises ValueError for a name that leads nowhere, or a missing key."""
+    if config.proposer == "scripted":
+        return ScriptedProposer(config.compare.seed)
+    asked = config.compare.model_copy(
+        update={"models": (config.proposer,), "profiles": ("clean",), "budget": config.proposer_budget}
+    )
+    return open_models(asked, ()).real[config.proposer]
+
+
+def _manifest(
+    folder: Path, config: OptimizeConfig, suite: Suite, splits: Splits, designs: Sequence[DesignSearch], optimizer: Optimizer
+) -> OptimizationManifest:
+    code = suite_code(config.compare, suite)
+    return OptimizationManifest(
+        kind="optimization",
+        created=timestamp(),
+        config=config.public(),
+        seed=config.compare.seed,
+        versions=dict(VERSIONS),
+        suite=SearchedSuite(
+            name=suite.name,
+            version=suite.version,
+            digest=suite.digest,
+            max_tool_steps=config.compare.max_tool_steps or suite.max_tool_steps,
+            **({"code": code} if code else {}),
+        ),
+        profiles={design.arm.profile.name: design.arm.profile.digest for design in designs},
+        optimizer=OptimizerEntry(spec=config.search.optimizer, name=optimizer.name, options=dict(optimizer.options)),
+        designs=tuple(_design(folder, design) for design in designs),
+        splits=splits.entries(),
+        packages={name: package_version(name) for name in (*PACKAGES, "gepa", "optuna")},
+        python=platform.python_version(),
+        platform=platform.platform(terse=True),
+    )
+
+
+def _design(folder: Path, design: DesignSearch) -> DesignEntry:
+    arm = design.arm
+    return DesignEntry(
+        design=design.name,
+        folder=str(design.folder.relative_to(folder)),
+        loop=arm.spec.name,
+        options=typed_options(arm),
+        configuration=configuration(arm.loop),
+        code=code_digest(arm.loop),
+        program=loop_program_digest(arm.loop) or "",
+    )
+
+
+def dependency_versions() -> dict[str, str | None]:
+    """As DSPy's own files have them: it warns where they differ."""
+    shown: dict[str, str | None] = get_dependency_versions()
+    return shown
+
+
+def typed_permissions(config: CompareConfig) -> Permissions:
+    """The user has typed it when the whole run was reopened."""
+    return Permissions(own_code(config), config.base_url, config.cassette, tracking_uri=config.tracking_uri)

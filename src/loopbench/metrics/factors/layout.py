@@ -1,0 +1,217 @@
+"""The layout of a factorial experiment: which effects its cells can tell, and how each is read off the cells' means.
+
+Where the cells are a fraction of all, the contrasts are those of least squares under main effects and two-factor interactions;
+interactions of three factors and more are taken to be absent. In a full factorial the same contrasts are differences of marginal
+means, whatever interactions there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+
+from ..statistics import Floats
+
+Cell = tuple[int, ...]
+"""The number of a level, from 0, for each factor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What is varied: an option and the values it takes, the first of them the base."""
+
+    name: str
+    levels: tuple[str, ...]
+    """Its levels as text, at least two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A step from one level of a factor to another, by their numbers."""
+
+    factor: int
+    start: int
+    end: int
+
+    def text(self, factors: Sequence[Factor]) -> str:
+        factor = factors[self.factor]
+        return f"{factor.name}: {factor.levels[self.start]} → {factor.levels[self.end]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A change where another factor has one level."""
+
+    change: Change
+    factor: int
+    level: int
+    weights: Floats
+    """Weights of the cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """One effect before there are data."""
+
+    kind: Literal["main", "interaction"]
+    changes: tuple[Change, ...]
+    """One for a main effect, two for an interaction."""
+    code: Floats
+    """Weights of the model's columns."""
+    weights: Floats
+    """Weights of the cells; the effect is the weighted sum of their means."""
+    aliases: tuple[str, ...] = ()
+    conditional: tuple[Given, ...] = ()
+
+    def term(self, factors: Sequence[Factor]) -> str:
+        return " × ".join(change.text(factors) for change in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Factors, the cells that run, and what can be told from them."""
+
+    factors: tuple[Factor, ...]
+    cells: tuple[Cell, ...]
+    matrix: Floats
+    """Cells × columns of the model: 1, main effects, and interactions of two factors, each as sums to zero."""
+    main_columns: int
+    """So many columns, the first ones, are without interactions."""
+    contrasts: tuple[Contrast, ...]
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """`a × b = c × d`: interactions of which only the sum is known."""
+        return tuple(
+            " = ".join((_product(self.factors, [change.factor for change in contrast.changes]), *contrast.aliases))
+            for contrast in self.contrasts
+            if contrast.aliases
+        )
+
+    def without_interactions(self) -> Layout:
+        """The same cells with effects of single factors only to tell; interactions stay in the model and out of their way."""
+        mains = tuple(contrast for contrast in self.contrasts if contrast.kind == "main")
+        return Layout(self.factors, self.cells, self.matrix, self.main_columns, mains)
+
+
+def layout(factors: Sequence[Factor], cells: Sequence[Cell]) -> Layout:
+    """Main effects (each level against the first, and against the one before) and two-factor interactions from cells.
+
+    Raises ValueError where the cells cannot tell a main effect from other effects of at most two factors.
+    """
+    mains = coded([len(factor.levels) for factor in factors], cells)
+    blocks = _Blocks(np.ones((len(cells), 1)))
+    for f, factor in enumerate(factors):
+        if not blocks.add((f,), mains[f]):
+            raise ValueError(f"these cells cannot tell the effect of {factor.name} from others")
+    main_columns = blocks.matrix.shape[1]
+    aliases: dict[tuple[int, ...], list[str]] = {}
+    for f, g in combinations(range(len(factors)), 2):
+        columns = crossed(mains[f], mains[g])
+        if not blocks.add((f, g), columns):
+            known, sign = blocks.alias(columns)
+            if known is None or len(known) < 2:
+                raise ValueError(f"these cells cannot tell {_product(factors, (f, g))} from effects of single factors")
+            aliases.setdefault(known, []).append(f"{sign}{_product(factors, (f, g))}")
+    inverse = np.asarray(np.linalg.pinv(blocks.matrix), dtype=np.float64)
+    made = []
+    for changes in _changes(factors, blocks.places):
+        named = tuple(change.factor for change in changes)
+        code = blocks.code({named: _code(factors, changes)})
+        kind: Literal["main", "interaction"] = "main" if len(changes) == 1 else "interaction"
+        given = () if kind == "main" or named in aliases else _given(factors, changes, blocks, inverse)
+        made.append(Contrast(kind, changes, code, code @ inverse, tuple(aliases.get(named, ())), given))
+    return Layout(tuple(factors), tuple(cells), blocks.matrix, main_columns, tuple(made))
+
+
+def _changes(factors: Sequence[Factor], known: Mapping[tuple[int, ...], slice]) -> Iterator[tuple[Change, ...]]:
+    """Main effects first; interactions between changes from both bases only."""
+    for f, factor in enumerate(factors):
+        for level in range(1, len(factor.levels)):
+            yield (Change(f, 0, level),)
+            if level > 1:
+                yield (Change(f, level - 1, level),)
+    for f, g in combinations(range(len(factors)), 2):
+        if (f, g) in known:
+            for a in range(1, len(factors[f].levels)):
+                for b in range(1, len(factors[g].levels)):
+                    yield (Change(f, 0, a), Change(g, 0, b))
+
+
+def _given(factors: Sequence[Factor], changes: Sequence[Change], blocks: _Blocks, inverse: Floats) -> tuple[Given, ...]:
+    """Either of two changes at both levels of the other."""
+    made = []
+    for change, other in (changes, changes[::-1]):
+        own = _code(factors, [change])
+        for level in (other.start, other.end):
+            row = _coding(len(factors[other.factor].levels))[level]
+            first = change.factor < other.factor
+            both = {tuple(sorted((change.factor, other.factor))): np.kron(own, row) if first else np.kron(row, own)}
+            code = blocks.code({(change.factor,): own, **both})
+            made.append(Given(change, other.factor, level, code @ inverse))
+    return tuple(made)
+
+
+def coded(sizes: Sequence[int], cells: Sequence[Cell]) -> list[Floats]:
+    """Cells × columns for each factor: as many columns as it has levels but one; `sizes`: levels of each factor."""
+    levels = np.array(cells, dtype=np.int64)
+    return [_coding(size)[levels[:, f]] for f, size in enumerate(sizes)]
+
+
+def crossed(a: Floats, b: Floats) -> Floats:
+    """The columns of an interaction: all products of the columns of two factors."""
+    return (a[:, :, None] * b[:, None, :]).reshape(len(a), -1)
+
+
+def _coding(levels: int) -> Floats:
+    """Levels × columns, each column sums to zero: one column per level but the base, which is -1 in all of them."""
+    return np.vstack((-np.ones((1, levels - 1)), np.eye(levels - 1)))
+
+
+def _code(factors: Sequence[Factor], changes: Sequence[Change]) -> Floats:
+    """Return weights of the columns of the changes' own block: the change, or the difference between the two differences."""
+    made = np.ones(1)
+    for change in changes:
+        rows = _coding(len(factors[change.factor].levels))
+        made = np.kron(made, rows[change.end] - rows[change.start])
+    return made
+
+
+def _product(factors: Sequence[Factor], named: Sequence[int]) -> str:
+    return " × ".join(factors[f].name for f in named)
+
+
+class _Blocks:
+    """Columns of a model, gathered block by block; what earlier columns already say is not taken in."""
+
+    def __init__(self, matrix: Floats) -> None:
+        self.matrix = matrix
+        self.places: dict[tuple[int, ...], slice] = {}
+
+    def add(self, term: tuple[int, ...], columns: Floats) -> bool:
+        """False where the block says nothing new, or not all of its columns do."""
+        taken = np.hstack((self.matrix, columns))
+        if np.linalg.matrix_rank(taken) < taken.shape[1]:
+            return False
+        self.places[term] = slice(self.matrix.shape[1], taken.shape[1])
+        self.matrix = taken
+        return True
+
+    def code(self, parts: Mapping[tuple[int, ...], Floats]) -> Floats:
+        """Return weights of all columns, from the weights of some terms' own."""
+        made = np.zeros(self.matrix.shape[1])
+        for term, part in parts.items():
+            made[self.places[term]] = part
+        return made
+
+    def alias(self, columns: Floats) -> tuple[tuple[int, ...] | None, str]:
+        """The term whose one column is this one, and `-` where its sign is turned; None if it is not another term's."""
+        for term, place in self.places.items() if columns.shape[1] == 1 else ():
+            for sign, turned in (("", columns), ("-", -columns)):
+                if np.array_equal(self.matrix[:, place], turned):
+                    return term, sign
+        return None, ""

@@ -1,0 +1,45 @@
+"""What a measure is, a number that a trial's record holds, and which there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from .modules import module_in, names_in
+from .record import Record
+
+MEASURES = "loopbench.metrics.measures"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One measure of a trial."""
+
+    value: Callable[[Record], float | None]
+    """Its value for a scored trial; None if unknown."""
+    order: int
+    """Its place among all measures."""
+    digits: int = 2
+    """Decimal places of its mean in tables."""
+    label: str = ""
+    """What tables call it: its name, if the file says nothing else."""
+    in_dollars: bool = False
+    """Tables show money last."""
+    name: str = ""
+    """The name of its file."""
+
+    def __call__(self, record: Record) -> float | None:
+        """Return its value for a scored trial; None if unknown, or if the source of an imported record does not tell it."""
+        return None if self.name in record.unknown else self.value(record)
+
+
+def measures() -> Mapping[str, Measure]:
+    """Return the measures by name, in their order."""
+    found: dict[str, Measure] = {name: module_in(MEASURES, name).MEASURE for name in names_in(MEASURES)}
+    listed = (replace(measure, name=name, label=measure.label or name) for name, measure in found.items())
+    return {measure.name: measure for measure in sorted(listed, key=lambda measure: (measure.order, measure.name))}
+
+
+def in_table_order(listed: Mapping[str, Measure]) -> dict[str, Measure]:
+    """Return the measures in the order of a table's columns: money last."""
+    return dict(sorted(listed.items(), key=lambda item: item[1].in_dollars))

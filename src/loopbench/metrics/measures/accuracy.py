@@ -1,0 +1,5 @@
+"""The primary score, in [0, 1]."""
+
+from ..measure import Measure
+
+MEASURE = Measure(lambda record: record.accuracy, order=0, digits=3)

@@ -1,0 +1,26 @@
+"""Token F1 of SQuAD (Rajpurkar et al. 2016, arXiv:1606.05250; its `evaluate-v2.0.py`), in [0, 1]."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from loopbench.protocol import render_value
+
+from ..answers import MARK, answer_scorer, plain
+from ..judgement import Scorer
+
+
+def f1() -> Scorer:
+    return answer_scorer(_compare)
+
+
+def _compare(expected: Any, answer: Any) -> float:
+    wanted = Counter(plain(render_value(expected), MARK).split())
+    given = Counter(plain(render_value(answer), MARK).split())
+    if not wanted or not given:
+        return float(wanted == given)
+    return 2 * (wanted & given).total() / (wanted.total() + given.total())
+
+
+SCORER = f1

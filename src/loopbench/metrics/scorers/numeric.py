@@ -1,0 +1,26 @@
+"""1 iff the last number in the answer lies within `tolerance` x |expected|.
+
+It reads thousands separators, signs, scientific notation and fractions (3/4), with currency, % and units around them: 50% is 50. It
+does not read a decimal comma or a mixed number (1 3/4). Booleans, NaN and infinities are not numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..answers import DEFAULT_TOLERANCE, answer_scorer, check_tolerance, close, number_in
+from ..judgement import Scorer
+
+
+def numeric(tolerance: float = DEFAULT_TOLERANCE) -> Scorer:
+    """Raises ValueError for a negative or infinite tolerance."""
+    check_tolerance(tolerance)
+
+    def compare(expected: Any, answer: Any) -> float:
+        wanted, given = number_in(expected), number_in(answer)
+        return float(wanted is not None and given is not None and close(wanted, given, tolerance))
+
+    return answer_scorer(compare)
+
+
+SCORER = numeric

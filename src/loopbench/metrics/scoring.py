@@ -1,0 +1,85 @@
+"""From a task's scorer, as it is written, to the trial's scores."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from loopbench.protocol.names import nearest, own_object, parse_spec
+
+from .answers import DEFAULT_TOLERANCE, equal
+from .judgement import Judgement, Scorer
+from .modules import module_in, names_in
+
+SCORERS = "loopbench.metrics.scorers"
+
+
+def scorer_names() -> tuple[str, ...]:
+    """Return the names of the built-in scorers, sorted."""
+    return names_in(SCORERS)
+
+
+@functools.lru_cache(maxsize=256)  # a run scores thousands of trials with a handful of specs
+def scorer_named(spec: str) -> Scorer:
+    """Return the scorer that a spec names: `numeric`, `numeric(tolerance=0.01)`, `package.module:name`; options are TOML values.
+
+    A name with a colon is imported: the scorer itself, or with brackets a function that takes the options and returns the scorer.
+    Raises ValueError for an unknown scorer or option, naming the nearest and all known ones, and for an option's wrong value.
+    """
+    try:
+        parsed = parse_spec(spec)
+    except ValueError as error:
+        raise ValueError(f"scorer {error}") from None
+    name, options = parsed.name, parsed.options
+    if ":" in name:
+        own = _imported(name)
+        return _made(name, own, options) if spec.rstrip().endswith(")") else own
+    if name not in scorer_names():
+        raise ValueError(f"unknown scorer {name!r}; {nearest(name, scorer_names())}, or package.module:name")
+    return _made(name, module_in(SCORERS, name).SCORER, options)
+
+
+def reads_state(spec: str) -> bool:
+    """Return whether a scorer may look at the end state: a built-in one says so, and one of the user's own may."""
+    name = spec.partition("(")[0].strip()
+    return name not in scorer_names() or getattr(module_in(SCORERS, name), "READS_STATE", False)
+
+
+def scores_of(judgement: Judgement) -> dict[str, float]:
+    """Return all scores of one trial: `accuracy`, and where the end state counts too, its factors `answer` and `state`.
+
+    Raises ValueError for a scorer that returns a value outside of [0, 1], and whatever the user's own scorer raises.
+    """
+    task = judgement.task
+    answer = float(scorer_named(task.scorer)(judgement))
+    if not 0 <= answer <= 1:  # NaN too
+        raise ValueError(f"gave {answer!r}, which is not in [0, 1]")
+    if task.end_state is None:
+        return {"accuracy": answer}
+    state = float(equal(task.end_state, judgement.state, DEFAULT_TOLERANCE))
+    return {"accuracy": answer * state, "answer": answer, "state": state}
+
+
+def _made(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Scorer:
+    known = inspect.signature(factory).parameters
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
+    for option in options:
+        if option not in known and not open_ended:
+            raise ValueError(f"scorer {name!r}: unknown option {option!r}; {nearest(option, sorted(known))}")
+    try:
+        scorer = factory(**options)
+    except TypeError as error:  # an option is missing, or has a type that the scorer does not take
+        raise ValueError(f"scorer {name!r}: {error}") from error
+    if not callable(scorer):
+        raise ValueError(f"scorer {name!r} gives a {type(scorer).__name__}, not a function of a Judgement")
+    made: Scorer = scorer
+    return made
+
+
+def _imported(name: str) -> Callable[..., Any]:
+    own: Callable[..., Any] = own_object("scorer", name)
+    if not callable(own):
+        raise ValueError(f"scorer {name!r} is a {type(own).__name__}, not a function of a Judgement")
+    return own

@@ -1,0 +1,116 @@
+"""A scorer and a measure are one file each: dropped into its folder, it is found by its name, and no other file changes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from loopbench.datasets.task import Task
+from loopbench.metrics import measure, scoring, summary
+from loopbench.metrics.judgement import Judgement
+from loopbench.metrics.record import Record
+from loopbench.metrics.scorers import reads_state, scorer_named, scorer_names
+from loopbench.metrics.summary import METRICS, summarize
+from loopbench.protocol import Query
+
+Drop = Callable[[str, str, str], None]
+
+HALF = """
+'''Half for any answer.'''
+
+READS_STATE = {reads_state}
+
+
+def SCORER(value: float = 0.5):
+    return lambda judgement: value
+"""
+REPEATED = """
+'''Tool calls that were made before.'''
+
+from loopbench.metrics.measure import Measure
+
+MEASURE = Measure(lambda record: record.repeated_calls, order={order}, digits=1, label="repeated")
+"""
+
+
+@pytest.fixture
+def drop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drop:
+    """Write a module that stands in a package for this test, as if its file lay in the package's folder."""
+
+    def dropped(package: str, name: str, code: str) -> None:
+        (tmp_path / f"{name}.py").write_text(code)
+        found = import_module(package)
+        monkeypatch.setattr(found, "__path__", [*found.__path__, str(tmp_path)])
+        monkeypatch.setattr(found, name, None, raising=False)  # undone behind the import, which sets it
+        monkeypatch.delitem(sys.modules, f"{package}.{name}", raising=False)
+        monkeypatch.setitem(sys.modules, f"{package}.{name}", import_module(f"{package}.{name}"))
+
+    return dropped
+
+
+@pytest.fixture(autouse=True)
+def forget_scorers() -> None:
+    scorer_named.cache_clear()
+
+
+def judged(spec: str) -> float:
+    return scorer_named(spec)(Judgement(Task("t", Query("?"), "x"), "y", "finished"))
+
+
+def test_a_scorer_is_one_file(drop: Drop) -> None:
+    before = scorer_names()
+    drop(scoring.SCORERS, "half_right", HALF.format(reads_state=False))
+    assert scorer_names() == tuple(sorted([*before, "half_right"]))
+    assert judged("half_right") == 0.5
+    assert judged("half_right(value=0.25)") == 0.25
+    assert not reads_state("half_right")
+    with pytest.raises(ValueError, match=r"did you mean 'value'\? known: value"):
+        scorer_named("half_right(valeu=1)")
+    with pytest.raises(ValueError, match=r"did you mean 'half_right'\? known: bfcl, .*half_right"):
+        scorer_named("half_rigth")
+
+
+def test_a_scorer_says_that_it_reads_the_end_state(drop: Drop) -> None:
+    drop(scoring.SCORERS, "half_right", HALF.format(reads_state=True))
+    assert reads_state("half_right(value=1)")
+    assert reads_state("package.module:of_ones_own")
+    assert {name for name in scorer_names() if reads_state(name)} == {"bfcl", "half_right"}
+
+
+@pytest.mark.parametrize(("order", "place"), [(-1, 0), (1.5, 2), (99, 7)])
+def test_a_measure_is_one_file(drop: Drop, monkeypatch: pytest.MonkeyPatch, order: float, place: int) -> None:
+    drop(measure.MEASURES, "repeated_calls", REPEATED.format(order=order))
+    found = measure.measures()
+    assert list(found)[place] == "repeated_calls"
+    assert [name for name in found if name != "repeated_calls"] == list(METRICS)
+    assert (found["repeated_calls"].label, found["repeated_calls"].digits) == ("repeated", 1)
+    monkeypatch.setattr(summary, "METRICS", found)
+    known, unknown = (record(repeated_calls=4, unknown=names) for names in ((), ("repeated_calls",)))
+    mean = summarize([known]).means["repeated_calls"]
+    assert mean is not None
+    assert mean.value == 4
+    assert summarize([unknown]).means["repeated_calls"] is None
+
+
+def record(repeated_calls: int, unknown: tuple[str, ...]) -> Record:
+    return Record("a", "s", "d", "t1", 0, 0, "scored", repeated_calls=repeated_calls, unknown=unknown)
+
+
+def test_measures_stand_in_tables_as_ever_and_money_last() -> None:
+    assert list(METRICS) == ["accuracy", "steps", "lm_calls", "tokens", "cost_usd", "nominal_usd", "seconds"]
+    columns = [found.label for found in measure.in_table_order(METRICS).values()]
+    assert columns == ["accuracy", "steps", "LM calls", "tokens", "seconds", "USD", "USD uncached"]
+
+
+def test_naming_a_scorer_imports_no_other() -> None:
+    code = (
+        "import sys; from loopbench.metrics.scorers import scorer_named, scorer_names; scorer_names(); scorer_named('exact'); "
+        "print(*sorted(name for name in sys.modules if name.startswith('loopbench.metrics.scorers.')), 'jsonschema' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "loopbench.metrics.scorers.exact False\n"

@@ -1,0 +1,36 @@
+"""What a prompt shows: a result however it is quoted, and whether it says more than the one before."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.metrics.trajectory.prompts_sent import says_more, shows
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text", "seen"),
+    [
+        (["The result is 12 apples."], "12 apples", True),
+        (['{"data": "say \\"hi\\" now"}'], 'say "hi" now', True),
+        (["abc"], "12", False),
+        (["a b c d e f g h i and so on"], "a b c d e f g h i j", True),
+        (["a b c d"], "a b c d e f g h i j", False),
+        (["12 [r:0123ab.4567]"], "12 [r:0123ab.4567]", True),
+        (["12 [r:0123ab.9999]"], "12 [r:0123ab.4567]", False),
+        ([], "12", False),
+    ],
+)
+def test_a_prompt_shows_a_text_however_it_is_quoted(prompt, text, seen):
+    assert shows(prompt, text) is seen
+
+
+@given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
+def test_a_text_that_stands_in_a_prompt_is_shown(before, text, after):
+    assert shows([before + text.strip() + after], text)
+
+
+def test_more_is_said_where_words_are_new():
+    assert says_more(["Try 1"], ["Try 1", "{", "It is no JSON"], "{")
+    assert not says_more(["Try 1"], ["Try 2", "own words"], "own words")

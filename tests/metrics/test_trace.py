@@ -1,0 +1,122 @@
+"""A trace: what a recorder wrote is read, and written again byte for byte; what is not a trace is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loopbench.datasets.task import Suite
+from loopbench.metrics.trace import ModelExchange, Note, RequestError, ToolRun, Trace, TracedCall, TraceError
+from loopbench.models.profiles import built_in_profiles
+from loopbench.protocol import Message
+from loopbench.protocol.chat import NativeCall
+from loopbench.runs.registry import Spec, make_loop, make_suite
+from loopbench.runs.trial.setting import FinishedTrial
+
+RunTrial = Callable[..., FinishedTrial]
+
+
+@pytest.fixture(scope="module")
+def suites() -> list[Suite]:
+    return [make_suite(Spec(name, {})) for name in ("arithmetic", "ecommerce")]
+
+
+def written(trace: Trace) -> bytes:
+    return f"{json.dumps(trace.to_json(), separators=(',', ':'))}\n".encode("ascii")
+
+
+@pytest.mark.parametrize("loop", ["bare", "finish", "phased", "react_extract", "stateless"])
+@pytest.mark.parametrize("profile", built_in_profiles())
+def test_what_a_trial_wrote_is_written_again_byte_for_byte(
+    one_trial: RunTrial, suites: list[Suite], loop: str, profile: str
+) -> None:
+    for suite in suites:
+        line = one_trial(make_loop(Spec(loop, {})), suite, profile=profile).trace
+        assert line is not None
+        trace = Trace.from_json(json.loads(line))
+        assert written(trace) == line
+        numbers = [event.number for event in trace.events if isinstance(event, ModelExchange)]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+EVENTS = (
+    ModelExchange(
+        "select",
+        same=1,
+        messages=(Message("user", "q"), Message("assistant", "", (NativeCall("1", "f", "{"),)), Message("tool", "4", (), "1")),
+        scope="c1",
+        tool_choice="required",
+        fault="wire.truncated",
+        seconds=0.25,
+        failed_attempts=("server", "timeout"),
+        reply="",
+        native_calls=(NativeCall("2", "f", '{"x": 1}'),),
+        tokens=(10, 2),
+        move={"move": "act", "thought": "", "calls": [{"name": "f", "arguments": {"x": 1}}]},
+        number=1,
+    ),
+    ToolRun(TracedCall("f", {"x": 1}), "error", "no", error_type="KeyError", fault="tool.raises"),
+    ModelExchange("decide", reply="{", tokens=(1, 1), wire_error="", number=2),
+    ModelExchange("decide", error=RequestError("provider.server", "500"), number=3),
+    Note("phase", {"round": 1}),
+)
+
+
+def test_every_field_is_kept() -> None:
+    head = replace(Trace.from_json({"events": []}).head, arm="a", task="t", answer=[1], stop="finished", end_state={"found": {}})
+    trace = Trace(head, EVENTS)
+    assert Trace.from_json(json.loads(written(trace))) == trace
+    assert list(trace.events[0].to_json()) == [
+        *("event", "role", "scope", "same", "messages", "tool_choice", "fault", "seconds"),
+        *("failed_attempts", "reply", "calls", "tokens", "move"),
+    ]
+
+
+def test_what_an_exchange_says() -> None:
+    act, unreadable, failed = (event for event in EVENTS if isinstance(event, ModelExchange))
+    assert (act.move_kind, act.calls, act.value) == ("act", (TracedCall("f", {"x": 1}),), None)
+    assert act.texts == ("q", "\nf {", "4")
+    assert act.reply_text == 'f {"x": 1}'
+    assert (unreadable.move_kind, unreadable.calls, unreadable.reply_text) == ("", (), "{")
+    assert (failed.reply, failed.reply_text) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("role", None, "role is not text"),
+        ("seconds", "1", "seconds is not a number"),
+        ("seconds", True, "seconds is not a number"),
+        ("messages", [{"content": ""}], "role is missing"),
+        ("messages", [{"role": "user", "tool_calls": [{"id": "1"}]}], "function is missing"),
+        ("calls", [{"name": "f"}], "arguments is missing"),
+        ("tokens", [1], "tokens are not two whole numbers"),
+        ("failed_attempts", [1], "failed_attempts is not a list of texts"),
+        ("wire_error", 1, "wire_error is not text"),
+        ("move", {"thought": ""}, "move is missing"),
+        ("move", {"move": "act", "calls": [{"arguments": {}}]}, "name is missing"),
+        ("error", {"message": ""}, "kind is missing"),
+    ],
+)
+def test_a_wrong_field_is_named(field: str, value: Any, says: str) -> None:
+    event = copy.deepcopy(EVENTS[0].to_json())
+    event[field] = value
+    with pytest.raises(TraceError, match=f"^event 0 of the trace: {says}$"):
+        Trace.from_json({"events": [event]})
+
+
+@pytest.mark.parametrize("found", [None, [], "trace", {"events": None}])
+def test_what_is_not_an_object_with_events_is_refused(found: Any) -> None:
+    with pytest.raises(TraceError, match="the trace has no list of events"):
+        Trace.from_json(found)
+
+
+@pytest.mark.parametrize(("name", "says"), [("arm", "not text"), ("repeat", "not a whole number"), ("scores", "not an object")])
+def test_a_wrong_head_is_named(name: str, says: str) -> None:
+    with pytest.raises(TraceError, match=f"^the trace's {name} is {says}$"):
+        Trace.from_json({"events": [], name: []})
