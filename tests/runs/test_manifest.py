@@ -14,7 +14,7 @@ from loopbench.experiments.compare.reopen import SessionSettings, reopen
 from loopbench.experiments.compare.run import run
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.manifest import Manifest, Note, read_manifest, write_manifest
+from loopbench.runs.manifest import Manifest, RunNote, read_manifest, write_manifest
 from loopbench.runs.run_state import Spent
 from loopbench.runs.store.files import MANIFEST, RunError
 
@@ -81,7 +81,7 @@ def test_a_manifest_of_a_real_run_is_written_as_it_was_read(tmp_path: Path):
 
 def test_what_is_added_to_a_manifest_is_written(manifest_json: MakeManifest, tmp_path: Path):
     manifest = Manifest.model_validate(manifest_json())
-    note = Note.now(what="errors", trials=3)
+    note = RunNote.now(what="errors", trials=3)
     write_manifest(tmp_path, manifest.model_copy(update={"retried": (note,), "cut_short": Spent(1, 2, 0.5, 0.12345)}))
     written = json.loads((tmp_path / MANIFEST).read_text())
     assert written["retried"] == [{"when": note.when, "what": "errors", "trials": 3}]

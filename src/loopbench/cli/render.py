@@ -21,7 +21,7 @@ from loopbench.experiments.compare.several_runs import verdicts as collection_ve
 from loopbench.experiments.compare.tables import notes, plain, tables, verdicts
 from loopbench.text.table import Table as Lines
 
-from .catalogue import CatalogueEntry, SuiteEntry
+from .catalogue import CatalogueEntry, CatalogueSuite
 from .console import out as out
 from .console import say as say
 
@@ -96,13 +96,13 @@ def catalogue(entries: Sequence[CatalogueEntry]) -> None:
     console = out()
     for entry in entries:
         console.print(Text.assemble((entry.name, "bold"), f"  {plain(entry.summary)}"), soft_wrap=True)
-        if isinstance(entry, SuiteEntry):
+        if isinstance(entry, CatalogueSuite):
             console.print(Text(f"    {_known_of(entry)}"), soft_wrap=True)
         for option in entry.options:
             console.print(Text(f"    {option.name} = {option.default}  {plain(option.doc)}", style="dim"), soft_wrap=True)
 
 
-def _known_of(suite: SuiteEntry) -> str:
+def _known_of(suite: CatalogueSuite) -> str:
     if suite.needs:
         return f"needs {suite.needs}"
     splits = ", ".join(f"{count} {split}" for split, count in suite.splits.items()) or "no splits"

@@ -98,7 +98,7 @@ class ImportOrigin(ManifestPart):
     scale: str | None = None
 
 
-class Note(ManifestPart):
+class RunNote(ManifestPart):
     """Something that was done to a run after it began."""
 
     when: str
@@ -112,7 +112,7 @@ class Note(ManifestPart):
     """Trials of the extended schedule."""
 
     @classmethod
-    def now(cls, **values: Any) -> Note:
+    def now(cls, **values: Any) -> RunNote:
         """Return a note with the present time."""
         return cls(when=timestamp(), **values)
 
@@ -189,11 +189,11 @@ class Manifest(ManifestPart):
     """Which arm is which cell of an ablation; `experiments/ablate` reads it."""
     cut_short: Annotated[Spent, PlainSerializer(Spent.to_json, return_type=dict[str, Any])] = Spent()
     """What was spent in trials that an interruption or a budget cut short, which have no record."""
-    retried: tuple[Note, ...] = ()
+    retried: tuple[RunNote, ...] = ()
     """Trials that were scored and run again on request."""
-    rescored: tuple[Note, ...] = ()
+    rescored: tuple[RunNote, ...] = ()
     """Answers that were judged again."""
-    extended: tuple[Note, ...] = ()
+    extended: tuple[RunNote, ...] = ()
     """Arms, tasks or repeats that were added."""
 
     @property

@@ -11,7 +11,7 @@ from loopbench.runs.changes import changes, summary
 from loopbench.runs.config import COMMAND_LINE, CompareConfig, config_from
 from loopbench.runs.folders import refuse_optimization
 from loopbench.runs.lookup import check_plans, tasks_of_split
-from loopbench.runs.manifest import Manifest, Note, write_manifest
+from loopbench.runs.manifest import Manifest, RunNote, write_manifest
 from loopbench.runs.new_manifest import asked_of, manifest_of
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions
 from loopbench.runs.run_state import read_state
@@ -64,7 +64,7 @@ def extend(
                 "asked": asked_of(config, suite, tasks),
                 "models": known | models.as_manifest(),
                 "suite_problems": quick_problems(suite, tasks),
-                "extended": (*run.manifest.extended, Note.now(trials=run.trials, to=trials)),
+                "extended": (*run.manifest.extended, RunNote.now(trials=run.trials, to=trials)),
             }
         )
         write_manifest(folder, manifest)

@@ -22,7 +22,7 @@ from loopbench.protocol.values import error_text
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.folders import refuse_optimization
 from loopbench.runs.lookup import suite_of, tasks_of_split
-from loopbench.runs.manifest import Manifest, Note, write_manifest
+from loopbench.runs.manifest import Manifest, RunNote, write_manifest
 from loopbench.runs.new_manifest import asked_of, suite_entry
 from loopbench.runs.permissions import allowed_code, own_code
 from loopbench.runs.store.files import RunError, append_whole, new_file, open_repaired
@@ -273,7 +273,7 @@ def _manifest(manifest: Manifest, config: CompareConfig, suite: Suite, tasks: Se
         "config": {**manifest.config, "data": config.public()["data"]},
         "suite": suite_entry(config, suite, tasks),
         "suite_problems": quick_problems(suite, tasks),
-        "rescored": (*manifest.rescored, Note.now(suite=manifest.suite.digest, trials=changed)),
+        "rescored": (*manifest.rescored, RunNote.now(suite=manifest.suite.digest, trials=changed)),
     }
     return manifest.model_copy(update=parts)
 

@@ -16,7 +16,7 @@ from loopbench.models.metering import Meter
 from loopbench.runs.engine.engine import Engine, opened
 from loopbench.runs.engine.job import Job, budget_of
 from loopbench.runs.engine.runner import Progress, run_trials
-from loopbench.runs.manifest import Manifest, Note, SuiteEntry, read_manifest, write_manifest
+from loopbench.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest, write_manifest
 from loopbench.runs.run_state import Spent, read_state
 from loopbench.runs.schedule import Trial
 from loopbench.runs.store.files import CutShort, RunError
@@ -142,11 +142,11 @@ def job_of(experiment: Experiment) -> Job:
 
 
 def _with_retries_noted(experiment: Experiment) -> Experiment:
-    """Note retries before they begin: results that owe something to a second chance say so for good."""
+    """RunNote retries before they begin: results that owe something to a second chance say so for good."""
     favoured = experiment.missing().favoured
     if not favoured:
         return experiment
-    note = Note.now(what=experiment.retry, trials=favoured)
+    note = RunNote.now(what=experiment.retry, trials=favoured)
     manifest = experiment.manifest.model_copy(update={"retried": (*experiment.manifest.retried, note)})
     write_manifest(experiment.folder, manifest)
     return replace(experiment, manifest=manifest)

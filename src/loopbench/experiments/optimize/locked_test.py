@@ -10,7 +10,7 @@ from loopbench.experiments.compare import reopen as compare_reopen
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.optimize.files import PROGRAM, ROLLOUTS, saved_digest
 from loopbench.experiments.optimize.log import log_digest
-from loopbench.experiments.optimize.manifest import Opened, read_optimization_manifest
+from loopbench.experiments.optimize.manifest import SplitOpening, read_optimization_manifest
 from loopbench.experiments.optimize.prepare import DesignSearch, Optimization, typed_permissions
 from loopbench.runs.config import BudgetConfig, CompareConfig
 from loopbench.runs.folders import TEST
@@ -36,7 +36,7 @@ def open_test(made: Optimization) -> Experiment:
         if saved_digest(design.folder / PROGRAM) != programs[design.name]:
             raise RunError(f"{design.folder / PROGRAM}: not the program that the optimization gave")
     if test.opened is None:
-        test = test.model_copy(update={"opened": Opened(at=timestamp(), programs=programs, rollouts=asked)})
+        test = test.model_copy(update={"opened": SplitOpening(at=timestamp(), programs=programs, rollouts=asked)})
         write_manifest(made.folder, manifest.model_copy(update={"splits": {**manifest.splits, "test": test}}))
     config, is_begun = test_config(made), (folder / MANIFEST).is_file()
     if not is_begun:

@@ -49,7 +49,7 @@ class DesignEntry(ManifestPart):
     """Digest of the program that it begins with."""
 
 
-class Opened(ManifestPart):
+class SplitOpening(ManifestPart):
     """The moment at which the test split was opened."""
 
     at: str = ""
@@ -64,7 +64,7 @@ class SplitEntry(ManifestPart):
 
     tasks: int
     digest: str
-    opened: Opened | None = None
+    opened: SplitOpening | None = None
     """Of the test split, once it was opened."""
 
 

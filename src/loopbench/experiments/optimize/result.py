@@ -18,7 +18,7 @@ from loopbench.runs.store.files import MANIFEST, RunError
 from .candidates import SearchCost, SearchEnd
 from .files import ENDED, PROGRAM, ROLLOUTS, saved_digest
 from .log import log_digest, read_log
-from .manifest import Opened, OptimizationManifest, read_optimization_manifest
+from .manifest import OptimizationManifest, SplitOpening, read_optimization_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ def spent_once(parts: Sequence[SearchCost]) -> Cost:
 # --- the lock of the test split ---
 
 
-def _check_lock(folder: Path, opened: Opened | None, designs: Sequence[_Read], tested: Collection[str]) -> None:
+def _check_lock(folder: Path, opened: SplitOpening | None, designs: Sequence[_Read], tested: Collection[str]) -> None:
     """Raises RunError where trials of the test ran unlocked, or something was asked or changed since it was opened."""
     if opened is None:
         if tested:

@@ -2,7 +2,6 @@
 
 traces.zst holds frames of Zstandard (RFC 8878), one after the other, so that `zstdcat` prints them all: a line of JSON per trial. A
 record's `trace_at` is where its own stands: the frame's offset and length in the file, then offset and length in the frame's text.
-An earlier version wrote traces.jsonl, the lines as they are, where `trace_at` is offset and length.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ from loopbench.models.draws import unit
 from .files import RunError, append_whole, own_file, read_manifest_json
 
 TRACES = "traces.zst"
-PLAIN_TRACES = "traces.jsonl"
-"""Of an earlier version."""
 
 FRAME_TRACES = 64
 FRAME_BYTES = 256 * 1024
@@ -122,8 +119,8 @@ class TracesSize:
 def traces_size(folder: Path, records: Iterable[Record]) -> TracesSize:
     """What the traces of these trials take."""
     places = [record.trace_at for record in records if record.trace_at is not None]
-    on_disk = sum(path.stat().st_size for path in (folder / TRACES, folder / PLAIN_TRACES) if path.exists())
-    return TracesSize(len(places), on_disk, sum(at[-1] for at in places))
+    path = folder / TRACES
+    return TracesSize(len(places), path.stat().st_size if path.exists() else 0, sum(at[-1] for at in places))
 
 
 def _size(count: float) -> str:
@@ -205,11 +202,6 @@ def read_trace(folder: Path, record: Record) -> dict[str, Any]:
     return Traces(folder).read(record)
 
 
-def traces_file(folder: Path, record: Record) -> Path:
-    """Where a trial's trace stands."""
-    return folder / (PLAIN_TRACES if record.trace_at is not None and len(record.trace_at) == 2 else TRACES)
-
-
 class Traces:
     """Reads the traces of a run. Of the frames that were opened last the text is held, for trials that stand side by side."""
 
@@ -224,7 +216,7 @@ class Traces:
         if record.trace_at is None:
             name = f"{record.arm}/{record.task}/{record.repeat}"
             raise RunError(f"{self.folder}: trial {name} has no trace: {why_untraced(self.folder, record)}")
-        path, place = traces_file(self.folder, record), record.trace_at[0]
+        path, place = self.folder / TRACES, record.trace_at[0]
         try:
             trace = json.loads(self._line(path, record.trace_at))
         except (OSError, ValueError, RecursionError, zstandard.ZstdError) as error:
@@ -236,12 +228,8 @@ class Traces:
         return trace
 
     def _line(self, path: Path, at: Sequence[int]) -> bytes:
-        if len(at) not in (2, 4) or not all(type(number) is int and number >= 0 for number in at):
+        if len(at) != 4 or not all(type(number) is int and number >= 0 for number in at):
             raise ValueError("this is no place in a file")
-        if len(at) == 2:
-            if at[1] > MAX_TEXT:
-                raise ValueError(f"longer than {MAX_TEXT >> 20} MB")
-            return _part(path, at[0], at[1])
         text, start, length = self._frame(path, at[0], at[1]), at[2], at[3]
         if start + length > len(text):
             raise ValueError("beyond the end of the frame's text")
