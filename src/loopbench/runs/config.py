@@ -150,7 +150,7 @@ class CompareConfig(BaseModel):
     @classmethod
     def _once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(names)) != len(names):
-            raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice")
+            raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is a duplicate")
         return names
 
     @field_validator("traces")
@@ -217,7 +217,7 @@ class CompareConfig(BaseModel):
         return self.cassette is not None and self.cassette_mode in (None, "replay")
 
     def public(self) -> dict[str, Any]:
-        """As JSON, without what may be secret: user and password of an address."""
+        """Return the configuration as JSON, without what may be secret: user and password of an address."""
         made = self.model_dump(mode="json")
         for name in ("base_url", "tracking_uri", "address"):
             if made[name]:
@@ -226,7 +226,7 @@ class CompareConfig(BaseModel):
 
 
 def load_config(file: Path | None, flags: dict[str, Any]) -> CompareConfig:
-    """A TOML file, flags over it. Raises ValueError in one line that names file and field, or OSError."""
+    """Read a TOML file, flags over it. Raises ValueError in one line that names file and field, or OSError."""
     data: dict[str, Any] = {}
     if file is not None:
         try:
@@ -244,7 +244,7 @@ def load_config(file: Path | None, flags: dict[str, Any]) -> CompareConfig:
 def config_from(
     data: dict[str, Any], source: str, *, typed: Mapping[str, Any] | None = None, flags: Mapping[str, str] = FLAGS
 ) -> CompareConfig:
-    """Raises ValueError in one line that names source and field, with the nearest right name for an unknown one.
+    """Read a configuration. Raises ValueError in one line that names source and field, with the nearest name for an unknown one.
 
     `typed`: what of it comes from the command line, whatever the source of the rest: a mistake there is told by its flag's name.
     `flags`: names of flags that are not those of their fields.
@@ -267,13 +267,13 @@ def config_from(
 
 
 def _is_typed(path: Sequence[str], typed: Mapping[str, Any]) -> bool:
-    """Whether a field was given by a flag; of a section, each field for itself."""
+    """Say whether a field was given by a flag; in a section each field counts for itself."""
     value = typed.get(path[0])
     return value is not None and (len(path) == 1 or not isinstance(value, dict) or value.get(path[1]) is not None)
 
 
 def flag_of(path: Sequence[str], flags: Mapping[str, str] = FLAGS) -> str:
-    """How a field is typed: `--loop` for `loops.0`, `--budget-calls`, `--trial-timeout`, `--attempts` for `provider.attempts`."""
+    """Return a field's flag: `--loop` for `loops.0`, `--budget-calls`, `--trial-timeout`, `--attempts` for `provider.attempts`."""
     names = [name for name in path if not name.isdigit() and name != "provider"]
     return f"--{flags.get(names[0]) or '-'.join(names).removesuffix('_s').replace('_', '-')}"
 

@@ -55,7 +55,7 @@ class Spent:
         )
 
     def beyond(self, known: Spent) -> Spent:
-        """What of it is more than is known; nothing is ever given back."""
+        """Return what is beyond the known, never less than nothing."""
         return Spent(
             max(0, self.calls - known.calls),
             max(0, self.tokens - known.tokens),
@@ -64,7 +64,7 @@ class Spent:
         )
 
     def to_json(self) -> dict[str, float]:
-        """Under the names of a budget's limits."""
+        """Return the amounts by the names of a budget's limits."""
         return {"calls": self.calls, "tokens": self.tokens, "dollars": self.dollars, "seconds": round(self.seconds, 3)}
 
 
@@ -75,10 +75,10 @@ class RunState:
     ended: Mapping[Key, TrialState] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
     size: int = 0
-    """Of the file of records when it was read, in bytes."""
+    """Bytes of the file of records when it was read."""
 
     def next_attempt(self, key: Key, retry: Retry | None) -> int | None:
-        """Which attempt, from 0, a trial is to have now; None where what it gave stands."""
+        """Return which attempt, from 0, a trial is to have now; None if what it gave stands."""
         ended = self.ended.get(key)
         if ended is None:
             return 0
@@ -89,15 +89,15 @@ class RunState:
         return ended.attempt + 1 if again else None
 
     def is_favoured(self, key: Key) -> bool:
-        """Whether a trial is scored, and could only gain by being run again."""
+        """Say whether a trial is scored, and could only gain by being run again."""
         ended = self.ended.get(key)
         return ended is not None and ended.status == "scored" and ended.stop in FAVOURED
 
 
 def read_state(folder: Path, known: RunState | None = None) -> RunState:
-    """Of a run directory; `known` where nothing was written since. A torn last line is skipped.
+    """Read the state of a run; return `known` if nothing was written since. A torn last line is skipped.
 
-    Raises RunError for any other line that is no record.
+    Raises RunError for any other line that is not a record.
     """
     path = folder / TRIALS
     size = path.stat().st_size if path.exists() else 0
@@ -146,7 +146,7 @@ class SpentTally:
 
 
 def larger(budget: BudgetConfig, spent: Spent, share: float) -> dict[str, float]:
-    """For each limit that is used up, by name, one that leaves room for the rest, in whole units or cents.
+    """Return for each limit that is used up, by name, one that leaves room for the rest, in whole units or cents.
 
     `share`: of the run's trials that have ended. The rest is taken to cost as much for each, and a tenth more; where nothing has
     ended, as much again.

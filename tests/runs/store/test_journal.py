@@ -51,7 +51,7 @@ RECORDS = st.builds(
     ),
     confidence=st.none() | st.floats(0, 1),
     wall_s=NUMBER,
-    trace_at=st.none() | st.tuples(COUNT, COUNT) | st.tuples(COUNT, COUNT, COUNT, COUNT),
+    trace_at=st.none() | st.tuples(COUNT, COUNT, COUNT, COUNT),
 )
 NAMES = {
     "arm": st.sampled_from(["a", "a/b", "b"]),
@@ -399,7 +399,22 @@ def test_what_is_written_whole_replaces_a_link_and_leaves_what_it_leads_to(tmp_p
 
 @pytest.mark.parametrize(
     "place",
-    [["a", "b"], "ab", {"a": 1}, [0, 10, 0, "x"], [[0], [10]], [0, -1], [True, 1], [0, 1.0], [10**400, 1], [0, 2**63], [], [0], 3],
+    [
+        ["a", "b", "c", "d"],
+        "abcd",
+        {"a": 1},
+        [0, 10, 0, "x"],
+        [[0], [10], [0], [10]],
+        [0, 10, 0, -1],
+        [True, 1, 0, 1],
+        [0, 10, 0, 1.0],
+        [10**400, 1, 0, 1],
+        [0, 10, 0, 2**63],
+        [],
+        [0],
+        [0, 10],
+        3,
+    ],
 )
 def test_a_place_that_is_none_is_named_by_its_line(tmp_path, record, place):
     row = json.loads(record().line(None)) | {"trace_at": place}

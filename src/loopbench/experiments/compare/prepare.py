@@ -32,7 +32,7 @@ class Experiment:
     manifest: Manifest
     trial_models: TrialModels = field(default_factory=TrialModels)
     past: RunState = field(default_factory=RunState)
-    """What earlier sessions gave."""
+    """The trials of earlier sessions."""
     retry: Retry | None = None
     """What is run again on request."""
 

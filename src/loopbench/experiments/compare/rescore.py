@@ -63,7 +63,7 @@ class Rescored:
     """A run whose answers were judged again."""
 
     found: Results
-    """As it is now."""
+    """The run as it is now."""
     arms: tuple[ArmRescored, ...]
     judged: int
     """Trials whose answers were judged."""
@@ -158,7 +158,7 @@ def _which(folder: Path, tasks: Sequence[Task]) -> str:
 
 
 def _check_tasks(folder: Path, before: Results, judge: _Judge) -> None:
-    """Raises RunError where the tasks are not those of the run, or one of them was left out and is not any more."""
+    """Raise RunError if the tasks are not those of the run, or one of them was left out and is not any more."""
     for record in before.records:
         task = judge.tasks.get(record.task)
         if task is None:
@@ -244,7 +244,7 @@ class _Judge:
 
 
 def _left_out(record: Record, task: Task) -> Record:
-    """As a trial of a quarantined task is recorded."""
+    """Return the record of a trial whose task is quarantined."""
     kept = ("arm", "suite", "suite_digest", "task", "repeat", "seed", "cluster", "started_at", "attempt")
     values = {name: getattr(record, name) for name in kept}
     return Record(**values, status="excluded", reason=f"quarantined: {task.quarantined}")

@@ -1,4 +1,4 @@
-"""What an engine is to know of a run, and what it tells its workers of it."""
+"""What an engine has to know of a run, and what it tells its workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPARED = ("versions", "suite", "profiles", "arms")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What an engine is to know of a run."""
+    """What an engine has to know of a run."""
 
     config: CompareConfig
     suite: Suite
@@ -32,9 +32,9 @@ class Job:
 
 
 def setup_of(job: Job, workers: int) -> bytes:
-    """What one of so many workers is told, as JSON: the configuration with its share of the limits, and what it must find there.
+    """Return what one of so many workers is told, as JSON: the configuration with its share of the limits, and what it must find.
 
-    Keys of providers are no part of it: a worker reads them from its own environment.
+    Keys of providers are left out: a worker reads them from its own environment.
     """
     share = job.config.provider
     provider = share.model_copy(
@@ -66,7 +66,7 @@ def _share(limit: int | None, workers: int) -> int | None:
 
 
 def setting_of(config: CompareConfig, suite: Suite, answers: TrialModels, meter: Meter) -> TrialContext:
-    """What all trials of a run share in one process; `answers` is ready to answer in its event loop."""
+    """Return what all trials of a run share in one process; `answers` is ready to answer in its event loop."""
     return TrialContext(
         suite, answers, config.trial_timeout_s, budget_of(config.trial_budget), meter, config.real_time, config.tool_timeout_s
     )

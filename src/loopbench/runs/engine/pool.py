@@ -35,7 +35,7 @@ SILENCE_GRACE_S = 10.0
 START_LIMIT_S = 300.0
 END_LIMIT_S = 5.0
 MAX_DEATHS = 3
-"""Of workers with the same trial under way, the last time alone; then the trial is given up."""
+"""Deaths of workers with the same trial under way, the last time alone, after which the trial is given up."""
 MAX_BARREN = 5
 """Workers in a row that died with nothing done and nothing to do, over the number that there are to be; then the run ends."""
 MAX_THREADS = 64
@@ -46,7 +46,7 @@ class Pool:
     """Workers, and the trials that they are to run."""
 
     def __init__(self, job: Job, links: Links, progress: Progress) -> None:
-        """In the event loop. `job.meter` is told what is spent."""
+        """Must be called in the event loop. What is spent is added to `job.meter`."""
         self._job = job
         self._links = links
         self._progress = progress
@@ -59,9 +59,9 @@ class Pool:
         self._waiting: deque[Order] = deque()
         self._alone: deque[Order] = deque()
         self._reserved: PoolWorker | None = None
-        """Held for trials that are to run alone."""
+        """The worker that is kept for trials that are to run alone."""
         self._workers: list[PoolWorker] = []
-        """Those that are ready."""
+        """The workers that are ready."""
         self._stopping: set[asyncio.Task[None]] = set()
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closing = False
@@ -73,14 +73,14 @@ class Pool:
 
     @property
     def in_flight(self) -> int:
-        """How many trials it is to be asked for at once, so that no worker waits for work."""
+        """Trials to ask the pool for at once, so that no worker waits for work."""
         config = self._job.config
         waits = config.real_models or config.real_time
         return self._links.workers * (self._share + (0 if waits else MAX_AHEAD))
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Pool]:
-        """With all its workers, for as long as this lasts. Raises WorkerError where none can be had."""
+        """Keep the pool and its workers up within this block. Raises WorkerError if no worker can be had."""
         tasks = [asyncio.create_task(self._look())]
         tasks += [asyncio.create_task(self._keep()) for _ in range(self._links.workers)]
         try:
@@ -96,7 +96,7 @@ class Pool:
                 self._progress.noted(line)
 
     async def run(self, trial: Trial) -> FinishedTrial:
-        """One trial, on one worker or, where that is lost, on another. Raises NotRun, and WorkerError where no worker is left."""
+        """Run one trial, on one worker or, if that is lost, on another. Raises NotRun, and WorkerError if no worker is left."""
         if self._failed is not None:
             raise self._failed
         if self._stopped:
@@ -143,7 +143,7 @@ class Pool:
     # --- one worker after the other ---
 
     async def _keep(self) -> None:
-        """A worker, and whenever it is lost another in its place."""
+        """Keep up a worker, and whenever it is lost another in its place."""
         try:
             while not self._closing:
                 worker = PoolWorker(self._links.make(next(self._worker_numbers)), self._share)
@@ -155,7 +155,7 @@ class Pool:
             self._fail(error)
 
     async def _serve(self, worker: PoolWorker) -> None:
-        """From its start to its end. Raises WorkerLost and WorkerError."""
+        """See a worker from its start to its end. Raises WorkerLost and WorkerError."""
         posting = asyncio.create_task(worker.post())
         try:
             await self._greet(worker.link)
@@ -192,7 +192,7 @@ class Pool:
             self._heard(worker, await worker.link.receive())
 
     async def _stop(self, worker: PoolWorker) -> None:
-        """To its end, though this is cancelled."""
+        """Stop a worker, even if this task is cancelled meanwhile."""
         stopping = asyncio.create_task(worker.link.stop(kill=not worker.ended))
         self._stopping.add(stopping)
         stopping.add_done_callback(self._stopping.discard)
@@ -273,7 +273,7 @@ class Pool:
         self._refuse()
 
     def _refuse(self) -> None:
-        """What no worker has begun is not run."""
+        """Give up what no worker has begun."""
         for order in (*self._waiting, *self._alone):
             if not order.done.done():
                 order.done.set_exception(NotRun(self._stopped))
@@ -292,7 +292,7 @@ class Pool:
     # --- what goes wrong ---
 
     async def _look(self) -> None:
-        """Now and then: at the budget, and at workers that may be stuck."""
+        """Look now and then at the budget, and at workers that may be stuck."""
         try:
             looked_at = time.monotonic()
             while True:
@@ -310,7 +310,7 @@ class Pool:
             self._fail(error)
 
     def _lost(self, worker: PoolWorker, why: str) -> None:
-        """It died, by itself or by somebody else's hand. Raises WorkerError where that happens to each of them."""
+        """Deal with a worker that has died. Raises WorkerError if every worker dies."""
         orders = list(worker.orders.values())
         running = orders[: worker.running]
         for order in running:
@@ -347,7 +347,7 @@ class Pool:
             worker.listening.cancel()
 
     def _again(self, orders: Iterable[Order]) -> int:
-        """What a worker had is given to others, before anything new is; gives how much had begun."""
+        """Give what a worker had to others, before anything new; return how many of its trials had begun."""
         left = [order for order in orders if not order.done.done()]
         self._alone.extend(order for order in left if order.alone)
         self._waiting.extendleft(order for order in reversed(left) if not order.alone)
@@ -357,7 +357,7 @@ class Pool:
         return sum(order.deaths > 0 for order in left)
 
     def _record(self, order: Order, **fields: Any) -> None:
-        """What is known of a trial that no worker could finish."""
+        """Record what is known of a trial that no worker could finish."""
         if order.done.done():
             return
         wall_s = time.time() - order.sent_at
@@ -366,7 +366,7 @@ class Pool:
         order.done.set_result(FinishedTrial(record))
 
     def _fail(self, error: Exception) -> None:
-        """No trial can be run any more."""
+        """Fail every trial that is asked for: no worker can be had any more."""
         self._failed = self._failed or error
         if not self._opened.done():
             self._opened.set_exception(error)

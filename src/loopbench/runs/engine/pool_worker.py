@@ -30,7 +30,7 @@ class Order:
     message: bytes
     done: asyncio.Future[FinishedTrial]
     deaths: int = 0
-    """Of workers that had it under way."""
+    """Deaths of workers that had the trial under way."""
     alone: bool = False
     """It runs on a worker that has nothing else."""
     sent_at: float = 0.0
@@ -45,7 +45,7 @@ class PoolWorker:
     share: int
     """Trials that it runs at once."""
     orders: dict[int, Order] = field(default_factory=dict)
-    """What it was given and has not given back, in that order."""
+    """What it was given and has not given back, in the order in which it was given."""
     held: bool = False
     """It gets nothing new: a trial is to run on it alone, or it is to end."""
     worn_out: bool = False
@@ -58,7 +58,7 @@ class PoolWorker:
     ready_at: float = field(default_factory=time.monotonic)
     silent_s: float = 0.0
     stuck_s: float = 0.0
-    """How long its event loop had not turned when it last said so."""
+    """Seconds that its event loop had not turned when it last reported."""
     keeping: asyncio.Task[Any] | None = None
     listening: asyncio.Task[None] | None = None
     outbox: list[bytes] = field(default_factory=list)
@@ -66,12 +66,12 @@ class PoolWorker:
 
     @property
     def running(self) -> int:
-        """How many of its orders are under way: the first ones, since it begins them in the order in which it gets them."""
+        """Orders that are under way: the first ones, since it begins them in the order in which it gets them."""
         return min(self.share, len(self.orders))
 
     @property
     def room(self) -> int:
-        """How many trials more it may be given."""
+        """Trials that it may be given in addition."""
         if self.held:
             return 0
         per_s = self.finished / max(time.monotonic() - self.ready_at, LOOK_S)

@@ -29,14 +29,14 @@ TRACES = "traces.zst"
 
 FRAME_TRACES = 64
 FRAME_BYTES = 256 * 1024
-"""Of a frame's text; a longer trace stands in a frame of its own."""
+"""Bytes of a frame's text; a longer trace stands in a frame of its own."""
 MAX_TEXT = 64 * 1024 * 1024
 """Bytes of a frame's text: a longer trace is not kept, and a frame that would expand to more is not opened. Read as JSON it may
 take twenty times as much memory."""
 HELD_BYTES = 16 * 1024 * 1024
-"""Of the frames that a reader holds: trials are read one after the other, and in several strands where repeats are."""
+"""Bytes of the frames that a reader holds: trials are read one after the other, in several strands if there are repeats."""
 LEVEL = 3
-"""Of compression. Higher ones save a quarter, and take three times as long."""
+"""Level of compression. Higher ones save a quarter, and take three times as long."""
 
 _REFERENCE = re.compile(rb'"trace_at": ?\[(\d{1,18}), ?(\d{1,18}), ?\d+, ?\d+\]')
 
@@ -61,7 +61,7 @@ class TracePolicy:
         return cls(kind, frozenset(nsmallest(int(size), cells, key=lambda cell: (unit("traces", seed, *cell), cell))))
 
     def keeps(self, record: Record) -> bool:
-        """Whether a finished trial's trace is to be written."""
+        """Say whether a finished trial's trace is to be written."""
         if self.which == "failures":
             return record.status != "scored" or record.accuracy < 1
         return self.which == "all" or (record.task, record.repeat) in self.cells
@@ -75,7 +75,7 @@ _NOT_KEPT = {
 
 
 def policy_of(folder: Path) -> str:
-    """`--traces` of a run, as it was typed; `all` where that is not known."""
+    """Return `--traces` of a run, as it was typed; `all` if unknown."""
     try:
         return str(read_manifest_json(folder)["config"].get("traces", "all"))
     except RunError:
@@ -83,7 +83,7 @@ def policy_of(folder: Path) -> str:
 
 
 def why_untraced(folder: Path, record: Record) -> str:
-    """Why a trial without a trace has none, in words."""
+    """Return why a trial has no trace, in words."""
     policy = policy_of(folder)
     if record.status == "excluded" or policy == "all":
         return record.reason or "none was recorded"
@@ -95,14 +95,14 @@ def why_untraced(folder: Path, record: Record) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TracesSize:
-    """What the traces of a run take."""
+    """How much room the traces of a run take."""
 
     kept: int
     """Trials whose trace can be read."""
     bytes: int
     """On the disk, those of attempts that were run again included."""
     text_bytes: int
-    """Of the traces that can be read, before compression."""
+    """Bytes of the traces that can be read, before compression."""
 
     def to_json(self) -> dict[str, Any]:
         """The object under `traces` of `--json`: names stay stable."""
@@ -117,7 +117,7 @@ class TracesSize:
 
 
 def traces_size(folder: Path, records: Iterable[Record]) -> TracesSize:
-    """What the traces of these trials take."""
+    """Return how much room the traces of these trials take."""
     places = [record.trace_at for record in records if record.trace_at is not None]
     path = folder / TRACES
     return TracesSize(len(places), path.stat().st_size if path.exists() else 0, sum(at[-1] for at in places))
@@ -174,7 +174,7 @@ class TraceWriter:
 
 
 def _framed(traces: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """What goes into a frame together."""
+    """Yield the traces that go into a frame together."""
     lines: list[bytes] = []
     size = 0
     for trace in traces:
@@ -187,7 +187,7 @@ def _framed(traces: Sequence[bytes]) -> Iterator[list[bytes]]:
 
 
 def referenced_end(trials: Path) -> int:
-    """Where the last frame ends that a record of `trials.jsonl` points at; 0 where none does."""
+    """Return where the last frame ends that a record of `trials.jsonl` points at; 0 if none does."""
     if not trials.exists() or trials.stat().st_size == 0:
         return 0
     with trials.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
@@ -198,7 +198,7 @@ def referenced_end(trials: Path) -> int:
 
 
 def read_trace(folder: Path, record: Record) -> dict[str, Any]:
-    """The trace of one trial. Raises RunError where there is none. `Traces` reads many."""
+    """The trace of one trial. Raises RunError if there is none. `Traces` reads many."""
     return Traces(folder).read(record)
 
 
@@ -212,7 +212,7 @@ class Traces:
         self._decompressor = zstandard.ZstdDecompressor()
 
     def read(self, record: Record) -> dict[str, Any]:
-        """The trace of one trial. Raises RunError where there is none, or the file, which may come from anywhere, is damaged."""
+        """Read the trace of one trial. Raises RunError if there is none, or the file, which may come from anywhere, is damaged."""
         if record.trace_at is None:
             name = f"{record.arm}/{record.task}/{record.repeat}"
             raise RunError(f"{self.folder}: trial {name} has no trace: {why_untraced(self.folder, record)}")
@@ -236,7 +236,7 @@ class Traces:
         return text[start : start + length]
 
     def _frame(self, path: Path, offset: int, length: int) -> bytes:
-        """The text of a frame."""
+        """Return the text of a frame."""
         text = self._held.pop((offset, length), None)
         if text is None:
             text = self._expanded(_part(path, offset, length))

@@ -47,7 +47,7 @@ async def stop(running: asyncio.Task[object], grace_s: float) -> bool:
 
 
 async def ends_within(running: asyncio.Task[object], seconds: float) -> bool:
-    """Whether a task ends within a time; `asyncio.wait` for one task, in half the time. Cancelled, it leaves the task alone."""
+    """Say whether a task ends within a time; `asyncio.wait` for one task, in half the time. Cancelled, it leaves the task alone."""
     if running.done():
         return True
     event_loop = asyncio.get_running_loop()

@@ -49,13 +49,13 @@ MAX_LOST = 60
 """Time limits that a trial may lose to its provider's failures and our limits; then it ends all the same: what waits for something
 that it holds itself, or asks a dead provider for ever, would never end."""
 MIN_WAIT_S = 0.01
-"""What is left of a trial's time need not be looked at more often."""
+"""Seconds between two looks at what is left of a trial's time."""
 GRACE_S = 2.0
 """Seconds that a loop gets to end after it was cancelled; then it is abandoned."""
 MAX_ORACLES = 4096
 """Tasks whose plan's replay is kept: all arms of a task run one after the other."""
 SWALLOWED = "cancellation was swallowed"
-"""In the reason of a trial whose loop had to be abandoned."""
+"""What the reason of a trial says whose loop had to be abandoned."""
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ async def run_trial(trial: Trial, setting: TrialContext) -> FinishedTrial:
 
 
 async def _truth(trial: Trial, setting: TrialContext) -> Mapping[str, Truth] | str:
-    """What a scripted model goes by; or why the task cannot be asked."""
+    """Return what a scripted model goes by; or why the task cannot be asked."""
     task = trial.task
     if task.quarantined:
         return f"quarantined: {task.quarantined}"
@@ -102,7 +102,7 @@ def _close(environment: Environment, trial: Trial) -> None:
 
 
 async def _oracle(task: Task, setting: TrialContext) -> Mapping[str, Truth] | str:
-    """The truth of each planned call, replayed once per task on fresh tools."""
+    """Return the truth of each planned call, replayed once per task on fresh tools."""
     known = setting.oracles.get(task.id)
     if known is None:
         try:
@@ -154,7 +154,7 @@ class _Run:
         """The time limit was met, and the loop did as it was told; one that swallows its cancellation has failed by itself."""
 
     def _script(self) -> Script | None:
-        """What a scripted model follows; None for an arm with a real one."""
+        """Return what a scripted model follows; None for an arm with a real one."""
         if self.tunnel is None:
             return None
         trial = self.trial
@@ -205,7 +205,7 @@ class _Run:
             self._take(running)
 
     async def _until_time_is_up(self, running: asyncio.Task[object]) -> bool:
-        """Whether the loop ended by itself. What its provider's failures and our limits cost is added to its time."""
+        """Say whether the loop ended by itself. What its provider's failures and our limits cost is added to its time."""
         left_s = self.setting.timeout_s
         most_s, granted_s = MAX_LOST * left_s, 0.0
         while left_s > 0:
@@ -217,7 +217,7 @@ class _Run:
         return False
 
     async def _guarded(self, model: Model) -> object:
-        """What the loop returned, or the exception that left it: asyncio would let a SystemExit end the whole process."""
+        """Return what the loop returned, or the exception that left it: asyncio would let a SystemExit end the whole process."""
         trial = self.trial
         try:
             return await trial.arm.loop.run(trial.task.query, self.tools, model, self.recorder)
@@ -227,7 +227,7 @@ class _Run:
             return error
 
     def _take(self, running: asyncio.Task[object]) -> None:
-        """What a loop that ended by itself left."""
+        """Take what a loop left that ended by itself."""
         if running.cancelled():
             self._end(StopReason.CANCELLED, "the loop cancelled itself")
             return
@@ -310,7 +310,7 @@ class _Run:
         return self.tunnel.simulated_s
 
     def _infrastructure(self) -> str:
-        """Why the trial says nothing about the loop; empty where it does."""
+        """Return why the trial says nothing about the loop; empty if it does."""
         if self.model is not None and self.model.recorded is not None and self.model.recorded.failure is not None:
             return str(self.model.recorded.failure)
         stop = self.outcome.stop
@@ -328,7 +328,7 @@ class _Run:
         return ""
 
     def _score(self, answer: Any) -> tuple[dict[str, float], str]:
-        """The scores, and what went wrong with the scoring itself."""
+        """Return the scores, and what went wrong with the scoring itself."""
         task = self.trial.task
         try:
             self.end_state = self.environment.state()
@@ -355,7 +355,7 @@ class _Run:
         }
 
     def _found(self) -> dict[str, Any]:
-        """The end state, where the answer's scores depend on it."""
+        """Return the end state, if the answer's scores depend on it."""
         task = self.trial.task
         if task.end_state is not None:
             return {"end_state": {"expected": task.end_state, "found": json_safe(self.end_state)}}
