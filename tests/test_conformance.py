@@ -43,10 +43,11 @@ class Found:
         return {f"{part}-{int(number)}" for part, number in ROW_IN_NAME.findall(self.name)}
 
     def belongs_to(self, row: str) -> bool:
-        """By an id in its name; by `test_option_FIELD_` in `test_DESIGN.py` for the row of an option."""
+        """By an id in its name; by `test_option_FIELD_` in `test_DESIGN.py`, or in the folder DESIGN, for the row of an option."""
         design, dot, option = row.partition(".")
         if dot:
-            return self.path.stem == f"test_{design}" and self.name.startswith(f"test_option_{option}_")
+            homes = (self.path.stem.removeprefix("test_"), self.path.parent.name)
+            return design in homes and self.name.startswith(f"test_option_{option}_")
         return row in self.rows
 
 

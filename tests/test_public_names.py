@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +20,19 @@ def test_every_public_name_is_there_and_listed(package: str) -> None:
     for name in module.__all__:
         assert getattr(module, name) is not None
         assert name in dir(module)
-    homes = {name for names in module._HOMES.values() for name in names}
-    assert homes == set(module.__all__)
+    assert sorted(name for names in module._HOMES.values() for name in names) == module.__all__
     with pytest.raises(AttributeError, match="has no attribute 'nothing_of_ours'"):
         module.nothing_of_ours  # noqa: B018
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_stub_for_type_checkers_has_the_same_names_from_the_same_modules(package: str) -> None:
+    module = importlib.import_module(package)
+    stub = Path(str(module.__file__)).with_suffix(".pyi").read_text(encoding="utf-8")
+    imports = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
+    listed = [(node.module, alias.name) for node in imports for alias in node.names]
+    assert sorted(listed) == sorted((home, name) for home, names in module._HOMES.items() for name in names)
+    assert all(alias.name == alias.asname for node in imports for alias in node.names)  # without `as`, a stub's import is private
 
 
 @pytest.mark.parametrize("package", PACKAGES)

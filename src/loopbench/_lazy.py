@@ -8,18 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
-def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for a package whose names live in the modules of `homes`: module → names."""
+def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package whose names live in other modules. `homes`: module → names."""
     module_of = {name: module for module, names in homes.items() for name in names}
 
-    def getattribute(name: str) -> Any:
+    def load(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(module_of[name]), name)
-        setattr(sys.modules[package], name, value)
-        return value
+        return getattr(importlib.import_module(module_of[name]), name)
 
-    def names() -> list[str]:
+    def listing() -> list[str]:
         return sorted({*vars(sys.modules[package]), *module_of})
 
-    return getattribute, names
+    return load, listing, sorted(module_of)

@@ -116,7 +116,7 @@ def test_findings_as_json(loopbench, tmp_path):
     ("name", "said"),
     [
         ("bear", "unknown loop 'bear'; did you mean 'bare'"),
-        ("bare(", "is no name"),
+        ("bare(", "is not a name"),
         ("bare(max_steps=0)", "max_steps must be at least 1"),
         ("nowhere:Loop", "no module named 'nowhere'"),
         ("broken:Loop", "importing broken failed: SyntaxError"),

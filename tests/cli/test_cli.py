@@ -149,7 +149,7 @@ def test_version(loopbench):
         (["compare", "--suite", "gsm8k"], "--data FILE"),
         (["compare", "--suite", "gsm8k", "--data", "none.jsonl"], "none.jsonl"),
         (["compare", "--loop", "bear"], "did you mean 'bare'"),
-        (["compare", "--loop", "bare("], "no name"),
+        (["compare", "--loop", "bare("], "not a name"),
         (["compare", "--loop", "bare(max_step=3)"], "did you mean 'max_steps'"),
         (["compare", "--loop", "bare(max_steps=x)"], "max_steps: "),
         (["compare", "--loop", "bare", "--loop", "bare"], "'bare' is a duplicate"),

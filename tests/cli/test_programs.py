@@ -82,9 +82,9 @@ def test_a_diff_as_json(loopbench, here):
         (("show-program", "nothing.json"), "nothing.json: no such file"),
         (("show-program", "nothing"), "unknown loop 'nothing'"),
         (("show-program", "bare", "--json", "--markdown"), "exclude each other"),
-        (("diff", "bare", "empty.json"), "empty.json: no program: it holds no predictor"),
-        (("diff", "bare", "broken.json"), "broken.json: no valid JSON"),
-        (("diff", "bare@other.json", "bare"), "predictor 'other' is none of this loop's"),
+        (("diff", "bare", "empty.json"), "empty.json: not a program: it holds no predictor"),
+        (("diff", "bare", "broken.json"), "broken.json: invalid JSON"),
+        (("diff", "bare@other.json", "bare"), "predictor 'other' is not one of this loop's"),
     ],
 )
 def test_bad_input_is_one_line(loopbench, here, arguments, said):

@@ -12,14 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loopbench.dspy_seam import SignatureCodec
-from loopbench.loops.bare_formats import BareCodec, FieldsCodec, NativeCallCodec
-from loopbench.loops.react_extract import (
-    ExtractAgent,
-    ExtractCodec,
-    ReactAgent,
-    ReactCodec,
-    ReactExtractProgram,
-)
+from loopbench.loops.bare_codecs import BareCodec, FieldsCodec, NativeCallCodec
+from loopbench.loops.react_extract import ExtractAgent, ReactAgent, ReactExtractProgram
+from loopbench.loops.react_extract_codecs import ExtractCodec, ReactCodec
 from loopbench.protocol import (
     Act,
     Answer,

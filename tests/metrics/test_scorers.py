@@ -382,14 +382,14 @@ def test_every_scorer_works_without_options(name):
         ("numeric(tolerance=nan)", "finite number"),
         ("numeric(tolerance=true)", "finite number"),
         ("schema(tolerance='1')", "finite number"),
-        ("numeric(tolerance=)", "scorer .*no TOML value"),
+        ("numeric(tolerance=)", "scorer .*not a TOML value"),
         ("numeric(tolerance=1", "scorer .*write name, name"),
-        ("numeric(tolerance=1}\nmore={)", "no TOML value"),
-        ("", "scorer '' is no name"),
+        ("numeric(tolerance=1}\nmore={)", "not a TOML value"),
+        ("", "scorer '' is not a name"),
         ("no.such.module:scorer", "no module named 'no'"),
         ("math:no_such", "math has no 'no_such'"),
         ("math:pi", "not a function"),
-        (":x", "scorer ':x' is no name"),
+        (":x", "scorer ':x' is not a name"),
     ],
 )
 def test_a_wrong_spec_says_what_is_known(spec, message):

@@ -107,7 +107,7 @@ def planned(name: str, goal: str = "", **arguments: object) -> PlannedCall:
 @pytest.mark.parametrize(
     ("calls", "answer", "message"),
     [
-        ((planned("a"), planned("a", "other")), 1, "'a' stands twice"),
+        ((planned("a"), planned("a", "other")), 1, "'a' is a duplicate"),
         ((planned("a", "same"), planned("b", "same")), 1, "same goal"),
         ((planned("a", x=Ref("b")), planned("b")), 1, r"'a' refers to \['b'\], not before it"),
         ((planned("a", x=[{"deep": Ref("a")}]),), 1, r"'a' refers to \['a'\]"),

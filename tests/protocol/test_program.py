@@ -168,18 +168,18 @@ def _state(instructions: Any, demos: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "p.json: no valid JSON"),
-        ("[" * 100_000, "p.json: no valid JSON"),
-        (json.dumps({"react": _state("a", [{"b": float("nan")}])}), "p.json: no valid JSON: NaN is no number"),
-        ('{"react": 1e999}', "p.json: no valid JSON: 1e999 is no number"),
-        ("[]", "p.json: no program: a JSON object of predictors is wanted"),
-        ("{}", "p.json: no program: it holds no predictor"),
-        ('{"metadata": {}, "loopbench": {}}', "p.json: no program: it holds no predictor"),
-        ('{"loopbench": 1}', "p.json: loopbench: a JSON object is wanted"),
-        ('{"react": 1}', "p.json: react: signature.instructions: a text is wanted"),
-        (json.dumps({"react": _state(7, [])}), "p.json: react: signature.instructions: a text is wanted"),
-        (json.dumps({"react": _state("a", {})}), "p.json: react: demos: a list of JSON objects is wanted"),
-        (json.dumps({"react": _state("a", [1])}), "p.json: react: demos: a list of JSON objects is wanted"),
+        ("{", "p.json: invalid JSON"),
+        ("[" * 100_000, "p.json: invalid JSON"),
+        (json.dumps({"react": _state("a", [{"b": float("nan")}])}), "p.json: invalid JSON: NaN is not a number"),
+        ('{"react": 1e999}', "p.json: invalid JSON: 1e999 is not a number"),
+        ("[]", "p.json: not a program: expected a JSON object of predictors"),
+        ("{}", "p.json: not a program: it holds no predictor"),
+        ('{"metadata": {}, "loopbench": {}}', "p.json: not a program: it holds no predictor"),
+        ('{"loopbench": 1}', "p.json: loopbench: expected a JSON object"),
+        ('{"react": 1}', "p.json: react: signature.instructions: expected a text"),
+        (json.dumps({"react": _state(7, [])}), "p.json: react: signature.instructions: expected a text"),
+        (json.dumps({"react": _state("a", {})}), "p.json: react: demos: expected a list of JSON objects"),
+        (json.dumps({"react": _state("a", [1])}), "p.json: react: demos: expected a list of JSON objects"),
     ],
 )
 def test_a_bad_file_is_told_in_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -193,10 +193,10 @@ def test_a_bad_file_is_told_in_one_line(tmp_path: Path, text: str, said: str) ->
 def test_a_program_of_another_loop_is_refused() -> None:
     saved = SavedProgram({"decide": ("a", ())}, {"loop": "bare"})
     with pytest.raises(
-        ValueError, match=r"predictor 'decide' is none of this loop's .react, extract.; it was saved for loop 'bare'"
+        ValueError, match=r"predictor 'decide' is not one of this loop's .react, extract.; it was saved for loop 'bare'"
     ):
         saved.on(_Loop())
-    with pytest.raises(ValueError, match="predictor 'reac' is none of this loop's; did you mean 'react'"):
+    with pytest.raises(ValueError, match="predictor 'reac' is not one of this loop's; did you mean 'react'"):
         merged(PROGRAM, {"reac": PROGRAM["react"]})
 
 
@@ -227,7 +227,7 @@ def test_a_loop_gets_the_prompts_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text(json.dumps({"decide": _state("Guess.", [])}), encoding="utf-8")
     assert with_program(Bare(max_steps=3), path).predictors["decide"].instructions == "Guess."
-    with pytest.raises(ValueError, match=r"p\.json: predictor 'decide' is none of this loop's"):
+    with pytest.raises(ValueError, match=r"p\.json: predictor 'decide' is not one of this loop's"):
         with_program(ReactExtract(), path)
 
 

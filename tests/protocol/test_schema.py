@@ -1,18 +1,13 @@
-"""A function's arguments: the JSON schema says what the signature says, and a call is checked before it is made."""
+"""Arguments of tools: their JSON schema, and the check before a call."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
 import enum
-import functools
-import importlib.util
 import inspect
-import json
-import string
 import types
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Unpack
 
 import pytest
@@ -21,21 +16,23 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, BeforeValidator, Field
 from typing_extensions import TypedDict
 
-from loopbench.protocol import Observation, Tool, Toolbox, ToolCall, run_sync
+from loopbench.protocol import Tool, Toolbox, ToolCall, run_sync
 from loopbench.protocol.digest import canonical_json
+from tests.protocol.schema_helpers import call
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
 P = inspect.Parameter
+
+
 KINDS = (P.POSITIONAL_ONLY, P.POSITIONAL_OR_KEYWORD, P.KEYWORD_ONLY)
+
+
 NAMES = ("a", "self", "schema", "_x", "p0", "p1", "model_config", "json", "class_", "é")
+
+
 OTHER_NAMES = ("z", "p2", "kwargs2", "A", "")
-
-
-def call(function: Any, /, validate: bool = True, **arguments: Any) -> Observation:
-    tool = function if isinstance(function, Tool) else Tool.from_function(function)
-    return run_sync(Toolbox([tool]).call(ToolCall(tool.name, arguments), validate=validate))
 
 
 class Recorder:
@@ -164,6 +161,7 @@ PLACE_SCHEMA = {
     "title": "Place",
     "type": "object",
 }
+
 
 TYPES: list[tuple[Any, dict[str, Any], str, Any, Any, Any]] = [
     # annotation, schema, in words, given, what the function gets, a wrong value
@@ -385,160 +383,9 @@ def test_a_field_as_default_is_refused_since_no_plain_call_fills_it_in() -> None
         Tool.from_function(search)
 
 
-def test_what_cannot_be_called_is_no_tool() -> None:
-    with pytest.raises(TypeError, match="callable, got int"):
-        Tool.from_function(3)  # type: ignore[arg-type]
-
-
 def test_an_annotation_that_cannot_be_read_frees_its_own_argument_only() -> None:
     def price(amount: Decimal, count: int, note: Any) -> Decimal:
         return amount
 
     price.__annotations__["note"] = "a few words"
     assert Tool.from_function(price).parameters["properties"] == {"amount": {}, "count": {"type": "integer"}, "note": {}}
-
-
-SOURCE = '''
-from typing import Literal, Optional
-from pydantic import BaseModel
-
-
-class Item(BaseModel):
-    name: str
-    parts: list["Item"] = []
-
-
-class Shop:
-    def buy(self, item: Item, *more: Item, how: Literal["card", "cash"] = "card", note: Optional[str] = None, **rest: int) -> str:
-        """Buy items."""
-        return f"{item.name} {len(more)} {how}"
-
-    async def __call__(self, item: Item, count: int = 1) -> str:
-        """Order."""
-        return item.name * count
-
-
-buy = Shop().buy
-order = Shop()
-'''
-
-
-def load(path: Path, source: str) -> Any:
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_a_module_with_postponed_annotations_makes_the_same_tools(tmp_path: Path) -> None:
-    plain = load(tmp_path / "plain.py", SOURCE)
-    postponed = load(tmp_path / "postponed.py", "from __future__ import annotations\n" + SOURCE)
-    for name in ("buy", "order"):
-        left, right = (Tool.from_function(getattr(module, name)) for module in (plain, postponed))
-        assert left.spec == right.spec
-    assert call(postponed.buy, item={"name": "a"}, more=[{"name": "b"}], rest="x").error_type == "InvalidArguments"
-    assert call(postponed.buy, item={"name": "a"}, more=[{"name": "b"}], how="cash", x=3).value == "a 1 cash"
-    assert call(postponed.order, item={"name": "a"}, count="2").value == "aa"
-
-
-class Counter:
-    """Counts."""
-
-    def __init__(self, start: int = 0) -> None:
-        self.start = start
-
-    def add(self, by: int) -> int:
-        """Add to the start."""
-        return self.start + by
-
-    @classmethod
-    def of(cls, start: int) -> int:
-        """Make one."""
-        return start
-
-    @staticmethod
-    def twice(number: int) -> int:
-        """Double."""
-        return 2 * number
-
-    def __call__(self, by: int) -> int:
-        return self.start + by
-
-
-class Mute:
-    def __call__(self, by: int) -> int:
-        """What the call does."""
-        return by
-
-
-class Silent:
-    func = None  # not a partial: nothing is to be looked for inside
-
-    def __call__(self, by: int) -> int:
-        return by
-
-
-def wrapped(function: Any) -> Any:
-    @functools.wraps(function)
-    def inner(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    return inner
-
-
-def power(base: int, exponent: int = 2, /, *, modulo: int | None = None) -> int:
-    """Raise to a power."""
-    return pow(base, exponent, modulo)
-
-
-CALLABLES: list[tuple[Any, str, str, dict[str, Any], dict[str, Any], Any]] = [
-    # function, name, description, properties, arguments, result
-    (Counter(5).add, "add", "Add to the start.", {"by": {"type": "integer"}}, {"by": "1"}, 6),
-    (Counter.of, "of", "Make one.", {"start": {"type": "integer"}}, {"start": "1"}, 1),
-    (Counter.twice, "twice", "Double.", {"number": {"type": "integer"}}, {"number": "1"}, 2),
-    (Counter(5), "Counter", "Counts.", {"by": {"type": "integer"}}, {"by": "1"}, 6),
-    (Mute(), "Mute", "What the call does.", {"by": {"type": "integer"}}, {"by": "1"}, 1),
-    (Silent(), "Silent", "", {"by": {"type": "integer"}}, {"by": "1"}, 1),
-    (wrapped(Counter(5).add), "add", "Add to the start.", {"by": {"type": "integer"}}, {"by": "1"}, 6),
-    (functools.cache(Counter.twice), "twice", "Double.", {"number": {"type": "integer"}}, {"number": "1"}, 2),
-    (functools.partial(power, 3), "power", "Raise to a power.",
-     {"exponent": {"default": 2, "type": "integer"}, "modulo": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}},
-     {"exponent": "3"}, 27),
-    (functools.partial(functools.partial(Counter.twice), number=4), "twice", "Double.",
-     {"number": {"default": 4, "type": "integer"}}, {}, 8),
-    (lambda text, times=2: text * times, "<lambda>", "", {"text": {}, "times": {"default": 2}}, {"text": "ab"}, "abab"),
-    (Counter, "Counter", "Counts.", {"start": {"default": 0, "type": "integer"}}, {"start": "x"}, None),
-    (sorted, "sorted", inspect.getdoc(sorted) or "", {"iterable": {}, "key": {"default": None}, "reverse": {"default": False}},
-     {"iterable": [2, 1]}, [1, 2]),
-    (dict, "dict", inspect.getdoc(dict) or "", {}, {"a": 1}, {"a": 1}),  # a builtin without signature
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("function", "name", "description", "properties", "arguments", "result"), CALLABLES)
-def test_anything_callable_becomes_a_tool(
-    function: Any, name: str, description: str, properties: Mapping[str, Any], arguments: dict[str, Any], result: Any
-) -> None:
-    tool = Tool.from_function(function)
-    assert (tool.name, tool.description, tool.parameters["properties"]) == (name, description, properties)
-    assert call(tool, **arguments).value == result
-
-
-def test_a_name_and_a_description_of_ones_own_win() -> None:
-    tool = Tool.from_function(lambda: 1, name="one", description="", time_limit_s=3.0)
-    assert (tool.name, tool.description, tool.time_limit_s) == ("one", "", 3.0)
-    assert Tool.from_function(power, name="up").spec.name == "up"
-
-
-def test_a_builtin_without_signature_takes_any_argument() -> None:
-    tool = Tool.from_function(max)
-    assert tool.parameters == {"type": "object", "properties": {}, "additionalProperties": True}
-    assert call(tool, anything=1).error_type == "TypeError"
-
-
-@given(st.dictionaries(st.text(string.ascii_lowercase, min_size=1), st.integers() | st.text(max_size=3), max_size=3))
-def test_a_tool_known_by_its_schema_only_gets_the_arguments_as_they_are(arguments: dict[str, Any]) -> None:
-    tool = Tool("remote", "Elsewhere.", {"type": "object"}, lambda **given_: json.dumps(given_), blocking=False)
-    assert json.loads(run_sync(Toolbox([tool]).call(ToolCall("remote", arguments))).data) == arguments

@@ -13,7 +13,7 @@ import typer
 from .environment import load_env
 
 if TYPE_CHECKING:
-    from loopbench.models.probe import Probed, ProbeResult
+    from loopbench.models.probe import ProbeReport, ProbeResult
     from loopbench.models.real import RealModel
 
 NOT_ANSWERING = 1
@@ -42,7 +42,7 @@ def check_model(
         raise typer.Exit(NOT_ANSWERING)
 
 
-async def _probe(model: RealModel) -> Probed:
+async def _probe(model: RealModel) -> ProbeReport:
     from loopbench.models.probe import probe
 
     try:
@@ -51,7 +51,7 @@ async def _probe(model: RealModel) -> Probed:
         await model.aclose()
 
 
-def _as_dict(name: str, found: Probed) -> dict[str, Any]:
+def _as_dict(name: str, found: ProbeReport) -> dict[str, Any]:
     return {
         "model": name,
         "answers": found.capabilities is not None,
@@ -61,7 +61,7 @@ def _as_dict(name: str, found: Probed) -> dict[str, Any]:
     }
 
 
-def _print(name: str, found: Probed, *, priced: bool) -> None:
+def _print(name: str, found: ProbeReport, *, priced: bool) -> None:
     from rich.box import SIMPLE
     from rich.table import Table
 

@@ -1,8 +1,8 @@
-"""The one part that knows DSPy's model and adapter layer (3.4: engines, `dspy.lm15`, ChatAdapter).
+"""The only package that knows DSPy's model and adapter layer (3.4: engines, `dspy.lm15`, ChatAdapter).
 
-Three things pass through here. `ask` is how a DSPy-based loop calls a predictor: rendered and parsed by DSPy's own chat format,
+It connects three things. `ask` is how a DSPy-based loop calls a predictor: rendered and parsed by DSPy's own chat format,
 sent to any `Model`; under a teleprompter the same `ask` goes through the predictor, so that DSPy records its trace. `lm_of` makes
-a `dspy.LM` of a `Model`, and `DspyModel` a `Model` of a `dspy.LM`, which is how real models are reached.
+a `dspy.LM` from a `Model`, and `DspyModel` a `Model` from a `dspy.LM`, which is how real models are reached.
 """
 
 from __future__ import annotations

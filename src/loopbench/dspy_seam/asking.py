@@ -1,4 +1,4 @@
-"""One entry for a DSPy-based loop's calls: to any Model, or through the predictor where DSPy is to see them."""
+"""One entry for the calls of a DSPy-based loop: to any Model, or through the predictor if DSPy should see them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .errors import model_error
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """What a predictor's request carries beside its messages."""
+    """What a predictor's request carries besides its messages."""
 
     codec: SignatureCodec
     scope: str
@@ -60,18 +60,18 @@ class ThroughPredictor:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What came of one call of a predictor."""
+    """The result of one call of a predictor."""
 
     fields: Fields
     """The output fields, by name and as typed by the signature."""
     usage: Usage | None
-    """None where nobody counted."""
+    """None if nobody counted."""
 
 
 async def ask(predictor: Any, fields: Mapping[str, str], *, codec: SignatureCodec, model: Model, scope: str = "") -> Move:
-    """One call of a predictor: its demonstrations, the codec's signature, these input fields.
+    """Call a predictor with its demonstrations, the codec's signature and these input fields.
 
-    Raises WireError for an unreadable reply, ModelError where there is none, BudgetExceeded.
+    Raises WireError for an unreadable reply, ModelError for a missing one, BudgetExceeded.
     """
     return codec.move((await ask_fields(predictor, fields, codec=codec, model=model, scope=scope)).fields)
 
@@ -79,7 +79,7 @@ async def ask(predictor: Any, fields: Mapping[str, str], *, codec: SignatureCode
 async def ask_fields(
     predictor: Any, fields: Mapping[str, str], *, codec: SignatureCodec, model: Model, scope: str = ""
 ) -> Prediction:
-    """`ask`, for a loop that needs more of the reply than the move: its output fields as they are. Raises what `ask` raises."""
+    """Call a predictor like `ask`, for a loop that needs the output fields of the reply. Raises what `ask` raises."""
     if isinstance(model, ThroughPredictor):
         return await _ask_predictor(predictor, dict(fields), codec, scope)
     request = request_of(predictor, fields, codec, scope=scope)
@@ -95,7 +95,7 @@ async def ask_fields(
 def request_of(
     predictor: Any, fields: Mapping[str, str], codec: SignatureCodec, *, scope: str = "", turns: Sequence[Message] = ()
 ) -> Request:
-    """What `ask` sends: system message and demonstrations, and the input fields. `turns`: further messages between the two."""
+    """Return what `ask` sends: system message, demonstrations, `turns` (further messages) and the input fields."""
     prefix = _prefix(codec.signature, predictor.demos)
     user = FORMAT.format_user_message_content(codec.signature, dict(fields), main_request=True)
     return Request(
@@ -109,7 +109,7 @@ def request_of(
 
 
 def prompted_by(codec: SignatureCodec, fields: Mapping[str, Any]) -> Prompted | None:
-    """None for a codec that names no predictor."""
+    """Describe a request of the codec's predictor; None if the codec names none."""
     if not codec.predictor:
         return None
     given = dict(fields)
@@ -133,12 +133,12 @@ async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, 
 
 @dataclass(frozen=True, slots=True)
 class _Prefix:
-    """Messages made of demonstrations."""
+    """The messages before the input: system message and demonstrations."""
 
     demos: tuple[Any, ...]
-    """Held, so that their ids stay theirs."""
+    """Kept alive, so that no other object gets their ids."""
     shown: list[Fields]
-    """What of them was rendered: a demonstration may be changed in place."""
+    """The fields that were rendered: a demonstration may be changed in place."""
     messages: tuple[Message, ...]
 
 
@@ -148,7 +148,7 @@ _MAX_PREFIXES = 64
 
 
 def _prefix(signature: Any, demos: Sequence[Any]) -> tuple[Message, ...]:
-    """System message and demonstrations, rendered once per program."""
+    """Return system message and demonstrations, rendered once per program."""
     key = (signature, tuple(map(id, demos)))
     shown = [{name: demo[name] for name in signature.fields if name in demo} for demo in demos]
     known = _PREFIXES.get(key)
@@ -160,11 +160,11 @@ def _prefix(signature: Any, demos: Sequence[Any]) -> tuple[Message, ...]:
     return known.messages
 
 
-# --- predictors of DSPy's as a program ---
+# --- DSPy's predictors as a program ---
 
 
 def program_of(predictors: Mapping[str, Any]) -> Program:
-    """The state of predictors, by name."""
+    """Return the state of predictors, by name."""
     return {name: _prompt_of(predictor) for name, predictor in predictors.items()}
 
 
@@ -176,7 +176,7 @@ def _prompt_of(predictor: Any) -> Prompt:
 
 
 def with_prompt(predictor: Any, prompt: Prompt) -> Any:
-    """A copy of the predictor with other instructions and demonstrations; its signature's fields stay."""
+    """Copy a predictor with other instructions and demonstrations; the fields of its signature stay."""
     made = copy.copy(predictor)
     made.signature = with_instructions(predictor.signature, prompt.instructions)
     made.demos = [dspy.Example(dict(demo)) for demo in prompt.demos]

@@ -1,4 +1,4 @@
-"""DSPy's chat format, rendered and parsed as DSPy does, and codecs whose wire format it is."""
+"""DSPy's chat format, rendered and parsed as DSPy does, and codecs in this format."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _LINE_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
 class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
-    """DSPy's ChatAdapter byte for byte, with what does not change from call to call rendered once.
+    """DSPy's ChatAdapter byte for byte; what does not change between calls is rendered once.
 
-    A reply that does not parse is an error, never a second call in another format. Three things differ: a value nested too deep to
-    be read is such an error too, the markers of DSPy's custom types stay text, wherever an input got them from, and a demonstration
-    may have a list of anything where a text is wanted.
+    A reply that does not parse is an error, never a second call in another format. Three things differ: a value that is nested too
+    deep is such an error too, the markers of DSPy's custom types in an input stay text, and a demonstration may have any list in a
+    text field.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
         parts = [f"[[ ## {name} ## ]]\n{inputs[name]}" for name in signature.input_fields if name in inputs]
         if main_request:
             parts.append(_output_requirements(signature))
-        # An empty prefix and suffix stand first and last in DSPy's join, and are stripped again with the rest.
+        # DSPy's join begins and ends with the empty prefix and suffix, which `strip` removes.
         return "\n\n".join(parts).strip()
 
     def format(self, signature: Any, demos: Sequence[Fields], inputs: Fields) -> list[Fields]:
@@ -74,7 +74,7 @@ class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
         return cast(list[Fields], super().format_demos(signature, [_tellable(signature, demo) for demo in demos]))
 
     def prefix(self, signature: Any, demos: Sequence[Fields]) -> list[Fields]:
-        """The messages before the current input: system and demonstrations."""
+        """Return the messages before the current input: system message and demonstrations."""
         system = {"role": "system", "content": _system_message(signature)}
         return [system, *self.format_demos(signature, demos)] if demos else [system]
 
@@ -83,7 +83,7 @@ class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
         return self.read(signature, completion)
 
     def read(self, signature: Any, completion: str) -> Fields:
-        """The output fields of a completion. Raises AdapterParseError with DSPy's words."""
+        """Return the output fields of a completion. Raises AdapterParseError with DSPy's words."""
         try:
             fields = _read_sections(signature, completion)
             if fields is not None:
@@ -98,7 +98,7 @@ class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
 
 
 def _tellable(signature: Any, demo: Fields) -> Fields:
-    """A demonstration with lists as JSON where a text is wanted: DSPy numbers texts, and fails on anything else."""
+    """Return a demonstration with lists in text fields as JSON: DSPy numbers texts, and fails on anything else."""
     lists = {
         name: json.dumps(serialize_for_json(demo[name]), ensure_ascii=False)
         for name, info in signature.fields.items()
@@ -112,7 +112,7 @@ def _is_no_list_of_texts(value: Any) -> bool:
 
 
 def _nesting(text: str) -> int:
-    """The deepest place in a text, in open brackets."""
+    """Return how many brackets are open at the deepest place of a text."""
     depth = deepest = 0
     for char in text:
         if char in "([{":
@@ -124,7 +124,7 @@ def _nesting(text: str) -> int:
 
 
 def _read_sections(signature: Any, completion: str) -> Fields | None:
-    """What ChatAdapter.parse gives, for replies that need no repair; None leaves the rest to it."""
+    """Return what ChatAdapter.parse returns for a reply that needs no repair; None for any other reply."""
     outputs = outputs_of(signature)
     found: dict[str, str] = {}
     name, lines = "", list[str]()
@@ -170,7 +170,7 @@ def _read_value(text: str, annotation: Any) -> Any:
 
 @lru_cache(maxsize=512)
 def _adapter(annotation: Any) -> TypeAdapter[Any] | None:
-    """What DSPy reads JSON of such a type with, and makes anew for each value; None where it reads in a way of its own."""
+    """Return the adapter that DSPy would make for each value of this type; None if it reads the type in another way."""
     if isinstance(annotation, EnumMeta) or get_origin(annotation) in (Literal, Union, UnionType):
         return None
     return TypeAdapter(annotation)
@@ -196,7 +196,7 @@ FORMAT = ChatFormat()
 
 @lru_cache(maxsize=512)
 def with_instructions(signature: Any, instructions: str) -> Any:
-    """The signature with other instructions; the same object for equal arguments, so that nothing is rendered twice."""
+    """Return the signature with other instructions; the same object for equal arguments, so that it is rendered once."""
     return signature.with_instructions(instructions)
 
 
@@ -214,18 +214,18 @@ class SignatureCodec(ABC):
     role: Role
     max_calls: int = 1
     predictor: str = ""
-    """Name of the predictor that it serves, among those that an optimizer may change; empty for none of them."""
+    """The predictor that it serves, if an optimizer may change it; otherwise empty."""
 
     def __init__(self, signature: Any) -> None:
         self.signature = signature
 
     @abstractmethod
     def fields(self, move: Move) -> Fields:
-        """The output fields that state a move. Raises Inexpressible."""
+        """Return the output fields that state a move. Raises Inexpressible."""
 
     @abstractmethod
     def move(self, fields: Fields) -> Move:
-        """The move that output fields state. Raises WireError."""
+        """Return the move that output fields state. Raises WireError."""
 
     def render(self, move: Move) -> Reply:
         fields = self.fields(move)
@@ -240,7 +240,7 @@ class SignatureCodec(ABC):
 
     @read_once
     def read(self, reply: Reply) -> Fields:
-        """The output fields of a reply. Raises WireError."""
+        """Return the output fields of a reply. Raises WireError."""
         try:
             return FORMAT.read(self.signature, reply.text)
         except AdapterParseError as error:
@@ -282,7 +282,7 @@ _KINDS = {dict[str, Any]: "a JSON object", list[Any]: "a JSON array", float: "a 
 
 
 def complaint(error: AdapterParseError, signature: Any) -> str:
-    """What was wrong, in words that a model can act on; the same for a reply that came through a predictor."""
+    """Say what was wrong in words that a model can act on; the same for a reply that came through a predictor."""
     bad = _BAD_FIELD.match(error.message)
     if bad is not None:
         name, value = bad.groups()
@@ -303,12 +303,12 @@ def _kind(annotation: Any) -> str:
 
 
 def is_debugged() -> bool:
-    """Whether `debug_text` shows anything."""
+    """Return whether `debug_text` writes anything."""
     return os.environ.get("DSPY_DEBUG", "").lower() == "true"
 
 
 def debug_text(what: str, *texts: str) -> None:
-    """`DSPY_DEBUG=true` shows prompts and replies on stderr (row S2-12)."""
+    """Write a prompt or reply to stderr if `DSPY_DEBUG=true` (row S2-12)."""
     if not is_debugged():
         return
     if not logger.handlers:

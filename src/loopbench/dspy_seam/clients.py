@@ -1,4 +1,4 @@
-"""The clients that DSPy would choose for a `dspy.LM`, to be asked directly.
+"""The clients that DSPy would choose for a `dspy.LM`, for direct requests.
 
 `dspy.LM.acall` hops through two threads, copies the request twice and writes a history: four times the cost of the call itself.
 """
@@ -23,9 +23,9 @@ from dspy.clients.model_metadata import model_info
 from .transport import Transport
 
 MAX_CONNECTIONS = 1024
-"""Of one model: how many requests are in flight is decided elsewhere."""
+"""The limit for one model; how many requests are in flight is decided elsewhere."""
 LOCAL_KEY = "none"
-"""What a server of one's own is sent where no key is set: clients refuse to send nothing."""
+"""The key for the user's own server if none is set: clients refuse to send nothing."""
 _OPENAI = ("openai.com", "openai.azure.com")
 _OLDER_LIMIT = lm15.OpenAIChatCompat(max_tokens_field="max_tokens")
 """Many servers that speak OpenAI's format ignore its newer name for the limit, `max_completion_tokens`."""
@@ -35,7 +35,7 @@ class Client(Protocol):
     """One attempt at one lm15 request. Raises lm15's errors, or DSPy's."""
 
     model: str
-    """As its requests must name it."""
+    """The name that requests must give it."""
     provider: str | None
     streams: bool
 
@@ -47,7 +47,7 @@ class Client(Protocol):
 
 
 def client_of(lm: Any) -> Client:
-    """What DSPy would ask: lm15's own client, LiteLLM, or the LM itself where it is of somebody's own making."""
+    """Return the client that DSPy would use: lm15's own, LiteLLM, or the LM itself if it is not one of DSPy's."""
     if type(lm) is not dspy.LM or not isinstance(lm.engine, str) or lm.model_type != "chat":
         return WholeClient(lm)
     selection = select_backend(lm)
@@ -133,7 +133,7 @@ class NativeClient:
         door.provider = replace(provider, compat=_OLDER_LIMIT) if door.is_own and self._takes_older_limit() else provider
 
     def _takes_older_limit(self) -> bool:
-        """All but OpenAI's reasoning models, which refuse it, behind a gateway too; other providers' names lm15 knows itself."""
+        """Return whether the model takes the older name: all but OpenAI's reasoning models do, and lm15 knows other providers."""
         return self.provider == "openai-chat" and not model_info(self.provider, self.model).get("supports_reasoning")
 
 
@@ -144,16 +144,16 @@ class _Door:
     transport: Any
     provider: Any = None
     is_own: bool = False
-    """Behind it is no provider's service but some server that speaks OpenAI's format."""
+    """The service is not a provider's but some server that speaks OpenAI's format."""
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def worded(self, request: Any) -> Any:
-        """The request as this server takes it."""
+        """Return the request as this server takes it."""
         return _with_texts(request) if self.is_own else request
 
 
 def _with_texts(request: Any) -> Any:
-    """Turns of calls alone with an empty text in the place of null.
+    """Put an empty text in place of null into turns that only make calls.
 
     llama-cpp-python, Ollama and LM Studio refuse null; services on Bedrock refuse the empty text, so theirs stays null.
     """
@@ -169,7 +169,7 @@ def _is_calls_alone(message: Any) -> bool:
 
 
 def _is_own(given: str | None, address: str) -> bool:
-    """By the address that the user gave, if any, and the one that is asked."""
+    """Return whether the server is the user's own. `given`: the address from the user, if any; `address`: the one in use."""
     if given is None:
         return _is_loopback(address)
     host = urlsplit(given).hostname or ""
@@ -177,7 +177,7 @@ def _is_own(given: str | None, address: str) -> bool:
 
 
 def _transport(url: str | None) -> Any:
-    """Connections; to this machine never by a proxy."""
+    """Return a pool of connections; to this machine they never use a proxy."""
     return Transport(max_connections=MAX_CONNECTIONS, trust_env=url is None or not _is_loopback(url))
 
 
@@ -190,7 +190,7 @@ def _is_loopback(url: str) -> bool:
 
 
 async def _checked(provider: Any, request: Any) -> AsyncGenerator[Any, None]:
-    """A stream's events. One that ends before its end was cut; one of status 200 without any is the server's failure."""
+    """Yield a stream's events. An empty stream is the server's failure; one without its last event was cut."""
     name = getattr(provider, "provider", None)
     is_empty = True
     async with aclosing(achecked_stream(provider.stream(request), provider=name)) as events:
@@ -205,13 +205,13 @@ async def _checked(provider: Any, request: Any) -> AsyncGenerator[Any, None]:
 
 
 def _forget_closed(held: dict[asyncio.AbstractEventLoop, Any]) -> None:
-    """Nothing can be awaited on a loop that has ended; lm15 closes its sockets when they are collected."""
+    """Drop closed event loops: nothing can be awaited on them, and lm15 closes the sockets when they are collected."""
     for loop in [loop for loop in held if loop.is_closed()]:
         del held[loop]
 
 
 class LiteLLMClient:
-    """LiteLLM, for the providers that lm15 lacks. It may keep extensions out of the body."""
+    """LiteLLM, for the providers that lm15 lacks. It may leave extensions out of the body."""
 
     streams = True
 
@@ -233,7 +233,7 @@ class LiteLLMClient:
 
 
 class LocalClient:
-    """lm15's client of OpenAI's format. All of one event loop share their connections, so that one is cheap to make."""
+    """lm15's client for OpenAI's format. All clients of one event loop share their connections, so that each is cheap to make."""
 
     provider: str | None = "openai-chat"
     streams = True

@@ -1,4 +1,4 @@
-"""A Model as a `dspy.LM`, by DSPy's engine interface."""
+"""A Model as a `dspy.LM`, through DSPy's engine interface."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .wire import LM15_FINISH, arguments_object
 
 
 def lm_of(model: Model) -> Any:
-    """A `dspy.LM` that asks `model`: no cache, no retries. DSPy keeps its history of calls, unless `disable_history` is set."""
+    """Return a `dspy.LM` that asks `model`, without cache and retries. DSPy keeps a history unless `disable_history` is set."""
     return dspy.LM(
         f"loopbench/{model.name.replace('/', '-')}",
         engine=_Engine(model),
@@ -76,14 +76,14 @@ def _choice_of(choice: Any) -> str | None:
 
 
 def _schema_of(response_format: Any) -> Mapping[str, Any] | None:
-    """OpenAI's form has the schema one level deeper than lm15's; a format without one is none."""
+    """Return the schema, which OpenAI's form has one level deeper than lm15's; None if there is none."""
     asked = response_format or {}
     schema: Mapping[str, Any] | None = asked.get("json_schema", asked).get("schema")
     return schema
 
 
 def _messages_of(message: Any) -> list[Message]:
-    """One lm15 message; a tool message may hold several results."""
+    """Return one lm15 message as ours; a tool message may hold several results."""
     results = [part for part in message.parts if part.type == "tool_result"]
     if results:
         return [Message("tool", "".join(p.text for p in part.content), call_id=part.id) for part in results]

@@ -1,4 +1,4 @@
-"""DSPy's and its providers' errors as ours: what was too long, what was refused, what may pass."""
+"""Turns the errors of DSPy and its providers into ours: too long, refused, invalid, temporary."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _KINDS: tuple[tuple[tuple[type[LMError], ...], ProviderTrouble], ...] = (
 
 
 def model_error(error: LMError) -> ModelError | BudgetExceeded:
-    """DSPy's error as ours. One that a Model of ours raised inside a DSPy engine comes back as it was."""
+    """Return DSPy's error as ours; an error that our own Model raised inside a DSPy engine comes back unchanged."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ModelError | BudgetExceeded):
@@ -55,7 +55,7 @@ def model_error(error: LMError) -> ModelError | BudgetExceeded:
 
 
 def _by_status(status: int | None) -> ProviderTrouble:
-    """LiteLLM calls whatever it does not know a bad request, and keeps the status."""
+    """Return the kind by status: LiteLLM calls every unknown error a bad request, and keeps the status."""
     if status in (401, 402, 403):
         return "auth"
     if status in (408, 504):
@@ -108,7 +108,7 @@ _REFUSING = frozenset({400, 404, 405, 415, 422, 501})
 
 
 def _is_refusal(status: int | None, message: str) -> bool:
-    """Whether tools, a forced tool or a response schema was refused, which a loop can do without."""
+    """Return whether the server refused tools, a forced tool or a response schema, which a loop can do without."""
     if status is None or not _SUBJECT.search(message):
         return False
     return bool((_REFUSED if status in _REFUSING else _NEEDS_A_FLAG).search(message))
@@ -124,7 +124,7 @@ _WISHES = frozenset({"response_format", "tools", "tool_choice"})
 
 
 def _invalid(message: str) -> ProviderTrouble | None:
-    """What a request that failed its server's validation is, whatever the status; None for any other failure."""
+    """Return the kind of a request that failed its server's validation, whatever the status; None for any other failure."""
     found = _INVALID.search(message)
     if found is None:
         return None
@@ -137,7 +137,7 @@ _RETRY_IN = re.compile(r"(?:retry|try again) in (?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\
 
 
 def _told_to_wait_s(message: str) -> float | None:
-    """What OpenAI, Groq and Gemini say in words: "Please try again in 1m2.5s"."""
+    """Read the waiting time that OpenAI, Groq and Gemini give in words: "Please try again in 1m2.5s"."""
     found = _RETRY_IN.search(message)
     if found is None or not any(found.groups()):
         return None
@@ -152,6 +152,6 @@ _ADDED = re.compile(r"\n\n  (?:To fix|credential came from|Retry advice|Provider
 
 
 def _message_of(error: LMError) -> str:
-    """The provider's words in one line, without secrets and without what lm15 adds for programmers."""
+    """Return the provider's words in one line, without secrets and without what lm15 adds for programmers."""
     said = _ADDED.split(redact(error.message), maxsplit=1)[0]
     return " ".join(said.split()) or (f"HTTP {error.status}" if error.status else type(error).__name__)

@@ -1,4 +1,4 @@
-"""A `dspy.LM` as a Model: one attempt per call, streamed or whole, with the provider's own words for what went wrong."""
+"""A `dspy.LM` as a Model: one attempt per call, streamed or whole, with the provider's own words for a failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .errors import model_error
 from .wire import Streamed, lm15_request, reply_of, uncached
 
 Extensions = Callable[[Request], Mapping[str, Any]]
-"""Further top-level fields of a request's body."""
+"""Returns further top-level fields of a request's body."""
 
 
 class Lm15Model:
@@ -41,10 +41,10 @@ class Lm15Model:
             return self._reply(await self.client.complete(sent))
         except Exception as error:
             told = self._told(error)
-        raise told  # here, where no context is put to it
+        raise told  # outside of the handler, which would set a context
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
-        """Closing it early closes the connection. Raises what `complete` raises."""
+        """Closing the stream early closes the connection. Raises what `complete` raises."""
         if not self.client.streams:
             reply = await self.complete(request)
             yield Chunk(reply.text, reply=reply)
@@ -77,7 +77,7 @@ class Lm15Model:
         raise told
 
     def _told(self, error: Exception) -> Exception:
-        """Whatever a client raises, as one of our errors."""
+        """Return whatever a client raises as one of our errors."""
         match error:
             case ModelError():
                 return error
@@ -87,7 +87,7 @@ class Lm15Model:
                 return model_error(wrap_error(error, model=self.name, provider=self.client.provider))
             case UnicodeEncodeError():
                 return _not_sent(error)
-        # A body of a form that no provider documents fails anywhere in lm15's readers.
+        # An undocumented form of a body fails anywhere in lm15's readers.
         said = " ".join(redact(f"{type(error).__name__}: {error}").split())
         return ProviderError(f"the reply cannot be read: {said}", "server")
 
@@ -100,7 +100,7 @@ class Lm15Model:
         return replace(reply, usage=replace(reply.usage, cost_usd=billed, nominal_usd=nominal))
 
     def _cost_usd(self, response: Any) -> float | None:
-        """US dollars by a price list; None without one."""
+        """Return US dollars by a price list; None without one."""
         return None
 
 
@@ -109,7 +109,7 @@ def _not_sent(error: Exception) -> ProviderError:
 
 
 def _chunk_of(event: Any, whole: Any) -> Chunk | None:
-    """What one event adds to the reply; None for an event that adds nothing."""
+    """Return what one event adds to the reply; None if it adds nothing."""
     delta = event.delta if event.type == "delta" else None
     if delta is None:
         return None
@@ -122,7 +122,7 @@ def _chunk_of(event: Any, whole: Any) -> Chunk | None:
 
 
 def _streamed_calls(whole: Any) -> tuple[NativeCall, ...]:
-    """In the order in which they began, with their arguments as they came."""
+    """Return the calls in the order in which they began, with their arguments as they came."""
     return tuple(
         NativeCall(meta.get("id") or f"tool_call_{part}", meta["name"], whole.tool_call_raw[part])
         for part, meta in whole.tool_call_meta.items()
@@ -141,7 +141,7 @@ class DspyModel(Lm15Model):
         super().__init__(str(lm.model), client, capabilities or self._supported(client), extensions)
 
     def _supported(self, client: Client) -> Capabilities:
-        """By DSPy's list. A model that is not on it is taken to take tools: no list knows, and it says so itself if it does not."""
+        """Look the model up in DSPy's list. One that is missing there is assumed to take tools; if it does not, it will say so."""
         tools = (client.provider is not None and not self._listed) or bool(self.lm.supports_function_calling)
         longest = self._listed.get("max_input_tokens")
         return Capabilities(
@@ -155,7 +155,7 @@ class DspyModel(Lm15Model):
 
     @property
     def is_priced(self) -> bool:
-        """Whether DSPy's list has its price."""
+        """Whether DSPy's list has the model's price."""
         return "input_cost_per_token" in self._listed
 
     def _cost_usd(self, response: Any) -> float | None:
@@ -166,5 +166,5 @@ class DspyModel(Lm15Model):
 
 
 def local_client(url: str, extensions: Extensions | None = None, model: str = "scripted") -> Lm15Model:
-    """A model behind an OpenAI-compatible server on this machine: no retries, no key, no price, no proxy. Cheap to make."""
+    """Return a model behind an OpenAI-compatible server on this machine: without retries, key, price and proxy. Cheap to make."""
     return Lm15Model(f"openai/{model}", LocalClient(url, model), Capabilities(response_schema=True), extensions)

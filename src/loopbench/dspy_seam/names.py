@@ -1,4 +1,4 @@
-"""From a model's name and an address to a `dspy.LM`."""
+"""Opens a `dspy.LM` by a model's name and an address."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .clients import LOCAL_KEY
 
 
 def open_lm(name: str, base_url: str | None = None) -> Any:
-    """A `dspy.LM` by DSPy's name for it, `provider/model`; its key comes from the environment. Opens no connection.
+    """Return a `dspy.LM` by DSPy's name for it, `provider/model`; its key comes from the environment. Opens no connection.
 
-    `base_url`: an OpenAI-compatible server or gateway; left out: what `PROVIDER_BASE_URL` names, else the provider's own.
-    Raises ValueError, in one line, for an unknown provider, a provider without its key, and an address that is none.
+    `base_url`: an OpenAI-compatible server or gateway; by default what `PROVIDER_BASE_URL` names, or the provider's own.
+    Raises ValueError, in one line, for an unknown provider, a provider without its key, and a text that is not an address.
     """
     provider, _, model = name.partition("/")
     if not provider or not model:
@@ -40,12 +40,12 @@ def open_lm(name: str, base_url: str | None = None) -> Any:
 
 
 def _address_in_environment(provider: str) -> str | None:
-    """As OpenAI's and LiteLLM's clients read it: a key that is meant for a gateway must not go to the provider itself."""
+    """Read the address as OpenAI's and LiteLLM's clients do: a key for a gateway must not go to the provider itself."""
     return os.environ.get(f"{provider.upper()}_BASE_URL") or os.environ.get(f"{provider.upper()}_API_BASE")
 
 
 def _checked_address(url: str | None) -> str | None:
-    """Raises ValueError, which does not repeat the address: it may hold a password."""
+    """Check an address. Raises ValueError, which does not repeat the address: it may hold a password."""
     if url is None:
         return None
     try:
@@ -61,7 +61,7 @@ def _checked_address(url: str | None) -> str | None:
 
 
 def _native_settings(name: str, route: lm15.Resolution, url: str | None) -> dict[str, str]:
-    """For a provider that DSPy reaches itself. Raises ValueError where its key is missing."""
+    """Return the settings for a provider that DSPy reaches itself. Raises ValueError if its key is missing."""
     settings = {"engine": "lm15"}
     if url is not None and not os.environ.get(route.env_key or ""):
         return settings | {"api_key": LOCAL_KEY}
@@ -75,14 +75,14 @@ def _native_settings(name: str, route: lm15.Resolution, url: str | None) -> dict
 
 
 def _litellm_settings(name: str, provider: str, url: str | None) -> dict[str, str]:
-    """For a provider that DSPy leaves to LiteLLM. Raises ValueError for one that LiteLLM does not know, or whose key is missing."""
+    """Return the settings for a provider of LiteLLM. Raises ValueError if LiteLLM lacks it or its key is missing."""
     litellm = get_litellm(feature=f"{provider}/…")
     known = {str(getattr(item, "value", item)) for item in litellm.provider_list}
     if provider not in known:
         near = difflib.get_close_matches(provider, sorted(known), 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"model {name!r}: unknown provider; {hint}a server of your own is openai/NAME with --base-url")
-    # Cloud providers find their credentials in other places too; an API key stands in the environment or nowhere.
+    # Cloud providers find their credentials in other places too; an API key is in the environment or nowhere.
     missing = [key for key in litellm.validate_environment(name)["missing_keys"] if key.endswith("_API_KEY")]
     if missing and url is None:
         raise ValueError(f"model {name!r}: no key: set {' and '.join(missing)} in the environment")

@@ -1,7 +1,7 @@
 """Any loop as a dspy.Module: its predictors by name, for teleprompters.
 
 A teleprompter changes the predictors' instructions and demonstrations and calls the module. Each call runs the loop with that state
-and reports every request as DSPy's own trace does: (predictor, inputs, outputs), each a value of its own, in plain JSON, so that a
+and reports every request as DSPy's own trace does: (predictor, inputs, outputs), each a separate value, in plain JSON, so that a
 demonstration never shows what came later, and can be pickled and saved.
 """
 
@@ -47,20 +47,20 @@ class PredictorCall:
 
 @dataclass(frozen=True, slots=True)
 class SampledPrediction:
-    """How a teleprompter wants a call drawn: DSPy says it by the LM that it sets."""
+    """How a teleprompter wants a call drawn; DSPy says it through the LM that it sets."""
 
     rollout: int = 0
-    """0, or the number of a further draw of the same call."""
+    """0 for the first draw of a call, then the number of the draw."""
     temperature: float | None = None
     """None leaves it to the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
-    """What came of one call of a program."""
+    """The result of one call of a program."""
 
     fields: Mapping[str, Any]
-    """Of the dspy.Prediction."""
+    """The fields of the dspy.Prediction."""
     calls: tuple[PredictorCall, ...]
 
 
@@ -73,14 +73,14 @@ class Runner(Protocol):
 class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     """A loop's predictors as a dspy.Module: call it, save it, hand it to a teleprompter.
 
-    Each predictor is an attribute of its name. `LoopProgram(Finish(), [search])(query="…").answer` asks the LM that `set_lm` has
-    set, else the one that DSPy is configured with. Raises ValueError for a loop whose prompts cannot be changed.
+    Each predictor is an attribute with its name. `LoopProgram(Finish(), [search])(query="…").answer` asks the LM that `set_lm` has
+    set, or else the one that DSPy is configured with. Raises ValueError for a loop whose prompts cannot be changed.
     """
 
     def __init__(
         self, loop: Loop, tools: Iterable[Tool | Callable[..., Any]] = (), schema: Any = None, runner: Runner | None = None
     ) -> None:
-        """`schema`: JSON schema of the answer. `runner`: what runs the loop; None: over `tools`, with DSPy's LM."""
+        """`schema`: JSON schema of the answer. `runner`: what runs the loop; None runs it over `tools`, with DSPy's LM."""
         super().__init__()
         if not isinstance(loop, Optimizable):
             raise ValueError(f"loop {loop.name}: its prompts cannot be changed: it has no predictors and with_predictors")
@@ -97,7 +97,7 @@ class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         return {name: replace(prompt, **_state(getattr(self, name))) for name, prompt in own.items()}
 
     def forward(self, **inputs: Any) -> Any:
-        """A dspy.Prediction; of the runner that asks DSPy's LM: `answer`, `stop`, `steps` and `confidence`."""
+        """Return a dspy.Prediction; without a `runner` its fields are `answer`, `stop`, `steps` and `confidence`."""
         lm = _lm_of(self)
         with dspy.context(lm=lm):
             ran = self._shared.runner(self._shared.loop, self.program, inputs, _sampled(lm))
@@ -108,7 +108,7 @@ class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         return dspy.Prediction(**ran.fields)
 
     async def aforward(self, **inputs: Any) -> Any:
-        """The same, on a thread: `await program.acall(query="…")`."""
+        """Do the same on a thread: `await program.acall(query="…")`."""
         return await asyncio.to_thread(self.forward, **inputs)
 
 
@@ -145,16 +145,16 @@ class _Alone:
 
 
 def loop_with(loop: Loop, program: Program) -> Loop:
-    """The loop with this program's prompts."""
+    """Return the loop with this program's prompts."""
     changed: Loop = cast(Any, loop).with_predictors(program)
     return changed
 
 
 class ReportingModel(WrappedModel):
-    """A model that notes down every readable reply to a predictor's request."""
+    """A model that records every readable reply to a predictor's request."""
 
     def __init__(self, model: Model, calls: list[PredictorCall], temperature: float | None = None) -> None:
-        """`temperature`: of requests that leave it open."""
+        """`temperature`: for requests that leave it open."""
         super().__init__(model)
         self.calls = calls
         self.temperature = temperature
@@ -185,23 +185,23 @@ class ReportingModel(WrappedModel):
             if request.codec is not None:
                 request.codec.parse(reply)
             outputs = to_jsonable_python(dict(request.prompted.outputs(reply)))
-        except WireError:  # no demonstration of anything
+        except WireError:  # not a demonstration of anything
             return
         self.calls.append(PredictorCall(request.prompted.predictor, inputs, outputs))
 
 
 def _inputs(request: Request) -> Mapping[str, Any]:
-    """As they are before the reply, copied: nothing that comes later gets in."""
+    """Copy the inputs before the reply, so that nothing later gets in."""
     made: dict[str, Any] = {} if request.prompted is None else to_jsonable_python(dict(request.prompted.inputs()))
     return made
 
 
 def _signature(name: str, prompt: Prompt) -> Any:
-    """A signature of its own for every predictor: DSPy tells predictors apart by their signatures in places."""
+    """Make a new signature for every predictor: in places DSPy distinguishes predictors by their signatures."""
     inputs = {field: (kind, dspy.InputField()) for field, kind in prompt.inputs.items()}
     outputs = {field: (kind, dspy.OutputField()) for field, kind in prompt.outputs.items()}
     made = dspy.Signature({**inputs, **outputs}, prompt.instructions, f"{name.title().replace('_', '')}Signature")
-    made.instructions = prompt.instructions  # where there are none, DSPy makes some up
+    made.instructions = prompt.instructions  # DSPy would make some up for empty ones
     return made
 
 
@@ -211,7 +211,7 @@ def _state(predictor: Any) -> dict[str, Any]:
 
 
 def _lm_of(program: Any) -> Any:
-    """The LM that is set on a predictor, else the one that DSPy is configured with; None where there is none."""
+    """Return the LM that is set on a predictor, or else the one that DSPy is configured with; None if absent."""
     return next((predictor.lm for predictor in program.predictors() if predictor.lm is not None), dspy.settings.lm)
 
 
@@ -223,6 +223,6 @@ def _sampled(lm: Any) -> SampledPrediction:
 
 
 def _copied(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A trace's entries are changed in place by some teleprompters."""
+    """Copy the fields: some teleprompters change the entries of a trace in place."""
     made: dict[str, Any] = to_jsonable_python(dict(fields))
     return made

@@ -1,4 +1,4 @@
-"""lm15's connections, with the words of servers that wrap their errors otherwise than OpenAI: lm15 itself would drop them."""
+"""lm15's connections, which keep the words of servers that wrap their errors unlike OpenAI: lm15 itself would drop them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIRST_ERROR = 400
 
 
 class Transport(StdlibAsyncTransport):  # type: ignore[misc]  # DSPy ships no types
-    """As lm15's, but for the bodies of errors."""
+    """lm15's transport with readable bodies of errors."""
 
     def stream(self, request: Any) -> Any:
         return _Opened(super().stream(request))
@@ -31,7 +31,7 @@ class _Opened:
 
 
 class _Failed:
-    """A response that is an error: only its head and its whole body are looked at."""
+    """An error response, of which lm15 reads the head and the whole body."""
 
     def __init__(self, response: Any) -> None:
         self.response = response
@@ -45,7 +45,7 @@ class _Failed:
 
 
 def enveloped(body: bytes) -> bytes:
-    """The body of an error in OpenAI's envelope, where a server (vLLM, FastAPI) leaves it out."""
+    """Put the body of an error into OpenAI's envelope, which some servers (vLLM, FastAPI) leave out."""
     try:
         data = json.loads(body)
     except ValueError:
@@ -59,7 +59,7 @@ def enveloped(body: bytes) -> bytes:
 
 
 def _words(said: Any) -> str:
-    """FastAPI lists what is wrong, each with its place in the body."""
+    """Return the message as text: FastAPI lists problems, each with its place in the body."""
     if isinstance(said, str):
         return said
     items = said if isinstance(said, list) else [said]

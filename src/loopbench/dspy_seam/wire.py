@@ -24,9 +24,9 @@ FINISH: dict[str, FinishReason] = {theirs: ours for ours, theirs in LM15_FINISH.
 
 
 def lm15_request(request: Request, model: str, extensions: Mapping[str, Any] | None = None) -> Any:
-    """Raises ValueError and TypeError for what lm15 refuses to send: a call without a name, a tool that is not offered.
+    """Return a request in lm15's types. `extensions`: further top-level fields of the body.
 
-    `extensions`: further top-level fields of the body.
+    Raises ValueError and TypeError for what lm15 refuses to send: a call without a name, a tool that is not offered.
     """
     first = next((i for i, message in enumerate(request.messages) if message.role != "system"), len(request.messages))
     system = "\n\n".join(message.content for message in request.messages[:first])
@@ -51,7 +51,7 @@ def lm15_request(request: Request, model: str, extensions: Mapping[str, Any] | N
 
 
 def _choice(request: Request) -> Any:
-    """None where nothing is to be said about calls."""
+    """Return lm15's tool choice; None if the request says nothing about calls."""
     one = False if request.tools and not request.parallel_calls else None
     if request.tool_choice in (None, "auto", "required", "none"):
         silent = request.tool_choice is None and one is None
@@ -60,7 +60,7 @@ def _choice(request: Request) -> Any:
 
 
 def _tool_results(messages: Iterable[Message]) -> Any:
-    """Results that stand together as one message: Gemini wants those of one turn so."""
+    """Return consecutive results as one message, as Gemini requires for those of one turn."""
     parts = [lm15.ToolResultPart(id=m.call_id, content=(lm15.TextPart(sendable(m.content)),)) for m in messages]
     return lm15.Message(role="tool", parts=tuple(parts))
 
@@ -79,28 +79,28 @@ def _lm15_message(message: Message) -> Any:
 
 
 def sendable(text: str) -> str:
-    """Lone surrogates, which a model or a tool may produce but no provider takes, as question marks."""
+    """Replace lone surrogates, which a model or a tool may produce but no provider takes, by question marks."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 _DISJOINT_CACHE = frozenset(
     f"{host}anthropic" for host in ("", "aws-", "bedrock-", "azure-", "vertex-", "deepseek-", "meta-", "moonshotai-")
 )
-"""Providers whose count of input tokens leaves out what their cache read and wrote."""
+"""Providers whose count of input tokens excludes what their cache read and wrote."""
 _SEPARATE_REASONING = frozenset({"gemini", "vertex", "vertex-express", "xai"})
-"""Providers whose count of output tokens leaves out reasoning."""
+"""Providers whose count of output tokens excludes reasoning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """What came in pieces, put together."""
+    """The pieces of a stream, joined."""
 
     text: str
     calls: tuple[NativeCall, ...]
 
 
 def reply_of(response: Any, provider: str | None, streamed: Streamed | None = None) -> Reply:
-    """A whole reply; its text and native calls as they were sent."""
+    """Return a whole reply, its text and native calls as they were sent."""
     return Reply(
         _text(response) if streamed is None else streamed.text,
         _native_calls(response) if streamed is None else streamed.calls,
@@ -110,7 +110,7 @@ def reply_of(response: Any, provider: str | None, streamed: Streamed | None = No
 
 
 def _text(response: Any) -> str:
-    """lm15 reads the JSON of an answer whose schema has a choice or a truth value, and keeps no text of it."""
+    """Return the text: of an answer whose schema has a choice or a truth value, lm15 keeps only the JSON value."""
     parts = response.message.parts
     if any(part.type == "data" for part in parts):
         sent = _message(response.provider_data).get("content")
@@ -124,9 +124,9 @@ _TEXTS = frozenset({"text", "refusal", "data"})
 
 
 def _usage_of(usage: Any, provider: str | None) -> Usage | None:
-    """Counts that mean the same whoever counted: cached tokens are part of the input, reasoning is part of the output."""
+    """Return counts with one meaning for all providers: the input includes cached tokens, the output includes reasoning."""
     if usage.input_tokens is None or usage.output_tokens is None:
-        return None  # half a count is none: some streams tell the output only
+        return None  # some streams count the output only
     taken, given, cached = usage.input_tokens, usage.output_tokens, usage.cache_read_tokens or 0
     if provider in _DISJOINT_CACHE:
         taken += cached + (usage.cache_write_tokens or 0)
@@ -136,7 +136,7 @@ def _usage_of(usage: Any, provider: str | None) -> Usage | None:
 
 
 def uncached(response: Any, provider: str | None) -> Any:
-    """The response as if no token had been read from the provider's cache."""
+    """Return the response as if no token had come from the provider's cache."""
     usage = response.usage
     taken = usage.input_tokens
     if provider in _DISJOINT_CACHE and taken is not None:
@@ -145,7 +145,7 @@ def uncached(response: Any, provider: str | None) -> Any:
 
 
 def _native_calls(response: Any) -> tuple[NativeCall, ...]:
-    """The calls with their arguments as sent: lm15 makes an object of its own of arguments that are none."""
+    """Return the calls with their arguments as sent: lm15 replaces arguments that are not an object."""
     parts = [part for part in response.message.parts if part.type == "tool_call"]
     raw = _raw_arguments(response.provider_data)
     if len(raw) != len(parts):
@@ -157,7 +157,7 @@ def _native_calls(response: Any) -> tuple[NativeCall, ...]:
 
 
 def _raw_arguments(data: Any) -> list[Any]:
-    """From a body in OpenAI's format; empty for any other."""
+    """Return the raw arguments from a body in OpenAI's format; empty for any other."""
     try:
         return [call["function"]["arguments"] for call in _message(data)["tool_calls"]]
     except (KeyError, TypeError):
@@ -165,7 +165,7 @@ def _raw_arguments(data: Any) -> list[Any]:
 
 
 def _message(data: Any) -> Mapping[str, Any]:
-    """The message in a body of OpenAI's format; empty for any other."""
+    """Return the message from a body in OpenAI's format; empty for any other."""
     try:
         message = data["choices"][0]["message"]
     except (KeyError, IndexError, TypeError):
@@ -174,10 +174,10 @@ def _message(data: Any) -> Mapping[str, Any]:
 
 
 def arguments_object(text: str) -> dict[str, Any]:
-    """Raw arguments as lm15 wants them: an object; text that is none stays readable under a key of its own."""
+    """Return raw arguments as the object that lm15 requires; any other text stays readable under its own key."""
     try:
         value = json.loads(text or "{}")
-        if "\\u" in text:  # an escape may stand for what no provider takes
+        if "\\u" in text:  # an escape may hide a lone surrogate
             value = json.loads(sendable(json.dumps(value, ensure_ascii=False)))
     except ValueError:
         return {"_unparsed": text}

@@ -1,38 +1,22 @@
 """Design 4: a bare think-act-observe loop over JSON replies. Standard library only.
 
 The model answers `{"thought", "tool_name", "arguments"}` or `{"final_answer"}`; every error, of the model or of a tool, becomes an
-observation that it sees next; a valve ends the run after too many errors in a row. Standalone use:
-
-    registry = ToolRegistry()
-
-    @registry.register()
-    def add(a: int, b: int) -> int:
-        '''Add two numbers.'''
-        return a + b
-
-    run_agent("What is 5 + 3?", llm_func=my_llm, registry=registry)["final_answer"]
+observation that it sees next; a valve ends the run after too many errors in a row. `bare_codecs.py` has the formats of a reply,
+`bare_standalone.py` runs the loop over plain functions.
 """
 
 from __future__ import annotations
 
-import inspect
-import json
-import logging
-import re
-import warnings
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import runpy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
-from weakref import WeakKeyDictionary
 
 from loopbench.protocol import (
     SILENT,
     Answer,
-    BudgetExceeded,
     ContextOverflow,
     Message,
     Model,
-    ModelError,
     Observation,
     Observer,
     Outcome,
@@ -44,7 +28,6 @@ from loopbench.protocol import (
     Request,
     Role,
     StopReason,
-    Tool,
     Toolbox,
     ToolCall,
     WireError,
@@ -57,11 +40,8 @@ from loopbench.protocol import (
 from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.program import merged
 
-from .bare_formats import CODEC, FORMATS, BadMove, BareCodec
-
-__all__ = ["CODEC", "Bare", "BareCodec", "ToolRegistry", "arun_agent", "mock_llm", "registry", "run_agent"]
-
-logger = logging.getLogger(__name__)
+from .bare_codecs import CODEC, FORMATS, BadMove
+from .tool_signatures import signature_of, validate_tool_arguments
 
 MAX_STEPS_TEXT = "Maximum steps reached without final answer"
 VALVE_TEXT = "Agent terminated: {errors} consecutive errors detected"
@@ -69,14 +49,10 @@ BAD_REPLY_CHARS = 2000
 """How much of an unreadable reply the model is shown again (row B4-6)."""
 INSTRUCTIONS = f"{CODEC.task} {CODEC.form}"
 DECIDE = "decide"
-"""The one predictor: every request is its."""
+"""The name of the one predictor, which makes every request."""
 
-_ENCODER = Encoder(ensure_ascii=False)
 History = list[dict[str, str]]
-Ask = Callable[[tuple[Message, ...], int], Awaitable[Reply]]
-
-
-# --- the loop ---
+_ENCODER = Encoder(ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +80,7 @@ class Bare:
     on_provider_error: Literal["stop", "observe"] = "stop"
     """stop: the run ends without an answer. observe: the failure is fed back and counts as an error."""
     program: Program | None = field(default=None, repr=False, compare=False, metadata={"option": False})
-    """Instructions and demonstrations in the place of the design's own."""
+    """Instructions and demonstrations in place of the design's own."""
 
     def __post_init__(self) -> None:
         if self.max_steps < 1:
@@ -134,7 +110,7 @@ class Bare:
         return merged({DECIDE: own_prompt(text, "reply")}, self.program or {})
 
     def with_predictors(self, program: Program) -> Self:
-        """The same loop with other prompts. Raises ValueError for a predictor that it does not have."""
+        """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
         return replace(self, program=merged(self.predictors, program))
 
     def with_step_limit(self, tool_steps: int) -> Self:
@@ -144,104 +120,77 @@ class Bare:
         return run_sync(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        """The outcome's details hold the seed's `history` (row S4-7)."""
         codec = FORMATS[self.decision_format]
-        offered = tools.specs if self.decision_format == "native" else ()
         prompt = self.predictors[DECIDE]
+        offered = tools.specs if self.decision_format == "native" else ()
         opening, examples = self._opening(prompt, tools)
+        talk = _Conversation([*opening, Message("user", query.full_text)], [{"role": "user", "content": query.full_text}])
+        steps = errors = 0
 
-        async def ask(messages: tuple[Message, ...], step: int) -> Reply:
+        def ended(answer: str | None, stop: StopReason, cause: Exception | None = None) -> Outcome:
+            details: dict[str, Any] = {"history": talk.history, "consecutive_errors": errors}
+            if cause is not None:
+                details["error"] = str(cause)
+            return Outcome(answer, stop, steps, None, details, gave_up=stop in (StopReason.MAX_STEPS, StopReason.ERROR_VALVE))
+
+        while steps < self.max_steps:
+            if self.max_consecutive_errors is not None and errors >= self.max_consecutive_errors:
+                return ended(VALVE_TEXT.format(errors=self.max_consecutive_errors), StopReason.ERROR_VALVE)
+            status = "error"
             request = Request(
-                messages,
+                tuple(talk.messages),
                 offered,
                 parallel_calls=not offered,
                 role=Role.DECIDE,
                 codec=codec,
                 examples=examples,
-                prompted=prompted(DECIDE, prompt, messages[len(opening) :]),
+                prompted=prompted(DECIDE, prompt, talk.messages[len(opening) :]),
             )
-            return await model.complete(request)
-
-        return await self.loop(query.full_text, opening, tools, ask, observer)
-
-    async def loop(self, query: str, opening: Sequence[Message], tools: Toolbox, ask: Ask, observer: Observer = SILENT) -> Outcome:
-        """The loop itself. `ask(messages, step)` gives the model's raw reply; the outcome's `history` is the seed's (row S4-7)."""
-        codec = FORMATS[self.decision_format]
-        messages = list(opening)
-        history: History = []
-        step = consecutive_errors = 0
-
-        def keep(reply: Reply, most: int | None = None) -> None:
-            history.append({"role": "assistant", "content": reply.text[:most]})
-            messages.append(Message("assistant", reply.text[:most], reply.calls))
-
-        def observe(status: str, data: str, tool_name: str | None = None) -> None:
-            content = _ENCODER.encode(create_observation(status, data, tool_name))
-            history.append({"role": "observation", "content": content})
-            if messages and messages[-1].calls:  # native calls: each must be answered
-                messages.extend([Message("tool", content, call_id=call.id) for call in messages[-1].calls])
-            else:
-                messages.append(Message("user", content))  # row B4-12
-
-        history.append({"role": "user", "content": query})
-        messages.append(Message("user", query))
-
-        while step < self.max_steps:
-            if self.max_consecutive_errors is not None and consecutive_errors >= self.max_consecutive_errors:
-                text = VALVE_TEXT.format(errors=self.max_consecutive_errors)
-                return _outcome(text, StopReason.ERROR_VALVE, step, history, consecutive_errors)
             try:
-                reply = await ask(tuple(messages), step)
+                reply = await model.complete(request)
+                move, dropped = codec.read(reply)
             except ContextOverflow as error:
-                return _outcome(None, StopReason.CONTEXT_OVERFLOW, step, history, consecutive_errors, error)
+                return ended(None, StopReason.CONTEXT_OVERFLOW, error)
             except ProviderError as error:
                 if self.on_provider_error == "stop":
-                    return _outcome(None, StopReason.PROVIDER_ERROR, step, history, consecutive_errors, error)
-                observe("error", f"LLM call failed - {error}")
-                consecutive_errors += 1
-                step += 1
-                continue
-
-            try:
-                move, dropped = codec.read(reply)
+                    return ended(None, StopReason.PROVIDER_ERROR, error)
+                talk.observe("error", f"LLM call failed - {error}")
             except WireError as error:
                 if isinstance(error, BadMove):  # legible: it stands in the history like any reply (row S4-7)
-                    keep(reply)
+                    talk.keep(reply)
                 elif self.keep_bad_replies:
-                    keep(reply, BAD_REPLY_CHARS)
-                observe("error", str(error), error.tool_name if isinstance(error, BadMove) else None)
-                consecutive_errors += 1
-                step += 1
-                continue
+                    talk.keep(reply, BAD_REPLY_CHARS)
+                talk.observe("error", str(error), error.tool_name if isinstance(error, BadMove) else None)
+            else:
+                talk.keep(reply)
+                if isinstance(move, Answer):
+                    if dropped:
+                        observer.note("not_run", tool_name=dropped, reason="final_answer wins")
+                    answer = move.value if isinstance(move.value, str) else _ENCODER.encode(move.value)
+                    return ended(answer, StopReason.FINISHED)
+                call = move.calls[0]
+                status, text = await self._act(call, tools)
+                talk.observe(status, text, call.name)
+            errors = 0 if status == "success" else errors + 1
+            steps += 1
 
-            keep(reply)
-            if isinstance(move, Answer):
-                if dropped:
-                    observer.note("not_run", tool_name=dropped, reason="final_answer wins")
-                answer = move.value if isinstance(move.value, str) else _ENCODER.encode(move.value)
-                return _outcome(answer, StopReason.FINISHED, step, history, consecutive_errors)
-
-            call = move.calls[0]
-            status, data_text = await self._act(call, tools)
-            observe(status, data_text, call.name)
-            consecutive_errors = 0 if status == "success" else consecutive_errors + 1
-            step += 1
-
-        return _outcome(MAX_STEPS_TEXT, StopReason.MAX_STEPS, step, history, consecutive_errors)
+        return ended(MAX_STEPS_TEXT, StopReason.MAX_STEPS)
 
     def _opening(self, prompt: Prompt, tools: Toolbox) -> tuple[list[Message], int]:
-        """What every request begins with: a system message where there is one, and demonstrations; and how many these are."""
+        """Return what every request begins with, a system message if any and demonstrations, and how many the latter are."""
         codec = FORMATS[self.decision_format]
-        shown = in_own_format(prompt)
-        text = shown.text
+        own = in_own_format(prompt)
+        text = own.text
         if self.instructions == INSTRUCTIONS:
             text = f"{text} {codec.form}" if text == codec.task else f"{text}\n\n{codec.form}"
         if self.instructions is not None:
             text = system_text(text, tools)
         system = [Message("system", text)] if text or self.instructions is not None else []
-        return [*system, *shown.turns], len(shown.turns)
+        return [*system, *own.turns], len(own.turns)
 
     async def _act(self, call: ToolCall, tools: Toolbox) -> tuple[str, str]:
-        """Check and run one call; gives the observation's status and data."""
+        """Check and run one call; return the observation's status and data."""
         tool = tools.get(call.name)
         if tool is None:
             known = f". Available tools: {', '.join(tools.names)}" if self.list_tools_in_error else ""
@@ -260,230 +209,44 @@ class Bare:
         return f"{seen.error_type}{between}{seen.data}"
 
 
-def _outcome(
-    answer: str | None, stop: StopReason, steps: int, history: History, errors: int, cause: Exception | None = None
-) -> Outcome:
-    details: dict[str, Any] = {"history": history, "consecutive_errors": errors}
-    if cause is not None:
-        details["error"] = str(cause)
-    return Outcome(answer, stop, steps, None, details, gave_up=stop in _OWN_WORDS)
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """One run so far: as the model is sent it, and as the outcome tells it."""
 
+    messages: list[Message]
+    history: History
 
-_OWN_WORDS = frozenset({StopReason.MAX_STEPS, StopReason.ERROR_VALVE})
+    def keep(self, reply: Reply, most: int | None = None) -> None:
+        """Add a reply, cut after `most` characters."""
+        self.history.append({"role": "assistant", "content": reply.text[:most]})
+        self.messages.append(Message("assistant", reply.text[:most], reply.calls))
+
+    def observe(self, status: str, data: str, tool_name: str | None = None) -> None:
+        """Add an observation, in answer to each native call of the last reply if it made any."""
+        content = _ENCODER.encode(create_observation(status, data, tool_name))
+        self.history.append({"role": "observation", "content": content})
+        if self.messages[-1].calls:
+            self.messages.extend([Message("tool", content, call_id=call.id) for call in self.messages[-1].calls])
+        else:
+            self.messages.append(Message("user", content))  # row B4-12
 
 
 def system_text(instructions: str, tools: Toolbox) -> str:
-    """The instructions, then `name(signature): docstring` for each tool."""
-    lines = [f"{tool.name}{_signature(tool.function).text}: {tool.description}".rstrip(": ") for tool in tools]
+    """Return the instructions, then `name(signature): docstring` for each tool."""
+    lines = [f"{tool.name}{signature_of(tool.function).text}: {tool.description}".rstrip(": ") for tool in tools]
     return "\n".join([instructions, *lines])
 
 
 def create_observation(status: str, data: Any, tool_name: str | None = None) -> dict[str, str]:
-    """`{"status", "data": text, "tool_name"?}`; anything but text is rendered (row B4-10)."""
-    made = {"status": status, "data": render_value(data)}
+    """Return `{"status", "data": text, "tool_name"?}`; anything but text is rendered (row B4-10)."""
+    observation = {"status": status, "data": render_value(data)}
     if tool_name is not None:
-        made["tool_name"] = tool_name
-    return made
-
-
-def validate_tool_arguments(func: Callable[..., Any], args: Mapping[str, Any], name: str, *, bound: bool = False) -> str | None:
-    """Names of the arguments against the signature, before the call: the error's text, or None (rows S4-9, B4-3).
-
-    `bound`: the toolbox puts arguments in their places, so positional-only ones and `*args` have names too.
-    """
-    known = _signature(func)
-    names = known.bound if bound else known.by_name
-    if names is None:
-        return None
-    if not known.is_open:
-        for argument in args:
-            if argument not in names:
-                return f"Error: Tool '{name}' does not accept argument '{argument}'. Valid parameters: {', '.join(names)}"
-    for parameter, is_needed in names.items():
-        if is_needed and parameter not in args:
-            return f"Error: Tool '{name}' missing required argument '{parameter}'"
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Signature:
-    """What a function takes."""
-
-    text: str
-    """As the model sees it."""
-    by_name: Mapping[str, bool] | None = None
-    """Parameters that an argument can name, in order, and whether it must; None where nobody knows."""
-    bound: Mapping[str, bool] | None = None
-    """The same where arguments are put in their places."""
-    is_open: bool = False
-    """It takes arguments of any name."""
-
-
-_SIGNATURES: WeakKeyDictionary[Callable[..., Any], _Signature] = WeakKeyDictionary()
-
-
-def _signature(func: Callable[..., Any]) -> _Signature:
-    """A function's signature; read once, and let go with the function."""
-    try:
-        return _SIGNATURES[func]
-    except KeyError:
-        found = _SIGNATURES[func] = _read_signature(func)
-    except TypeError:  # a callable object may be unhashable, or take no weak reference
-        found = _read_signature(func)
-    return found
-
-
-def _read_signature(func: Callable[..., Any]) -> _Signature:
-    try:
-        signature = inspect.signature(func)
-    except (ValueError, TypeError):  # some builtins have none
-        return _Signature("(...)")
-    parameters = signature.parameters.values()
-    bound = {p.name: p.default is p.empty and p.kind is not p.VAR_POSITIONAL for p in parameters if p.kind is not p.VAR_KEYWORD}
-    by_place = {p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
-    return _Signature(
-        re.sub(r" at 0x[0-9a-f]+", "", str(signature)).replace("'", ""),
-        {name: is_needed for name, is_needed in bound.items() if name not in by_place},
-        bound,
-        is_open=len(bound) < len(parameters),
-    )
-
-
-# --- standalone use ---
-
-
-class ToolRegistry:
-    """Named functions. Registering a name again warns, and the last one wins."""
-
-    def __init__(self) -> None:
-        self._tools: dict[str, Callable[..., Any]] = {}
-
-    def register(self, name: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator that leaves the function as it is.
-
-        Raises ValueError for a positional-only parameter without default: a call by name could never fill it.
-        """
-
-        def add(func: Callable[..., Any]) -> Callable[..., Any]:
-            known = name if name is not None else str(getattr(func, "__name__", type(func).__name__))
-            signature = _signature(func)
-            for parameter, is_needed in (signature.bound or {}).items():
-                if is_needed and parameter not in (signature.by_name or {}):
-                    raise ValueError(f"tool {known!r}: parameter {parameter!r} is positional-only and has no default")
-            if known in self._tools:
-                warnings.warn(f"tool {known!r} is registered again; the last one wins", stacklevel=2)
-            self._tools[known] = func
-            return func
-
-        return add
-
-    def get_tool(self, name: str) -> Callable[..., Any] | None:
-        return self._tools.get(name)
-
-    def list_tools(self) -> list[str]:
-        """In the order of registration."""
-        return list(self._tools)
-
-    def toolbox(self, *, check_types: bool = False) -> Toolbox:
-        """The same functions as a Toolbox; only `check_types` needs pydantic."""
-        return Toolbox(
-            Tool.from_function(func, name=name) if check_types else Tool(name, inspect.getdoc(func) or "", {"type": "object"}, func)
-            for name, func in self._tools.items()
-        )
-
-
-registry = ToolRegistry()
-"""The default registry of `run_agent`."""
-
-
-def mock_llm(history: History, step: int) -> str:
-    """Stands in for a model, offline and deterministic: one sum or division of two numbers, then the answer."""
-    if step > 0:
-        return json.dumps({"final_answer": json.loads(history[-1]["content"])["data"]})
-    query = next(entry["content"] for entry in history if entry["role"] == "user")
-    asked = re.search(r"(-?\d+(?:\.\d+)?)\s*([+/])\s*(-?\d+(?:\.\d+)?)", query)
-    if asked is None:
-        return json.dumps({"final_answer": "mock_llm can only add and divide two numbers."})
-    a, b = (float(text) if "." in text else int(text) for text in asked.group(1, 3))
-    tool = "add" if asked.group(2) == "+" else "divide"
-    return json.dumps({"thought": f"{tool} the two numbers", "tool_name": tool, "arguments": {"a": a, "b": b}})
-
-
-async def arun_agent(
-    query: str,
-    max_steps: int = 10,
-    llm_func: Callable[[History, int], str | Awaitable[str]] = mock_llm,
-    max_consecutive_errors: int | None = 3,
-    *,
-    registry: ToolRegistry = registry,
-    config: Bare | None = None,
-) -> dict[str, Any]:
-    """The loop over plain functions: `{"final_answer", "steps", "history"}`.
-
-    `llm_func(history, step)` gives the raw reply and may be async; it gets the messages as any provider takes them, a system text
-    that lists the tools first, observations as role user. `config` sets the other factors. An exception that `llm_func` raises
-    ends the run with `final_answer` None and is logged, unless `config.on_provider_error` is "observe". Raises ValueError for
-    native calls, which text cannot hold.
-    """
-    if llm_func is mock_llm:
-        logger.warning("run_agent answers from mock_llm, a stand-in: pass llm_func to use a model")
-    loop = replace(config or Bare(), max_steps=max_steps, max_consecutive_errors=max_consecutive_errors)
-    if loop.decision_format == "native":
-        raise ValueError("llm_func gives text: for native calls give a Model to Bare.run")
-
-    async def ask(messages: tuple[Message, ...], step: int) -> Reply:
-        try:
-            reply = llm_func([{"role": message.role, "content": message.content} for message in messages], step)
-            reply = await reply if inspect.isawaitable(reply) else reply
-            if not isinstance(reply, str):
-                raise TypeError(f"llm_func gave {type(reply).__name__}, not text")
-            return Reply(reply)
-        except (BudgetExceeded, ModelError):
-            raise
-        except Exception as error:  # llm_func is the provider here: whatever it raises is a provider's failure
-            logger.warning("llm_func raised %s: %s", type(error).__name__, error)
-            raise ProviderError(str(error) or type(error).__name__) from error
-
-    tools = registry.toolbox(check_types=loop.check_types)
-    opening, _ = loop._opening(loop.predictors[DECIDE], tools)
-    outcome = await loop.loop(query, opening, tools, ask)
-    return {"final_answer": outcome.answer, "steps": outcome.steps, "history": outcome.details["history"]}
-
-
-def run_agent(
-    query: str,
-    max_steps: int = 10,
-    llm_func: Callable[[History, int], str | Awaitable[str]] = mock_llm,
-    max_consecutive_errors: int | None = 3,
-    *,
-    registry: ToolRegistry = registry,
-    config: Bare | None = None,
-) -> dict[str, Any]:
-    """`arun_agent` from synchronous code."""
-    return run_sync(arun_agent(query, max_steps, llm_func, max_consecutive_errors, registry=registry, config=config))
-
-
-def _demo() -> None:
-    tools = ToolRegistry()
-
-    @tools.register()
-    def add(a: float, b: float) -> float:
-        """Add two numbers."""
-        return a + b
-
-    @tools.register()
-    def divide(a: float, b: float) -> float:
-        """Divide a by b."""
-        if b == 0:
-            raise ValueError("Cannot divide by zero")
-        return a / b
-
-    for query in ("What is 5 + 3?", "What is 1 / 0?"):
-        result = run_agent(query, registry=tools)
-        print(f"{query} -> {result['final_answer']} ({result['steps']} steps)")  # noqa: T201
+        observation["tool_name"] = tool_name
+    return observation
 
 
 LOOP = Bare
 
-if __name__ == "__main__":
-    _demo()
+
+if __name__ == "__main__":  # row S4-18
+    runpy.run_module("loopbench.loops.bare_standalone", run_name="__main__")

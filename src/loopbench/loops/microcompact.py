@@ -1,28 +1,25 @@
-"""Any loop that keeps a conversation, with older tool results cleared away: shorter prompts, perhaps more calls."""
+"""Any loop that keeps a conversation, without its older tool results: shorter prompts, perhaps more calls."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Any
 
 from loopbench.protocol import (
     SILENT,
     Chunk,
-    Loop,
     Message,
     Model,
     Observer,
     Outcome,
-    Program,
     Prompted,
     Query,
     Reply,
     Request,
-    StopReason,
     Toolbox,
+    WrappedLoop,
     WrappedModel,
-    run_sync,
 )
 from loopbench.protocol.program import CONVERSATION, conversation_text
 
@@ -30,14 +27,12 @@ CLEARED = "[old result cleared]"
 
 
 @dataclass(frozen=True, slots=True)
-class Microcompact:
+class Microcompact(WrappedLoop):
     """A loop whose requests show the last few results only. Raises ValueError for a `keep` below 1.
 
     It acts on conversations (`bare`, `finish`). Designs that write all they know into one message have nothing to clear.
     """
 
-    loop: Loop
-    """The loop whose requests are shortened, as it is named on the command line."""
     keep: int = 3
     """How many results stay whole, the latest ones; those since the model's last reply stay in any case."""
 
@@ -49,32 +44,12 @@ class Microcompact:
     def name(self) -> str:
         return "microcompact"
 
-    @property
-    def stops(self) -> frozenset[StopReason]:
-        return self.loop.stops
-
-    @property
-    def predictors(self) -> Program:
-        """Those of the loop within. Raises AttributeError where its prompts cannot be changed."""
-        within: Program = cast(Any, self.loop).predictors
-        return within
-
-    def with_predictors(self, program: Program) -> Self:
-        """The loop within with other prompts. Raises what it raises."""
-        return replace(self, loop=cast(Any, self.loop).with_predictors(program))
-
-    def with_step_limit(self, tool_steps: int) -> Self:
-        return replace(self, loop=self.loop.with_step_limit(tool_steps))
-
-    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_sync(self.run(query, tools, model))
-
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         return await self.loop.run(query, tools, CompactingModel(model, self.keep), observer)
 
 
 class CompactingModel(WrappedModel):
-    """A model that is shown requests without their older results."""
+    """A model that gets requests without their older results."""
 
     def __init__(self, model: Model, keep: int) -> None:
         super().__init__(model)
@@ -88,33 +63,33 @@ class CompactingModel(WrappedModel):
 
     def _short(self, request: Request) -> Request:
         system = [message for message in request.messages[:1] if message.role == "system"]
-        first = len(system) + request.examples  # demonstrations are no part of the conversation
+        first = len(system) + request.examples  # demonstrations are not part of the conversation
         task = request.messages[first:]
         replies = [place for place, message in enumerate(task) if message.role == "assistant"]
-        seen = max(replies, default=0)  # what stands after it has never been shown
+        seen = max(replies, default=0)  # the model has not seen what comes after it
         old = [first + place for place in results(task)[: -self.keep] if place < seen]
         if not old:
             return request
         messages = list(request.messages)
         for place in old:
             messages[place] = replace(messages[place], content=CLEARED)
-        return replace(request, messages=tuple(messages), prompted=_shown(request.prompted, messages[first:]))
+        return replace(request, messages=tuple(messages), prompted=_with_messages(request.prompted, messages[first:]))
 
 
-def _shown(asked: Prompted | None, messages: list[Message]) -> Prompted | None:
-    """What a predictor was asked, as the model was shown it."""
-    if asked is None:
+def _with_messages(prompted: Prompted | None, messages: list[Message]) -> Prompted | None:
+    """Describe a predictor's request with the messages that the model gets."""
+    if prompted is None:
         return None
 
     def inputs() -> Mapping[str, Any]:
-        given = asked.inputs()
+        given = prompted.inputs()
         return {**given, CONVERSATION: conversation_text(messages)} if CONVERSATION in given else given
 
-    return replace(asked, inputs=inputs)
+    return replace(prompted, inputs=inputs)
 
 
 def results(messages: tuple[Message, ...]) -> list[int]:
-    """Places of the messages that tell what calls gave: tool messages, and a user's between an assistant's and the next."""
+    """Return the places of messages with results: tool messages, and user messages that follow an assistant message."""
     return [
         place
         for place, message in enumerate(messages)

@@ -1,7 +1,8 @@
 """Design 2: React -> Extract, on DSPy.
 
-One call a turn chooses a tool, in the text fields thought, name and arguments; what it gave is added to the trajectory; when
-`finish` is chosen, or the limit is reached, a chain of thought over the whole trajectory states the answer. Standalone use:
+One call per turn chooses a tool, in the text fields thought, name and arguments; the tool's result is added to the trajectory. When
+the model chooses `finish`, or the limit is reached, a chain of thought over the whole trajectory states the answer.
+`react_extract_codecs.py` has the formats of both calls. Standalone use:
 
     agent = ReactExtractProgram([search, get_event])
     agent(query="What is on in Tokyo tonight?").answer              # with dspy.configure(lm=...), as any dspy.Module
@@ -12,31 +13,26 @@ One call a turn chooses a tool, in the text fields thought, name and arguments; 
 from __future__ import annotations
 
 import copy
-import json
 import logging
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, Self
 
 import dspy
 
-from loopbench.dspy_seam import Fields, SignatureCodec, ThroughPredictor, ask, program_of, with_instructions, with_prompt
+from loopbench.dspy_seam import ThroughPredictor, ask, program_of, with_prompt
 from loopbench.protocol import (
     SILENT,
     Act,
     Answer,
     ContextOverflow,
-    Inexpressible,
     Model,
-    Move,
     Observer,
     Outcome,
     Program,
     ProviderError,
     Query,
-    Role,
     StopReason,
     Tool,
     Toolbox,
@@ -48,171 +44,12 @@ from loopbench.protocol import (
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.program import merged
 
+from .react_extract_codecs import FINISH, ExtractAnswer, ReactCodec, ReactStep, extract_codec, instructions_with_tools, react_codec
+
 logger = logging.getLogger(__name__)
 
-FINISH = "finish"
 COMPLETED = "Completed."
 Trajectory = dict[str, Any]
-
-
-class ReactStep(dspy.Signature):  # type: ignore[misc]  # DSPy ships no types
-    """Work towards an answer to `query` by calling tools, one per turn.
-
-    `trajectory` holds every turn so far: your thought, the tool you chose, its arguments and what came back. State your next
-    thought, then the name of one tool and its arguments as a JSON object. Choose `finish` as soon as the trajectory holds all
-    that the answer needs; the answer itself is drawn from the trajectory afterwards."""
-
-    query: str = dspy.InputField()
-    trajectory: str = dspy.InputField()
-    next_thought: str = dspy.OutputField()
-    next_tool_name: str = dspy.OutputField()
-    next_tool_args: dict[str, Any] = dspy.OutputField()
-
-
-class ExtractAnswer(dspy.Signature):  # type: ignore[misc]
-    """State the answer to `query` that follows from `trajectory`: an agent's thoughts, tool calls and observations."""
-
-    query: str = dspy.InputField()
-    trajectory: str = dspy.InputField()
-    reasoning: str = dspy.OutputField()
-
-
-# --- the wire format ---
-
-
-class ReactCodec(SignatureCodec):
-    """next_thought, next_tool_name, next_tool_args. `finish` says that the run is over; the answer comes from extract."""
-
-    name = "react_extract.react"
-    role = Role.DECIDE
-    predictor = "react"
-
-    def fields(self, move: Move) -> Fields:
-        if isinstance(move, Act) and len(move.calls) == 1 and move.calls[0].name != FINISH:
-            call = move.calls[0]
-            return {"next_thought": move.thought, "next_tool_name": call.name, "next_tool_args": dict(call.arguments)}
-        if isinstance(move, Answer) and move.confidence is None:
-            return {"next_thought": move.thought, "next_tool_name": FINISH, "next_tool_args": self.finish_args(move)}
-        raise Inexpressible(f"a {type(move).__name__} that is neither one call nor an answer without confidence")
-
-    def move(self, fields: Fields) -> Move:
-        thought, name, args = fields["next_thought"], fields["next_tool_name"], fields["next_tool_args"]
-        if name == FINISH:
-            return Answer(thought, self.finish_value(args))
-        return Act(thought, (ToolCall(name, args),))
-
-    def finish_args(self, move: Answer) -> dict[str, Any]:
-        if move.value is not None:
-            raise Inexpressible("finish states no answer: extract does")
-        return {}
-
-    def finish_value(self, args: Mapping[str, Any]) -> Any:
-        return None
-
-
-class FinishingReactCodec(ReactCodec):
-    """Without an extract call: `finish` may hold the answer."""
-
-    name = "react_extract.react_only"
-
-    def finish_args(self, move: Answer) -> dict[str, Any]:
-        return {} if move.value is None else {"answer": move.value}
-
-    def finish_value(self, args: Mapping[str, Any]) -> Any:
-        return args.get("answer")
-
-
-class ExtractCodec(SignatureCodec):
-    """reasoning, then `answer`, or one field for each property of the query's schema."""
-
-    name = "react_extract.extract"
-    role = Role.ANSWER
-    max_calls = 0
-    predictor = "extract"
-
-    def __init__(self, signature: Any, properties: Mapping[str, str]) -> None:
-        """`properties`: property of the schema → field of the signature; none for the one field `answer`."""
-        super().__init__(signature)
-        self.properties = properties
-
-    def fields(self, move: Move) -> Fields:
-        if not isinstance(move, Answer) or move.confidence is not None:
-            raise Inexpressible("extract states an answer, without confidence")
-        if not self.properties:
-            return {"reasoning": move.thought, "answer": move.value}
-        if not isinstance(move.value, Mapping) or set(move.value) != set(self.properties):
-            raise Inexpressible(f"the answer must have exactly the properties {', '.join(self.properties)}")
-        return {"reasoning": move.thought, **{field: move.value[name] for name, field in self.properties.items()}}
-
-    def move(self, fields: Fields) -> Move:
-        value = {name: fields[field] for name, field in self.properties.items()} if self.properties else fields["answer"]
-        return Answer(fields["reasoning"], value)
-
-
-_TYPES: dict[str, Any] = {
-    "string": str,
-    "number": float,
-    "integer": int,
-    "boolean": bool,
-    "array": list[Any],
-    "object": dict[str, Any],
-}
-
-
-@lru_cache(maxsize=256)
-def _extract_codec(signature: Any, instructions: str, schema: str) -> ExtractCodec:
-    """`schema`: canonical JSON of the query's schema, or "null"."""
-    wanted = json.loads(schema)
-    properties: dict[str, Any] = {}
-    if isinstance(wanted, dict) and wanted.get("type") == "object":
-        properties = wanted.get("properties", {})
-    names = _field_names(properties)
-    signature = with_instructions(signature, instructions)
-    for name, item in (properties or {"answer": {"type": "string"} if wanted is None else wanted}).items():
-        known = item if isinstance(item, dict) else {}  # true and false are schemas too
-        described = dspy.OutputField(desc=str(known.get("description") or known.get("title") or name))
-        kind = known.get("type")
-        signature = signature.append(names.get(name, name), described, _TYPES.get(kind, Any) if isinstance(kind, str) else Any)
-    return ExtractCodec(signature, names)
-
-
-def _field_names(properties: Iterable[str]) -> dict[str, str]:
-    """Property → field of the signature: a word of its own that means nothing else to the signature or to pydantic."""
-    made: dict[str, str] = {}
-    taken = {"reasoning", "query", "trajectory"}
-    for name in properties:
-        word = re.sub(r"\W", "_", name, flags=re.ASCII)
-        if word in taken or not word[:1].isalpha() or word.startswith("model_") or hasattr(dspy.Signature, word):
-            word = f"answer_{word}"
-        while word in taken:
-            word += "_"
-        taken.add(word)
-        made[name] = word
-    return made
-
-
-@lru_cache(maxsize=256)
-def _react_codec(signature: Any, instructions: str, *, extract: bool) -> ReactCodec:
-    return (ReactCodec if extract else FinishingReactCodec)(with_instructions(signature, instructions))
-
-
-def instructions_with_tools(instructions: str, tools: Iterable[Tool], *, extract: bool = True) -> str:
-    """The React instructions with the tools listed; `finish` is always the last (rows S2-3, S2-4, S2-14)."""
-    lines = [_tool_line(tool.name, tool.description, canonical_json(tool.parameters.get("properties", {}))) for tool in tools]
-    done = (
-        "finish: takes no arguments; the trajectory holds all that the answer needs."
-        if extract
-        else 'finish: ends the run; give your answer as {"answer": ...}.'
-    )
-    return "\n".join([instructions, "", "Tools:", *lines, f"- {done}"])
-
-
-@lru_cache(maxsize=4096)
-def _tool_line(name: str, description: str, arguments: str) -> str:
-    return f"- {name}: {description} Arguments: {arguments}"
-
-
-# --- the loop ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +71,7 @@ class ReactExtract:
     tell_extract: bool = False
     """Tell extract that the run was cut off or that its last step failed."""
     program: ReactExtractProgram | None = field(default=None, repr=False, compare=False, metadata={"option": False})
-    """The predictors, with their instructions and demonstrations; None: the design's own."""
+    """The predictors, with their instructions and demonstrations; None for the design's own."""
 
     def __post_init__(self) -> None:
         if self.max_iterations < 1:
@@ -256,11 +93,11 @@ class ReactExtract:
     @property
     def predictors(self) -> Program:
         """`react` and, where it is on, `extract`; the list of tools and the answer's fields are added to them in any case."""
-        asked = self.program or _default_program()
-        return program_of({"react": asked.react, "extract": asked.extract} if self.extract else {"react": asked.react})
+        program = self.program or _default_program()
+        return program_of({"react": program.react, "extract": program.extract} if self.extract else {"react": program.react})
 
     def with_predictors(self, program: Program) -> Self:
-        """The same loop with other prompts. Raises ValueError for a predictor that it does not have."""
+        """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
         changed = copy.copy(self.program or _default_program())
         for name, prompt in merged(self.predictors, program).items():
             setattr(changed, name, with_prompt(getattr(changed, name), prompt))
@@ -277,7 +114,7 @@ class ReactExtract:
         program = self.program or _default_program()
         agent = ReactAgent(program.react, extract=self.extract)
         trajectory: Trajectory = {}
-        shown: list[str] = []  # one text per iteration; joined, they are the prompt's trajectory
+        texts: list[str] = []  # one per iteration; joined, they are the prompt's trajectory
         calls, overflows = 0, 0
         stop = StopReason.FORCED
         answer: Any = None
@@ -287,13 +124,13 @@ class ReactExtract:
             move: Act | Answer | None = None
             problem = ""
             try:
-                move = await agent.decide(query, tools, "\n\n".join(shown), model)
+                move = await agent.decide(query, tools, "\n\n".join(texts), model)
             except ContextOverflow:
-                if overflows >= self.overflow_attempts or not shown:
+                if overflows >= self.overflow_attempts or not texts:
                     stop = StopReason.CONTEXT_OVERFLOW
                     break
                 overflows += 1
-                observer.note("trimmed", oldest=shown.pop(0)[:80])
+                observer.note("trimmed", oldest=texts.pop(0)[:80])
                 continue
             except ProviderError as error:
                 return _outcome(None, StopReason.PROVIDER_ERROR, calls, trajectory, error=str(error))
@@ -304,32 +141,32 @@ class ReactExtract:
             if isinstance(move, Act):
                 call = move.calls[0]
                 if call.name in tools or self.on_unknown_tool == "observe":
-                    trajectory |= _chosen(k, move.thought, call.name, call.arguments)
+                    trajectory |= _choice_keys(k, move.thought, call.name, call.arguments)
                     trajectory[f"observation_{k}"], text = await self._act(call, tools)
-                    shown.append(render_iteration(trajectory, k, text))
+                    texts.append(render_iteration(trajectory, k, text))
                     continue
                 problem = f"Unknown tool {call.name}"
             elif move is not None:
-                trajectory |= _chosen(k, move.thought, *_choice(move))
+                trajectory |= _choice_keys(k, move.thought, *_choice(move))
                 trajectory[f"observation_{k}"] = COMPLETED
-                shown.append(render_iteration(trajectory, k))
+                texts.append(render_iteration(trajectory, k))
                 answer, stop = move.value, StopReason.FINISHED
                 break
 
             logger.info("iteration %d: %s", k, problem)
             observer.note("unreadable", error=problem)
             trajectory[f"error_{k}"] = problem
-            shown.append(render_iteration(trajectory, k))
+            texts.append(render_iteration(trajectory, k))
             if self.on_parse_error == "finish" or move is not None:
                 stop = StopReason.PARSE_FAILED
                 break
 
         if not self.extract:
             return self._without_extract(answer, stop, calls, trajectory)
-        return await self._extract(query, model, stop, calls, trajectory, shown)
+        return await self._extract(query, model, stop, calls, trajectory, texts)
 
     async def _act(self, call: ToolCall, tools: Toolbox) -> tuple[Any, str]:
-        """Run the tool; gives the observation as returned, and as the prompt shows it (rows B2-2, B2-3, S2-17)."""
+        """Run the tool; return the observation as the tool gave it, and as the prompt shows it (rows B2-2, B2-3, S2-17)."""
         if call.name not in tools:
             error = f"Error: Unknown tool {call.name}"
             return error, error
@@ -344,7 +181,7 @@ class ReactExtract:
         return _outcome(answer, StopReason.MAX_STEPS if stop is StopReason.FORCED else stop, calls, trajectory)
 
     async def _extract(
-        self, query: Query, model: Model, stop: StopReason, calls: int, trajectory: Trajectory, shown: list[str]
+        self, query: Query, model: Model, stop: StopReason, calls: int, trajectory: Trajectory, texts: list[str]
     ) -> Outcome:
         program = self.program or _default_program()
         agent = ExtractAgent(program.extract)
@@ -352,12 +189,12 @@ class ReactExtract:
         retries, overflows = 0, 0
         while True:
             try:
-                move = await agent.answer(query, "\n\n".join([*shown, *notes]), model)
+                move = await agent.answer(query, "\n\n".join([*texts, *notes]), model)
             except ContextOverflow as error:
-                if overflows >= self.overflow_attempts or not shown:
+                if overflows >= self.overflow_attempts or not texts:
                     return _outcome(None, StopReason.CONTEXT_OVERFLOW, calls, trajectory, error=str(error))
                 overflows += 1
-                shown = shown[1:]
+                texts = texts[1:]
             except ProviderError as error:
                 return _outcome(None, StopReason.PROVIDER_ERROR, calls, trajectory, error=str(error))
             except WireError as error:
@@ -381,24 +218,24 @@ def _outcome(answer: Any, stop: StopReason, steps: int, trajectory: Trajectory, 
 
 
 def refuse_reserved(tools: Toolbox) -> None:
-    """Raises ValueError for a user's tool named finish (row G-6)."""
+    """Raise ValueError for a user's tool named `finish` (row G-6)."""
     if FINISH in tools:
         raise ValueError(f"a tool is named {FINISH!r}: react_extract reserves that name")
 
 
-def _chosen(k: int, thought: str, name: str, args: Mapping[str, Any]) -> Trajectory:
+def _choice_keys(k: int, thought: str, name: str, args: Mapping[str, Any]) -> Trajectory:
     return {f"thought_{k}": thought, f"tool_name_{k}": name, f"tool_args_{k}": dict(args)}
 
 
 def _choice(move: Act | Answer) -> tuple[str, dict[str, Any]]:
-    """The tool's name and arguments; an answer is the choice of `finish`."""
+    """Return the tool's name and arguments; an answer is the choice of `finish`."""
     if isinstance(move, Act):
         return move.calls[0].name, dict(move.calls[0].arguments)
     return FINISH, {} if move.value is None else {"answer": move.value}
 
 
 def render_iteration(trajectory: Trajectory, k: int, observation: str | None = None) -> str:
-    """One iteration as text, its keys together and in order (row S2-17). `observation` is its text where it is known."""
+    """Return one iteration as text, its keys together and in order (row S2-17). `observation`: the text of its result, if known."""
     parts = []
     for kind in ("thought", "tool_name", "tool_args", "observation", "error"):
         key = f"{kind}_{k}"
@@ -409,12 +246,12 @@ def render_iteration(trajectory: Trajectory, k: int, observation: str | None = N
 
 
 def format_trajectory(trajectory: Trajectory) -> str:
-    """The whole trajectory as the prompt shows it."""
+    """Return the whole trajectory as the prompt shows it."""
     return "\n\n".join(filter(None, (render_iteration(trajectory, k) for k in range(_count(trajectory)))))
 
 
 def _count(trajectory: Trajectory) -> int:
-    """Iterations so far, unreadable ones included."""
+    """Count the iterations so far, unreadable ones included."""
     return 1 + max((int(key.rpartition("_")[2]) for key in trajectory), default=-1)
 
 
@@ -427,11 +264,11 @@ class ReactAgent:
     def __init__(self, predictor: Any, *, extract: bool = True) -> None:
         self.predictor = predictor
         self.with_extract = extract
-        self._told: tuple[Any, Toolbox, ReactCodec] | None = None
-        """Signature and tools of the last call, and the codec that they make."""
+        self._last: tuple[Any, Toolbox, ReactCodec] | None = None
+        """Signature and tools of the last call, and their codec."""
 
     async def decide(self, query: Query, tools: Toolbox, trajectory: str, model: Model) -> Act | Answer:
-        """One React call. Raises WireError for an unreadable reply, ModelError where there is none."""
+        """Make one React call. Raises WireError for an unreadable reply, ModelError where there is none."""
         codec = self._codec(tools)
         move = await ask(self.predictor, {"query": query.full_text, "trajectory": trajectory}, codec=codec, model=model)
         assert isinstance(move, Act | Answer)  # ReactCodec.move gives no other
@@ -439,18 +276,18 @@ class ReactAgent:
 
     def _codec(self, tools: Toolbox) -> ReactCodec:
         signature = self.predictor.signature
-        if self._told is None or self._told[0] is not signature or self._told[1] is not tools:
+        if self._last is None or self._last[0] is not signature or self._last[1] is not tools:
             instructions = instructions_with_tools(signature.instructions, tools, extract=self.with_extract)
-            self._told = (signature, tools, _react_codec(signature, instructions, extract=self.with_extract))
-        return self._told[2]
+            self._last = (signature, tools, react_codec(signature, instructions, extract=self.with_extract))
+        return self._last[2]
 
     async def act(
         self, query: Query, tools: Toolbox, trajectory: Trajectory, model: Model
     ) -> tuple[Trajectory, str, dict[str, Any]]:
-        """One React call over a trajectory: `(trajectory, tool_name, tool_args)`; the observation is the caller's to add (S2-9)."""
+        """Make one React call; return `(trajectory, tool_name, tool_args)`, to which the caller adds the observation (row S2-9)."""
         move = await self.decide(query, tools, format_trajectory(trajectory), model)
         name, args = _choice(move)
-        return trajectory | _chosen(_count(trajectory), move.thought, name, args), name, args
+        return trajectory | _choice_keys(_count(trajectory), move.thought, name, args), name, args
 
 
 class ExtractAgent:
@@ -460,9 +297,9 @@ class ExtractAgent:
         self.predictor = predictor
 
     async def answer(self, query: Query, trajectory: str, model: Model) -> Answer:
-        """One extract call. Raises WireError for an unreadable reply, ModelError where there is none."""
+        """Make one extract call. Raises WireError for an unreadable reply, ModelError where there is none."""
         signature = self.predictor.signature
-        codec = _extract_codec(signature, signature.instructions, canonical_json(query.schema))
+        codec = extract_codec(signature, signature.instructions, canonical_json(query.schema))
         move = await ask(self.predictor, {"query": query.full_text, "trajectory": trajectory}, codec=codec, model=model)
         assert isinstance(move, Answer)  # ExtractCodec.move gives no other
         return move
@@ -490,9 +327,9 @@ class ReactExtractProgram(dspy.Module):  # type: ignore[misc]
         return run_sync(self.aforward(query))
 
     async def aforward(self, query: str) -> Any:
-        """A dspy.Prediction of `answer`, `reasoning`, `trajectory` and `stop`, from the model that DSPy is configured with.
+        """Return a dspy.Prediction of `answer`, `reasoning`, `trajectory` and `stop`, from the model that DSPy is configured with.
 
-        An answer's properties are fields too, where their names are not among those four.
+        An answer's properties are fields too, unless their names are among those four.
         """
         loop = replace(self.config, program=self)
         outcome = await loop.run(Query(query, schema=self.schema), self.toolbox, ThroughPredictor())

@@ -1,26 +1,23 @@
-"""Any loop under a guard against repetition: a call that is made again and again is first pointed out, and may end the run."""
+"""Any loop under a guard against repetition: a call that is repeated is first pointed out, and may then end the run."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
 
 from loopbench.protocol import (
     SILENT,
-    Loop,
     Model,
     Observation,
     Observer,
     Outcome,
-    Program,
     Query,
     StopReason,
     Toolbox,
     ToolCall,
+    WrappedLoop,
     render_value,
-    run_sync,
 )
 from loopbench.protocol.digest import canonical_json
 
@@ -28,15 +25,13 @@ WARNING = "Note: this call has now been made {times} times with the same argumen
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatGuard:
+class RepeatGuard(WrappedLoop):
     """A loop whose repeated calls are noticed. Raises ValueError for a `warn_at` below 2 or a `stop_at` below it."""
 
-    loop: Loop
-    """The guarded loop, as it is named on the command line: `loop=bare`, `loop="bare(max_steps=5)"`."""
     warn_at: int = 3
-    """From the so-manieth equal call on, its result carries a warning."""
+    """The number of equal calls from which on the result carries a warning."""
     stop_at: int | None = None
-    """The so-manieth equal call ends the run instead of being made; None only warns."""
+    """The number of equal calls of which the last ends the run instead of being made; None only warns."""
 
     def __post_init__(self) -> None:
         if self.warn_at < 2:
@@ -52,22 +47,6 @@ class RepeatGuard:
     def stops(self) -> frozenset[StopReason]:
         return self.loop.stops if self.stop_at is None else self.loop.stops | {StopReason.TERMINATED}
 
-    @property
-    def predictors(self) -> Program:
-        """Those of the loop within. Raises AttributeError where its prompts cannot be changed."""
-        within: Program = cast(Any, self.loop).predictors
-        return within
-
-    def with_predictors(self, program: Program) -> Self:
-        """The loop within with other prompts. Raises what it raises."""
-        return replace(self, loop=cast(Any, self.loop).with_predictors(program))
-
-    def with_step_limit(self, tool_steps: int) -> Self:
-        return replace(self, loop=self.loop.with_step_limit(tool_steps))
-
-    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
-        return run_sync(self.run(query, tools, model))
-
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         guarded = RepeatCountingToolbox(tools, self.warn_at, self.stop_at)
         running = asyncio.create_task(self.loop.run(query, guarded, model, observer))
@@ -76,7 +55,7 @@ class RepeatGuard:
             await asyncio.wait({running, caught}, return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 return running.result()
-        finally:  # cancelled from outside, or caught: either way nothing goes on running
+        finally:  # cancelled from outside, or caught: nothing may go on running
             caught.cancel()
             running.cancel()
             await asyncio.gather(running, caught, return_exceptions=True)
@@ -91,7 +70,7 @@ class RepeatCountingToolbox(Toolbox):
     def __init__(self, tools: Toolbox, warn_at: int, stop_at: int | None) -> None:
         super().__init__(tools, time_limit_s=tools.time_limit_s, max_chars=tools.max_chars)
         self.caught = asyncio.Event()
-        """Set when `stop_at` is reached; the call itself then waits for the run's end."""
+        """Set when `stop_at` is reached; the call then waits for the end of the run."""
         self.repeated = ""
         self.made = 0
         self._tools_within = tools
@@ -113,12 +92,12 @@ class RepeatCountingToolbox(Toolbox):
         note = WARNING.format(times=times)
         if not seen.ok:
             return replace(seen, data=f"{seen.data}\n{note}")
-        text = f"{note}\n{seen.data}"  # in front: a result may end in what later requests know it by
+        text = f"{note}\n{seen.data}"  # in front: later requests may recognise a result by its end
         return replace(seen, data=text, value=text)
 
 
 def _arguments(call: ToolCall) -> str:
-    """The same text for equal arguments, in whatever order."""
+    """Return the same text for equal arguments in any order."""
     try:
         return canonical_json(call.arguments)
     except (TypeError, ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """The contracts that every other part imports; this package imports nothing of loopbench."""
 
 from .chat import CallDelta, Capabilities, Chunk, Message, NativeCall, Reply, Usage
-from .loop import HARNESS_STOPS, SILENT, Loop, Observer, Outcome, Query, StopReason, run_sync
+from .loop import HARNESS_STOPS, SILENT, Loop, Observer, Outcome, Query, StopReason, WrappedLoop, run_sync
 from .model import (
     DEFAULT_SAMPLING,
     ContextOverflow,
@@ -101,6 +101,7 @@ __all__ = [
     "Understanding",
     "Usage",
     "WireError",
+    "WrappedLoop",
     "WrappedModel",
     "in_own_format",
     "own_prompt",

@@ -10,7 +10,7 @@ MessageRole = Literal["system", "user", "assistant", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class NativeCall:
-    """A tool call in a provider's own form. `arguments` is the raw string: it may be cut short or no JSON at all."""
+    """A tool call in a provider's own form. `arguments` is the raw string: it may be cut short, or not be JSON at all."""
 
     id: str
     name: str
@@ -50,11 +50,11 @@ class Usage:
     cached_tokens: int = 0
     """Part of `input_tokens` that the provider served from its prompt cache."""
     estimated: bool = False
-    """True when no provider counted: an offline estimate."""
+    """No provider counted: this is an offline estimate."""
     cost_usd: float | None = None
-    """US dollars billed; None where no price is known."""
+    """US dollars billed; None if no price is known."""
     nominal_usd: float | None = None
-    """What it would have cost had nothing come from a cache, the provider's or a recording; None where no price is known."""
+    """The cost without any cache, the provider's or a recording; None if no price is known."""
 
     @property
     def total_tokens(self) -> int:
@@ -120,4 +120,4 @@ class Capabilities:
     streaming: bool = True
     parallel_calls: bool = True
     context_tokens: int | None = None
-    """Longest request in tokens; None where unknown or unbounded."""
+    """Longest request in tokens; None if unknown or unbounded."""

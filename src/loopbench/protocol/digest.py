@@ -11,15 +11,15 @@ _ENCODER = Encoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), all
 
 
 def canonical_json(value: Any) -> str:
-    """Sorted keys, no white space, ASCII only. Raises TypeError or ValueError for what JSON cannot say, NaN included."""
+    """Return JSON with sorted keys, no white space, in ASCII. Raises TypeError or ValueError for what JSON lacks, NaN included."""
     return _ENCODER.encode(value)
 
 
 def sha256(text: str) -> str:
-    """64 hex digits; lone surrogates count as themselves."""
+    """Return 64 hex digits; lone surrogates count as themselves."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def digest(value: Any) -> str:
-    """sha256 of the canonical JSON."""
+    """Return the sha256 of the canonical JSON."""
     return sha256(canonical_json(value))

@@ -1,4 +1,4 @@
-"""A loop: what it may see, what it gives back, and how it may end."""
+"""A loop: what it may see, what it returns, and how it may end."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from .chat import Chunk
 from .model import Model
+from .program import Program
 from .tools import Toolbox
 
 T = TypeVar("T")
@@ -23,9 +24,9 @@ class Query:
 
     text: str
     context: str = ""
-    """Material that belongs to the question, a passage or a policy; empty where there is none."""
+    """Material that belongs to the question, a passage or a policy; empty if there is none."""
     schema: Mapping[str, Any] | None = None
-    """JSON schema of the answer; None for text."""
+    """JSON schema of the answer; None if it is text."""
 
     @property
     def full_text(self) -> str:
@@ -53,37 +54,37 @@ class StopReason(StrEnum):
 
 
 HARNESS_STOPS = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRASHED, StopReason.CANCELLED})
-"""Reached by every loop, because the harness sets them."""
+"""Every loop can reach these, because the harness sets them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run gave."""
+    """The result of a run."""
 
     answer: Any
-    """Text, or a JSON value where the query has a schema; None where there is none."""
+    """Text, or a JSON value if the query has a schema; None if there is no answer."""
     stop: StopReason
     steps: int
     """Replies to deciding requests, as the design counts its steps."""
     confidence: float | None = None
-    """In [0, 1], from loops that report one."""
+    """A number in [0, 1], from loops that report one."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What the design has to add: history, trajectory, errors."""
+    """What the design adds: history, trajectory, errors."""
     gave_up: bool = False
     """The answer is the design's own words for having none, such as "maximum steps reached": never scored as right."""
 
 
 class Observer:
-    """Told of what happens inside a run. This one does nothing; override what you need."""
+    """Receives what happens inside a run. This one does nothing; override what you need."""
 
     streams: bool = False
     """True: loops that can stream call `chunk`."""
 
     def note(self, kind: str, **data: Any) -> None:
-        """Something worth a line in the trace: a dropped call, a parse error, a phase."""
+        """Receive something worth a line in the trace: a dropped call, a parse error, a phase."""
 
     def chunk(self, chunk: Chunk) -> None:
-        """A piece of a streamed reply."""
+        """Receive a piece of a streamed reply."""
 
 
 SILENT = Observer()
@@ -101,16 +102,54 @@ class Loop(Protocol):
 
     @property
     def stops(self) -> frozenset[StopReason]:
-        """Which stop reasons this configuration can reach, the harness's own aside."""
+        """The stop reasons that this configuration can reach, apart from the harness's own."""
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome: ...
 
     def with_step_limit(self, tool_steps: int) -> Self:
-        """The same design with a limit of `tool_steps` tool steps, in its own unit."""
+        """Return the same design with a limit of `tool_steps` tool steps, in its own unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedLoop:
+    """A loop around another, whose stops, prompts and limits it has; override `run`, and what else is to be different.
+
+    A design's own options follow `loop`.
+    """
+
+    loop: Loop
+    """The loop within, as it is named on the command line: `loop=bare`, `loop="bare(max_steps=5)"`."""
+
+    @property
+    def name(self) -> str:
+        return self.loop.name
+
+    @property
+    def stops(self) -> frozenset[StopReason]:
+        return self.loop.stops
+
+    @property
+    def predictors(self) -> Program:
+        """The predictors of the loop within. Raises AttributeError if its prompts cannot be changed."""
+        within: Program = cast(Any, self.loop).predictors
+        return within
+
+    def with_predictors(self, program: Program) -> Self:
+        """Return the same design around the loop within with other prompts. Raises what that loop raises."""
+        return replace(self, loop=cast(Any, self.loop).with_predictors(program))
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return replace(self, loop=self.loop.with_step_limit(tool_steps))
+
+    def run_sync(self, query: Query, tools: Toolbox, model: Model) -> Outcome:
+        return run_sync(self.run(query, tools, model))
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return await self.loop.run(query, tools, model, observer)
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end from synchronous code, inside a running event loop too (then on a thread)."""
+    """Run a coroutine to its end from synchronous code; inside a running event loop, on a thread."""
     if not _inside_event_loop():
         return asyncio.run(coroutine)
     context = contextvars.copy_context()

@@ -14,7 +14,7 @@ from .tools import ToolSpec
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How to draw the reply; None leaves it to the model's default."""
+    """How to draw the reply; None leaves a setting to the model's default."""
 
     temperature: float | None = None
     max_tokens: int | None = None
@@ -23,7 +23,7 @@ class Sampling:
     stop: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The values that are set."""
+        """Return the values that are set."""
         pairs = {
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
@@ -39,7 +39,7 @@ DEFAULT_SAMPLING = Sampling()
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question to a model. The last five fields tell the harness what is asked; no provider sees them."""
+    """One question to a model. The last five fields are for the harness; no provider sees them."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
@@ -53,15 +53,15 @@ class Request:
     """False: at most one call in the reply."""
     role: Role = field(default=Role.DECIDE, compare=False)
     scope: str = field(default="", compare=False)
-    """Tells apart requests that a loop sends concurrently; two requests of equal scope are never in flight together."""
+    """Distinguishes requests that a loop sends concurrently; two requests of equal scope are never in flight together."""
     codec: Codec | None = field(default=None, compare=False)
     examples: int = field(default=0, compare=False)
-    """How many messages are demonstrations: those after the system message that begins the request, or at its start without one."""
+    """How many messages are demonstrations: those after the leading system message, or the first ones if there is none."""
     prompted: Prompted | None = field(default=None, compare=False, repr=False)
-    """Whose request it is, where an optimizer may change its prompt."""
+    """The predictor that asks, if an optimizer may change its prompt."""
 
     def as_dict(self) -> dict[str, Any]:
-        """What is asked, as JSON: what is for the harness is no part of it."""
+        """Return the request as JSON, without the fields for the harness."""
         made: dict[str, Any] = {"messages": [message.as_dict() for message in self.messages]}
         if self.tools:
             made["tools"] = [
@@ -78,7 +78,7 @@ class Request:
 
 @runtime_checkable
 class Model(Protocol):
-    """Whatever answers requests: scripted, recorded or real."""
+    """Answers requests: scripted, recorded or real."""
 
     @property
     def name(self) -> str: ...
@@ -90,11 +90,11 @@ class Model(Protocol):
         """Raises ModelError."""
 
     def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """The same reply in pieces; the last chunk holds it whole. Raises ModelError."""
+        """Yield the same reply in pieces; the last chunk holds it whole. Raises ModelError."""
 
 
 class WrappedModel:
-    """A model that passes everything on to another; override what is to be different."""
+    """A model that passes everything on to another; override what should differ."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -134,9 +134,9 @@ class ProviderError(ModelError):
         injected: bool = False,
         failed_attempts: tuple[str, ...] = (),
     ) -> None:
-        """`injected`: a fault profile made it up; it is the treatment, not an infrastructure failure.
+        """`injected`: a fault profile caused it; it is the treatment, not an infrastructure failure.
 
-        `failed_attempts`: kinds of the failures before this one, in order, where it was tried again.
+        `failed_attempts`: kinds of the earlier failures, in order, if the request was repeated.
         """
         super().__init__(message)
         self.kind = kind
@@ -147,7 +147,7 @@ class ProviderError(ModelError):
 
     @property
     def is_transient(self) -> bool:
-        """Whether another attempt may not meet it."""
+        """Whether another attempt may succeed."""
         return self.kind in ("rate_limit", "server", "timeout", "connection")
 
 

@@ -1,4 +1,4 @@
-"""Moves, what a model decided free of any format, and codecs, which turn moves into a loop's wire format and back."""
+"""Moves, which are decisions of a model free of any format, and codecs, which turn moves into a loop's wire format and back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Role(StrEnum):
 
 
 STEP_ROLES = frozenset({Role.DECIDE, Role.SELECT, Role.REASON})
-"""Deciding requests: a reply to one of them is a step."""
+"""Roles of deciding requests: a reply to one of them is a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Stop. `value` None: the run is over, and the answer itself is stated by another request."""
+    """Stop. `value` None: the run is over, and another request states the answer."""
 
     thought: str
     value: Any = None
@@ -113,11 +113,11 @@ MOVE_NAMES: dict[type, str] = {
 
 
 class WireError(Exception):
-    """A reply that a codec cannot read; the message says what is wrong in words that a model can act on."""
+    """A codec cannot read a reply; the message says what is wrong in words that a model can act on."""
 
 
 class Inexpressible(Exception):
-    """A move that a wire format has no way to state; the message says which part."""
+    """A wire format cannot state a move; the message says which part."""
 
 
 @runtime_checkable
@@ -135,7 +135,7 @@ class Codec(Protocol):
 
     @property
     def max_calls(self) -> int:
-        """Most calls that one Act can hold."""
+        """The largest number of calls in one Act."""
 
     def render(self, move: Move) -> Reply:
         """Raises Inexpressible."""

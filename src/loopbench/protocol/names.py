@@ -1,6 +1,6 @@
-"""Names as the user types them: `name`, `name(option=value)`, `name@FILE`, and `package.module:Name` for code of one's own.
+"""Names as the user types them: `name`, `name(option=value)`, `name@FILE`, and `package.module:Name` for the user's code.
 
-Code is imported only for names that stand in a configuration or on the command line, never because a file of ours names it.
+Code is imported only for names in a configuration or on the command line, never because a file of ours names it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _TOKEN = re.compile(r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\])*"|\'
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A name with options, as typed."""
+    """A name with options, as the user typed it."""
 
     name: str
     options: Mapping[str, Any]
     program: str | None = None
-    """File of an optimized program."""
+    """The file of an optimized program."""
 
     def __str__(self) -> str:
         """The canonical text: options sorted, values as TOML."""
@@ -40,7 +40,7 @@ class Spec:
 
     @property
     def label(self) -> str:
-        """The same, without the folder of the program's file."""
+        """The same text, without the folder of the program's file."""
         return self._text(None if self.program is None else Path(self.program).name)
 
     def _text(self, program: str | None) -> str:
@@ -49,7 +49,7 @@ class Spec:
 
 
 def parse_spec(text: str) -> Spec:
-    """Raises ValueError for text that is no `name(option=value, …)`, with or without `@FILE` behind it."""
+    """Read `name(option=value, …)`, with or without `@FILE` behind it. Raises ValueError for any other text."""
     match = _NAME.match(text)
     if match is None:
         raise _no_name(text)
@@ -60,11 +60,11 @@ def parse_spec(text: str) -> Spec:
 
 
 def _no_name(text: str) -> ValueError:
-    return ValueError(f"{_short(text)} is no name; write name, name(option=value) or name@FILE")
+    return ValueError(f"{_short(text)} is not a name; write name, name(option=value) or name@FILE")
 
 
 def _bracketed(text: str) -> tuple[str, str]:
-    """What stands in the brackets that a text begins with, and what stands behind them; all of it where it begins with none."""
+    """Split a text into the contents of the brackets that it begins with, empty without brackets, and the rest."""
     depth = 0
     for token in _TOKEN.finditer(text) if text.startswith("(") else ():
         depth += (token.group() == "(") - (token.group() == ")")
@@ -78,15 +78,15 @@ def _options(inside: str, text: str) -> dict[str, Any]:
     for part in _split(inside):
         key, equals, value = part.partition("=")
         if not equals or not key.strip().isidentifier():
-            raise ValueError(f"{text!r}: {part.strip()!r} is no option; write option=value")
+            raise ValueError(f"{text!r}: {part.strip()!r} is not an option; write option=value")
         if key.strip() in options:
-            raise ValueError(f"{text!r}: option {key.strip()!r} stands twice")
+            raise ValueError(f"{text!r}: option {key.strip()!r} is a duplicate")
         options[key.strip()] = _value(value.strip(), text)
     return options
 
 
 def _split(text: str) -> list[str]:
-    """At commas outside of quotes and brackets."""
+    """Split at commas outside of quotes and brackets."""
     parts, start, depth = [], 0, 0
     for token in _TOKEN.finditer(text):
         depth += (token.group() in "([{") - (token.group() in ")]}")
@@ -104,11 +104,11 @@ def _value(text: str, whole: str) -> Any:
     except (ValueError, RecursionError):  # ValueError: also a number of too many digits
         if _BARE_WORD.fullmatch(text):
             return text
-    raise ValueError(f"{_short(whole)}: {_short(text)} is no TOML value; quote it if it is text")
+    raise ValueError(f"{_short(whole)}: {_short(text)} is not a TOML value; quote it if it is text")
 
 
 def parse_values(text: str) -> list[Any]:
-    """Option values with commas between them, `0,2,"a, b"`. Raises ValueError for one that is no TOML value and no bare word."""
+    """Read option values with commas between them, `0,2,"a, b"`. Raises ValueError for one that is neither TOML nor a word."""
     return [_value(part.strip(), text) for part in _split(text)]
 
 
@@ -118,7 +118,7 @@ def _short(text: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value as TOML; text that reads as itself without quotes stands without."""
+    """Return a value as TOML; text is quoted only if it would not read as itself."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -135,24 +135,24 @@ def _strict_toml(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A basic string of TOML: JSON's, but DEL has to be escaped too."""
+    """Return a basic string of TOML, which is one of JSON with DEL escaped too."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint: the nearest right name, and all of them."""
+    """Return a hint: the nearest known name, and all of them."""
     listed = list(known)
     near = difflib.get_close_matches(name, listed, 1)
     return (f"did you mean {near[0]!r}? " if near else "") + f"known: {', '.join(listed) or 'none'}"
 
 
-# --- code of the user's own ---
+# --- the user's code ---
 
 
 def own_object(kind: str, name: str) -> Any:
-    """What `package.module:Name` names; `kind`: what it is to be, for messages.
+    """Return what `package.module:Name` names. `kind`: what it should be, for messages.
 
-    Raises ValueError where it is not there or its module cannot be imported.
+    Raises ValueError if it does not exist or its module cannot be imported.
     """
     module_name, _, attribute = name.partition(":")
     module = own_module(kind, name, module_name)
@@ -162,9 +162,9 @@ def own_object(kind: str, name: str) -> Any:
 
 
 def own_module(kind: str, name: str, module_name: str) -> ModuleType:
-    """A module, looked for in the current directory too, after everywhere else; `kind` and `name`: for messages.
+    """Import a module; the current directory is searched last. `kind` and `name`: for messages.
 
-    Raises ValueError where it cannot be imported.
+    Raises ValueError if it cannot be imported.
     """
     try:
         return _module(module_name)
@@ -180,7 +180,7 @@ def _module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if not f"{name}.".startswith(f"{error.name}."):  # it is there, and something that it imports is not
+        if not f"{name}.".startswith(f"{error.name}."):  # the module exists, and something that it imports does not
             raise
     with _current_directory_last():
         return importlib.import_module(name)
@@ -188,7 +188,7 @@ def _module(name: str) -> ModuleType:
 
 @contextmanager
 def _current_directory_last() -> Iterator[None]:
-    """The current directory at the end of the search path, for one import: never before anything that is installed."""
+    """Put the current directory at the end of the search path for one import, so that it never hides what is installed."""
     here = str(Path.cwd())
     sys.path.append(here)
     importlib.invalidate_caches()

@@ -9,15 +9,15 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Stands for an earlier call's result, or a part of it."""
+    """A reference to an earlier call's result, or a part of it."""
 
     call: str
-    """Id of the planned call."""
+    """The id of the planned call."""
     path: tuple[str | int, ...] = ()
     """Keys and indices into the result."""
 
     def of(self, value: Any) -> Any:
-        """The part of `value` that is meant. Raises KeyError, IndexError or TypeError where it has none."""
+        """Return the part of `value` at `path`. Raises KeyError, IndexError or TypeError if it has none."""
         for key in self.path:
             value = value[key]
         return value
@@ -34,24 +34,24 @@ class PlannedCall:
     goal: str
     """A sentence, unique within the task, that says what the call is for."""
     alternatives: tuple[PlannedCall, ...] = ()
-    """Calls that may stand in for this one; they keep its id."""
+    """Calls that may replace this one; they have its id."""
     fails: bool = False
-    """True: an error is the expected result."""
+    """An error is the expected result."""
     after: tuple[str, ...] = ()
-    """Ids of calls that must have come before, beside those referred to: what they change, this call depends on."""
+    """Ids of further calls that must come before, because this call depends on what they change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The calls that solve a task, each after those that it refers to, and the answer.
 
-    Raises ValueError for a repeated id, a repeated goal, an alternative under another id, or a reference to, or an
-    `after` of, a call that does not stand before.
+    Raises ValueError for a duplicate id or goal, an alternative with another id, and a reference or an `after` to a call that does
+    not come before.
     """
 
     calls: tuple[PlannedCall, ...]
     answer: Any
-    """Literal, or a value with `Ref`s; None where the task has no answer and saying so is right."""
+    """A literal, or a value with `Ref`s; None if the task has no answer and saying so is right."""
     dependencies: Mapping[str, frozenset[str]] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class Plan:
         for call in self.calls:
             needs = frozenset(call.after).union(ref.call for ref in refs(call.arguments))
             if call.id in seen:
-                raise ValueError(f"plan: id {call.id!r} stands twice")
+                raise ValueError(f"plan: id {call.id!r} is a duplicate")
             if any(other.id != call.id for other in call.alternatives):
                 raise ValueError(f"plan: an alternative of call {call.id!r} has another id")
             every = needs.union(ref.call for other in call.alternatives for ref in refs(other.arguments))
@@ -74,7 +74,7 @@ class Plan:
 
 
 def refs(value: Any) -> Iterator[Ref]:
-    """All references in a value."""
+    """Yield all references in a value."""
     if isinstance(value, Ref):
         yield value
     elif isinstance(value, Mapping):
@@ -89,7 +89,7 @@ _LITERALS = frozenset({int, float, str, bool, type(None)})
 
 
 def resolve(value: Any, results: Mapping[str, Any]) -> Any:
-    """Put results in the place of references. Raises KeyError, IndexError or TypeError where one cannot be had."""
+    """Replace references by results. Raises KeyError, IndexError or TypeError if a result, or its part, is missing."""
     kind = type(value)
     if kind in _LITERALS:
         return value
@@ -103,7 +103,7 @@ def resolve(value: Any, results: Mapping[str, Any]) -> Any:
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
-    """A plan as plain JSON; a reference is `{"$ref": id, "path": […]}`.
+    """Return a plan as plain JSON; a reference is `{"$ref": id, "path": […]}`.
 
     Raises ValueError for a literal with a key `$ref`, which would be read back as a reference.
     """
@@ -111,7 +111,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_json(data: Mapping[str, Any]) -> Plan:
-    """Raises KeyError for a missing field and ValueError for a broken plan."""
+    """Read a plan. Raises KeyError for a missing field and ValueError for a broken plan."""
     calls = tuple(_call_from_json(item) for item in data["calls"])
     return Plan(calls, _value_from_json(data["answer"]))
 

@@ -1,8 +1,8 @@
 """A loop's prompts as a program: what an optimizer may change, free of any framework, and the file that keeps it.
 
 A *predictor* is one kind of request that a loop makes, such as `react` and `extract`. Its state is its instructions and its
-demonstrations; a *program* is the state of all predictors of a loop. Loops of DSPy's render demonstrations in DSPy's format; the
-others keep to their own wire format, for which this module has the parts: a conversation as a field, and back as turns.
+demonstrations; a *program* is the state of all predictors of a loop. Loops on DSPy render demonstrations in DSPy's format; the
+others use their own wire format, for which this module has the parts: a conversation as a field, and back as turns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .digest import digest
 from .names import nearest
 
 Demo = Mapping[str, Any]
-"""Input and output fields by name, as JSON values; without an output a *labelled* example, of which `query` and `answer` count."""
+"""Input and output fields by name, as JSON values; a *labelled* example, without an output, has `query` and `answer` instead."""
 
 CONVERSATION = "conversation"
 """The one input field of a predictor that has its own wire format: all messages after the system text, as JSON."""
@@ -39,7 +39,7 @@ class Prompt:
     demos: tuple[Demo, ...] = ()
 
     def is_whole(self, demo: Demo) -> bool:
-        """Whether a demonstration has all outputs; else it is a labelled example."""
+        """Return whether a demonstration has all outputs; otherwise it is a labelled example."""
         return all(name in demo for name in self.outputs)
 
 
@@ -49,13 +49,13 @@ Program = Mapping[str, Prompt]
 
 @dataclass(frozen=True, slots=True)
 class Prompted:
-    """On a request: which predictor asks, and how this call reads as a demonstration."""
+    """The predictor that makes a request, and this call of it as a demonstration."""
 
     predictor: str
     inputs: Callable[[], Mapping[str, Any]]
-    """The input fields of this call."""
+    """Returns the input fields of this call."""
     outputs: Callable[[Reply], Mapping[str, Any]]
-    """The output fields that a reply states. Raises WireError."""
+    """Returns the output fields of a reply. Raises WireError."""
 
 
 @runtime_checkable
@@ -64,20 +64,20 @@ class Optimizable(Protocol):
 
     @property
     def predictors(self) -> Program:
-        """The state of every predictor that this configuration asks, by name."""
+        """The state of every predictor that this configuration uses, by name."""
 
     def with_predictors(self, program: Program) -> Self:
-        """The same loop with other instructions and demonstrations; predictors that are not named keep theirs."""
+        """Return the same loop with other instructions and demonstrations; predictors that are not named keep theirs."""
 
 
 def own_prompt(instructions: str, output: str, demos: Sequence[Demo] = ()) -> Prompt:
-    """The predictor of a wire format of the loop's own: a conversation in, `output` (the reply as text) out."""
+    """Return a predictor in the loop's own wire format: a conversation in, `output` (the reply as text) out."""
     return Prompt(instructions, {CONVERSATION: str}, {output: str}, tuple(demos))
 
 
 @dataclass(frozen=True, slots=True)
 class OwnPrompt:
-    """A predictor's state in a wire format of the loop's own."""
+    """A predictor's state in the loop's own wire format."""
 
     text: str
     """The instructions, and the labelled examples below them."""
@@ -86,7 +86,7 @@ class OwnPrompt:
 
 
 def in_own_format(prompt: Prompt) -> OwnPrompt:
-    """What such a predictor's requests begin with."""
+    """Return what the requests of a predictor in the loop's own wire format begin with."""
     whole = [demo for demo in prompt.demos if prompt.is_whole(demo)]
     labelled = [text for demo in prompt.demos if not prompt.is_whole(demo) and (text := _labelled(demo))]
     (output,) = prompt.outputs
@@ -100,19 +100,19 @@ def in_own_format(prompt: Prompt) -> OwnPrompt:
 
 
 def prompted(name: str, prompt: Prompt, messages: Sequence[Message]) -> Prompted:
-    """For a request of such a predictor. `messages`: those after the system text and the examples."""
+    """Describe a request of a predictor in the loop's own wire format. `messages`: those after the system text and the examples."""
     (output,) = prompt.outputs
     given = tuple(messages)
     return Prompted(name, lambda: {CONVERSATION: conversation_text(given)}, lambda reply: {output: reply_text(reply)})
 
 
 def conversation_text(messages: Sequence[Message]) -> str:
-    """Messages as one JSON text; `_turns` reads it back."""
+    """Return messages as one JSON text, which `_turns` reads."""
     return json.dumps([_message_data(message) for message in messages], ensure_ascii=False)
 
 
 def reply_text(reply: Reply) -> str:
-    """A reply as text: as it is, or an object of `text` and `calls` where it has native calls."""
+    """Return a reply as text: unchanged, or as an object of `text` and `calls` if it has native calls."""
     if not reply.calls:
         return reply.text
     return json.dumps({"text": reply.text, "calls": [_call_data(call) for call in reply.calls]}, ensure_ascii=False)
@@ -132,9 +132,9 @@ def _call_data(call: NativeCall) -> dict[str, str]:
 
 
 def _turns(conversation: str, said: str, prefix: str) -> list[Message]:
-    """A demonstration as messages; call ids begin with `prefix`, so that they stay unique in the request.
+    """Return a demonstration as messages; call ids begin with `prefix`, so that they are unique in the request.
 
-    A text that is no conversation a provider takes, such as one that was cut, stands as one message of the user's.
+    A text that is not a conversation, such as one that was cut, becomes one user message.
     """
     made = _messages(conversation, prefix)
     if made is None:
@@ -156,12 +156,12 @@ _ROLES: Mapping[str, MessageRole] = {"user": "user", "assistant": "assistant", "
 
 
 def _numbered(items: Sequence[Any], prefix: str) -> list[Message]:
-    """Messages with their calls numbered: providers differ in what an id may look like, and how long it may be.
+    """Return messages with numbered calls: providers differ in what an id may look like, and how long it may be.
 
-    Raises TypeError, KeyError or ValueError for what is no message, a result without its call and a call without its result.
+    Raises TypeError, KeyError or ValueError for an item that is not a message, and for a call or a result without the other.
     """
     made: list[Message] = []
-    waiting: list[tuple[Any, str]] = []  # ids of calls, as they were and as they are now
+    waiting: list[tuple[Any, str]] = []  # old and new ids of calls
     count = 0
     for item in items:
         role, content = _ROLES[item["role"]], str(item["content"])
@@ -196,7 +196,7 @@ def _said(text: str, prefix: str) -> Message:
 
 
 def _labelled(demo: Demo) -> str:
-    """Question and answer of a labelled example; empty where it lacks them."""
+    """Return question and answer of a labelled example as text; empty if it lacks them."""
     if "query" not in demo or "answer" not in demo:
         return ""
     answer = demo["answer"]
@@ -207,10 +207,10 @@ def _labelled(demo: Demo) -> str:
 
 
 def merged(own: Program, given: Program) -> Program:
-    """The loop's own program with the given states put in. Raises ValueError for a predictor that the loop does not have."""
+    """Return the loop's own program with the given states. Raises ValueError for a predictor that the loop does not have."""
     for name in given:
         if name not in own:
-            raise ValueError(f"predictor {name!r} is none of this loop's; {nearest(name, own)}")
+            raise ValueError(f"predictor {name!r} is not one of this loop's; {nearest(name, own)}")
     return {
         name: replace(prompt, instructions=given[name].instructions, demos=given[name].demos) if name in given else prompt
         for name, prompt in own.items()
@@ -218,7 +218,7 @@ def merged(own: Program, given: Program) -> Program:
 
 
 def program_digest(program: Program) -> str:
-    """sha256 of all instructions and demonstrations."""
+    """Return the sha256 of all instructions and demonstrations."""
     return digest(
         {
             name: {"instructions": prompt.instructions, "demos": [dict(demo) for demo in prompt.demos]}
@@ -229,15 +229,15 @@ def program_digest(program: Program) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SavedProgram:
-    """A file of a program: predictors as DSPy saves them, and where they come from."""
+    """The contents of a program file: predictors as DSPy saves them, and their origin."""
 
     state: Mapping[str, tuple[str, tuple[Demo, ...]]]
     """Predictor → instructions, demonstrations."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """`loop`, and what else the optimization noted: optimizer, suite, budget, scores."""
+    """`loop`, and further notes of the optimization: optimizer, suite, budget, scores."""
 
     def on(self, loop: Optimizable) -> Program:
-        """The whole program for a loop. Raises ValueError where it was saved for another design, or the predictors do not fit."""
+        """Return the whole program for a loop. Raises ValueError if it is for another design or the predictors do not fit."""
         own = loop.predictors
         design, name = self.about.get("design"), getattr(loop, "name", None)
         if design is not None and name is not None and design != name:
@@ -250,40 +250,40 @@ class SavedProgram:
         for name in self.state:
             if name not in own:
                 was = f"; it was saved for loop {self.about['loop']!r}" if "loop" in self.about else ""
-                raise ValueError(f"predictor {name!r} is none of this loop's ({', '.join(own)}){was}")
+                raise ValueError(f"predictor {name!r} is not one of this loop's ({', '.join(own)}){was}")
         return merged(own, given)
 
 
 ABOUT = "loopbench"
-"""The key of a program file under which our own notes stand; DSPy passes over it."""
+"""The key of our own notes in a program file; DSPy ignores it."""
 _NO_PREDICTORS = frozenset({ABOUT, "metadata"})
 
 
 def read_program(path: str | Path) -> SavedProgram:
-    """A program from a file that `optimize`, or DSPy's own `save`, has written. Model and traces in it are passed over.
+    """Read a program from a file that `optimize`, or DSPy's own `save`, has written; a model and traces in it are ignored.
 
     Raises ValueError, in one line that names file and field, and OSError.
     """
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: no valid JSON: {error}") from None
+        raise ValueError(f"{path}: invalid JSON: {error}") from None
     if not isinstance(data, dict):
-        raise ValueError(f"{path}: no program: a JSON object of predictors is wanted")
+        raise ValueError(f"{path}: not a program: expected a JSON object of predictors")
     about = data.get(ABOUT, {})
     if not isinstance(about, dict):
-        raise ValueError(f"{path}: {ABOUT}: a JSON object is wanted")
+        raise ValueError(f"{path}: {ABOUT}: expected a JSON object")
     state = {name: _state(item, f"{path}: {name}") for name, item in data.items() if name not in _NO_PREDICTORS}
     if not state:
-        raise ValueError(f"{path}: no program: it holds no predictor")
+        raise ValueError(f"{path}: not a program: it holds no predictor")
     return SavedProgram(state, about)
 
 
 def _finite(text: str) -> float:
-    """Raises ValueError for NaN and what is beyond all bounds: no digest can be made of them."""
+    """Read a number. Raises ValueError for NaN and infinity, of which no digest can be made."""
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is no number")
+        raise ValueError(f"{text} is not a number")
     return number
 
 
@@ -291,10 +291,10 @@ def _state(data: Any, where: str) -> tuple[str, tuple[Demo, ...]]:
     signature = data.get("signature") if isinstance(data, dict) else None
     instructions = signature.get("instructions") if isinstance(signature, dict) else None
     if not isinstance(instructions, str):
-        raise ValueError(f"{where}: signature.instructions: a text is wanted")
+        raise ValueError(f"{where}: signature.instructions: expected a text")
     demos = data.get("demos", [])
     if not isinstance(demos, list) or not all(isinstance(demo, dict) for demo in demos):
-        raise ValueError(f"{where}: demos: a list of JSON objects is wanted")
+        raise ValueError(f"{where}: demos: expected a list of JSON objects")
     return instructions, tuple(demos)
 
 
@@ -302,9 +302,9 @@ L = TypeVar("L", bound=Optimizable)
 
 
 def with_program(loop: L, path: str | Path) -> L:
-    """The loop with the prompts of a file, ready for a product: `with_program(Finish(), "optimized.json")`.
+    """Return the loop with the prompts of a file, ready for a product: `with_program(Finish(), "optimized.json")`.
 
-    Raises ValueError, in one line that names the file, where the program does not fit, and OSError.
+    Raises ValueError, in one line that names the file, if the program does not fit, and OSError.
     """
     saved = read_program(path)
     try:

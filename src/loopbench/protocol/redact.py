@@ -1,4 +1,4 @@
-"""Secrets out of text that leaves the process: errors, logs, traces, recordings, reports."""
+"""Removes secrets from text that leaves the process: errors, logs, traces, recordings, reports."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from functools import lru_cache
 from urllib.parse import quote, quote_plus
 
 MARK = "[redacted]"
-SHORTEST = 8
+MIN_SECRET_CHARS = 8
 """Values of fewer characters are words, not secrets: taking them out would spoil the text."""
 
 _SECRET_NAMES = ("_API_KEY", "_ACCESS_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 _VAGUE_NAMES = ("_KEY", "_CREDENTIALS")
-"""Ends of names whose value may be a plain word too, such as a column to sort by: that is no secret."""
+"""Ends of names whose value may also be a plain word, such as a column to sort by, which is not a secret."""
 
-# A key may follow an escape of JSON: the n of \n is no part of a word.
+# A key may follow an escape of JSON: the n of \n is not part of a word.
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4}))"
 _VALUE = r"(?=[^\s\"'&,;\\]*\d)[^\s\"'&,;\\]"  # with a digit, or "basic authentication" would be a secret
 _SHAPES = tuple(
@@ -68,9 +68,9 @@ _JSON_IN_JSON = 6
 
 
 def redact(text: str, environ: Mapping[str, str] | None = None) -> str:
-    """The text with `[redacted]` in the place of secrets. JSON stays JSON.
+    """Return the text with `[redacted]` in place of secrets. JSON stays JSON.
 
-    Taken out: the values of environment variables whose names end like a key's, whatever they look like, also as JSON, URLs, HTML
+    Secrets are: the values of environment variables whose names end like a key's, whatever they look like, also as JSON, URLs, HTML
     and base64 spell them; what has the shape of a key (`sk-…`, `Bearer …`, `api_key=…`); private keys; user and password in an
     address. `environ`: os.environ by default.
     """
@@ -89,9 +89,9 @@ def redact(text: str, environ: Mapping[str, str] | None = None) -> str:
 
 
 def _has_key(text: str, secrets: _Secrets) -> bool:
-    """Whether a long unbroken run with a digit holds a known secret or what looks like one.
+    """Return whether a long unbroken run with a digit holds a known secret or what looks like one.
 
-    Ordinary text has few such runs, and finding them takes a tenth of what looking for each shape would.
+    Ordinary text has few such runs, and finding them takes a tenth of the time that looking for each shape would.
     """
     flat = text.encode("latin-1", "replace").translate(_FLAT)
     start = flat.find(_LONG)
@@ -121,18 +121,18 @@ def public_address(address: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _Secrets:
     pattern: re.Pattern[str]
-    """All of them, in all their forms; the longest first, because one may contain another."""
+    """All secrets, in all their spellings; the longest first, because one may contain another."""
     in_runs: re.Pattern[str]
-    """Those that are a part of one long unbroken run with a digit."""
+    """The secrets that are part of one long unbroken run with a digit."""
     anywhere: tuple[str, ...]
-    """The rest."""
+    """The other secrets."""
 
 
 _last: tuple[object, _Secrets] = (None, _Secrets(re.compile(r"(?!)"), re.compile(r"(?!)"), ()))
 
 
 def _secrets(environ: Mapping[str, str]) -> _Secrets:
-    """Worked out again only when the environment has changed."""
+    """Return the secrets of the environment; they are worked out again only after it has changed."""
     global _last
     # os.environ decodes each value at every look; the dictionary behind it is compared at once.
     held = getattr(environ, "_data", environ)
@@ -145,7 +145,7 @@ def _secrets(environ: Mapping[str, str]) -> _Secrets:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    if len(value) < SHORTEST or value in MARK:
+    if len(value) < MIN_SECRET_CHARS or value in MARK:
         return False
     if name.endswith(_SECRET_NAMES):
         return True
@@ -154,7 +154,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 @lru_cache(maxsize=8)
 def _forms(values: frozenset[str]) -> _Secrets:
-    forms = sorted({form for value in values for form in _spellings(value) if len(form) >= SHORTEST}, key=len, reverse=True)
+    forms = sorted({form for value in values for form in _spellings(value) if len(form) >= MIN_SECRET_CHARS}, key=len, reverse=True)
     joined = [
         form for form in forms if len(form) >= _RUN and form.isascii() and _DIGIT.search(form) and set(form.encode()) <= _JOINED
     ]
@@ -166,7 +166,7 @@ def _any_of(forms: list[str]) -> re.Pattern[str]:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """As it may stand in a text."""
+    """Yield the spellings of a value in a text."""
     yield value
     yield repr(value)[1:-1]
     for ascii_only in (True, False):
@@ -183,7 +183,7 @@ def _spellings(value: str) -> Iterator[str]:
 
 
 def _base64(value: bytes, encode: Callable[[bytes], bytes]) -> Iterator[str]:
-    """What is the same in the base64 form of any text with the value in it: one form for each place in a group of three bytes."""
+    """Yield what the base64 forms of all texts with the value have in common: one for each place in a group of three bytes."""
     for before in range(3):
         whole = encode(b"\0" * before + value)
         end = len(whole) - (0 if (before + len(value)) % 3 == 0 else 4)  # the last group depends on what follows

@@ -1,6 +1,6 @@
 """A function's arguments as a pydantic model: their JSON schema, and a check before the call.
 
-The one module of this floor that needs pydantic; `tools.py` loads it when the first tool is built.
+The only module of this package that needs pydantic; `tools.py` loads it when the first typed tool is built.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class Arguments:
     parameters: tuple[inspect.Parameter, ...]
     json_schema: Mapping[str, Any]
     by_name: bool
-    """Every argument is passed by name: no positional-only ones, no `*args`."""
+    """Every argument is passed by name: there are no positional-only ones and no `*args`."""
     named: tuple[tuple[str, str], ...]
-    """Parameters that an argument's name can mean, each with its field."""
+    """The parameters that an argument can name, each with its field."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], tool: str) -> Arguments:
-        """Raises TypeError where a type has no JSON schema or a default is pydantic's `Field(…)`, which no plain call fills in.
+        """Read the arguments of a function; a callable without signature accepts any argument.
 
-        A callable without signature accepts any argument.
+        Raises TypeError if a type has no JSON schema or a default is pydantic's `Field(…)`, which no plain call fills in.
         """
         parameters = _parameters(function)
         hints = _type_hints(function)
@@ -78,32 +78,32 @@ class Arguments:
         return cls(tool, model, parameters, schema, by_name, named)
 
     def bind(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Check and convert; gives what to call the function with.
+        """Check and convert; return the positional and the keyword arguments of the call.
 
         Raises ToolArgumentError, which names every unknown, missing and mistyped argument and lists what is allowed.
         """
         checked = self.check(arguments)
-        # An extra argument may be called p0, or as the parameter that takes it.
+        # An extra argument may be called p0, or like the parameter that takes it.
         values = {name: getattr(checked, where) for name, where in self.named if name in arguments}
         if checked.__pydantic_extra__:
             values |= checked.__pydantic_extra__
         return ((), values) if self.by_name else self._spread(values)
 
     def check(self, arguments: Mapping[str, Any]) -> BaseModel:
-        """The arguments as fields. Raises as `bind` does."""
+        """Return the arguments as fields. Raises as `bind` does."""
         try:
             return self.model.model_validate(arguments)
         except ValidationError as error:
             raise self._error(self._complaint(error)) from None
-        except Exception as error:  # a validator of the user's may raise anything
+        except Exception as error:  # the user's validator may raise anything
             raise self._error(f"{type(error).__name__}: {error_text(error)}") from None
 
     def bind_unchecked(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments as they are, positional ones put in their place."""
+        """Return the arguments unchanged, positional ones in their places."""
         return ((), dict(arguments)) if self.by_name else self._spread(dict(arguments))
 
     def _spread(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional arguments where the signature wants them: positional-only ones, and all before a filled `*args`."""
+        """Split off the positional arguments: positional-only ones, and all before a filled `*args`."""
         rest = next((p.name for p in self.parameters if p.kind is _VAR_POSITIONAL), None)
         extra = values.pop(rest) if rest is not None and isinstance(values.get(rest), list | tuple) else ()
         positional: list[Any] = []
@@ -149,7 +149,7 @@ class Arguments:
 
 
 class _PlainSchema(GenerateJsonSchema):
-    """Schemas as a provider wants them: no titles made of parameter names, no default that JSON cannot say."""
+    """Makes schemas for providers: without titles made of parameter names, and without defaults that JSON cannot say."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -164,7 +164,7 @@ class _PlainSchema(GenerateJsonSchema):
         return default
 
     def emit_warning(self, kind: Any, detail: str) -> None:
-        """A default without JSON form (a function, NaN) is left out of the schema; the call still uses it."""
+        """Ignore that a default without JSON form (a function, NaN) is left out of the schema; the call still uses it."""
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
@@ -186,13 +186,13 @@ def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
         alone = SimpleNamespace(__annotations__={name: annotation})
         try:
             hints |= get_type_hints(alone, getattr(target, "__globals__", {}), include_extras=True)
-        except Exception:  # it names what only a type checker sees, or is prose: any value will do, for this argument
+        except Exception:  # it names what only a type checker sees, or is prose: this argument takes any value
             hints[name] = Any
     return hints
 
 
 def _kind(schema: Any, defs: Mapping[str, Any]) -> str:
-    """The type of one argument in words, read off its JSON schema."""
+    """Return the type of one argument in words, from its JSON schema."""
     if "$ref" in schema:
         return _kind(defs[schema["$ref"].removeprefix("#/$defs/")], defs)
     if "enum" in schema or "const" in schema:

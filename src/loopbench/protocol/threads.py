@@ -1,4 +1,4 @@
-"""Calling what blocks without blocking the event loop."""
+"""Calls functions that block without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Like asyncio.to_thread, but on a daemon thread of its own: one that hangs blocks neither the others nor the exit."""
+    """Call a function like `asyncio.to_thread`, on a new daemon thread: no other call, nor the exit, waits for one that hangs."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()

@@ -1,9 +1,9 @@
 """Tools: what a loop may call, and what it sees of the result.
 
 A `Tool` is built from a typed function; a `Toolbox` validates a call's arguments, runs the function under a time limit and turns
-whatever comes out, a value of any type or an exception, into an `Observation`. Nothing here raises for a tool's fault.
+the result, a value of any type or an exception, into an `Observation`. Nothing here raises for a tool's fault.
 
-The module itself needs the standard library only; pydantic is loaded when the first schema is built.
+The module itself needs the standard library only; `Tool.from_function` loads pydantic.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ DEFAULT_MAX_CHARS = 20_000
 
 
 class BudgetExceeded(Exception):
-    """A budget is used up: the run ends here. Every loop lets it through, and so does a tool that asks a model itself."""
+    """A budget is used up, and the run ends here. Every loop lets it pass, and so does a tool that asks a model itself."""
 
 
 class TransientError(Exception):
-    """Raised by a tool whose failure may pass: the same call may work the next time. Subclasses name the reason."""
+    """A tool's failure may pass: the same call may work the next time. Subclasses name the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class ToolCall:
     arguments: Mapping[str, Any]
     """A JSON object."""
     call_id: str = field(default="", compare=False)
-    """The provider's id of a native call; no part of the move."""
+    """The provider's id of a native call; not part of the move."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """What a model is told of a tool."""
+    """The description of a tool that a model gets."""
 
     name: str
     description: str
@@ -58,16 +58,16 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What came of a call. The error's type is kept apart, so that each design words it in its own way."""
+    """The result of a call. The error's type is a field of its own, so that each design can word it."""
 
     tool_name: str
     status: Literal["success", "error"]
     data: str
     """The result as text, or the error's message without its type."""
     error_type: str | None = None
-    """Name of the exception's class; UnknownTool and InvalidArguments where the tool never ran."""
+    """Name of the exception's class; UnknownTool or InvalidArguments if the tool never ran."""
     value: Any = field(default=None, compare=False)
-    """The result as returned; None for an error."""
+    """The result as the tool returned it; None for an error."""
     call_id: str = ""
     seconds: float = field(default=0.0, compare=False)
     """Wall time of the call."""
@@ -79,7 +79,7 @@ class Observation:
         return self.status == "success"
 
     def as_dict(self) -> dict[str, str]:
-        """`{"status", "data", "tool_name"}`, an error with its type in front."""
+        """Return `{"status", "data", "tool_name"}`, an error with its type in front."""
         data = self.data if self.error_type is None else f"{self.error_type}: {self.data}"
         return {"status": self.status, "data": data, "tool_name": self.tool_name}
 
@@ -93,13 +93,13 @@ class Tool:
     parameters: Mapping[str, Any]
     """JSON schema of the arguments, type "object"."""
     function: Callable[..., Any]
-    """The function, sync or async; it gets the arguments as keywords where no `arguments` say otherwise."""
+    """The function, sync or async; it gets the arguments as keywords unless `arguments` binds them otherwise."""
     arguments: Arguments | None = None
-    """Validates and binds the arguments; None passes them on as they are (a tool known by its schema only)."""
+    """Validates and binds the arguments; None passes them on unchanged (a tool known by its schema only)."""
     blocking: bool = True
-    """True: a sync function runs in a thread, under the time limit. False: it is pure and quick and runs in place."""
+    """A sync function runs in a thread, under the time limit; False if it is pure and quick, and may run in place."""
     time_limit_s: float | None = None
-    """Seconds; None takes the toolbox's limit."""
+    """Seconds; None for the toolbox's limit."""
 
     @classmethod
     def from_function(
@@ -111,11 +111,11 @@ class Tool:
         blocking: bool = True,
         time_limit_s: float | None = None,
     ) -> Tool:
-        """Read name, docstring and argument types off a function, method, partial or callable object.
+        """Make a tool from the name, docstring and argument types of a function, method, partial or callable object.
 
-        Raises TypeError for what cannot be called, and where an argument's type has no JSON schema.
+        Raises TypeError for what cannot be called, and if an argument's type has no JSON schema.
         """
-        from .schema import Arguments  # pydantic: loaded by the first typed tool, not by an import of a loop
+        from .schema import Arguments  # loads pydantic: the first typed tool may, the import of a loop must not
 
         if not callable(function):
             raise TypeError(f"a tool must be callable, got {type(function).__name__}")
@@ -158,7 +158,7 @@ class Toolbox:
         self.max_chars = max_chars
 
     def __deepcopy__(self, memo: object) -> Self:
-        """The same toolbox: optimizers copy programs, and a tool must go on acting on the world it was given."""
+        """Return the same toolbox: optimizers copy programs, and a tool must go on acting on the same world."""
         return self
 
     def __iter__(self) -> Iterator[Tool]:
@@ -175,7 +175,7 @@ class Toolbox:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """In the order given."""
+        """The names, in order."""
         return tuple(self._tools)
 
     @property
@@ -183,9 +183,9 @@ class Toolbox:
         return tuple(tool.spec for tool in self._tools.values())
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        """Run one call. `validate=False` hands the arguments to the function as they are.
+        """Run one call. `validate=False` passes the arguments to the function unchanged.
 
-        Cancellation, KeyboardInterrupt and BudgetExceeded leave; anything else that the tool does is an Observation.
+        Cancellation, KeyboardInterrupt and BudgetExceeded pass through; anything else that the tool does is an Observation.
         """
         started = time.perf_counter()
         tool = self._tools.get(call.name)
@@ -227,9 +227,9 @@ class Toolbox:
         running = [asyncio.create_task(one(call)) for call in calls]
         try:
             return tuple(await asyncio.gather(*running))
-        except BaseException:  # no TaskGroup: its siblings outlive a call that cancels itself, and its errors come wrapped
+        except BaseException:  # not a TaskGroup: siblings would outlive a call that cancels itself, and errors would come wrapped
             for task in running:
-                if not task.cancelling():  # a second time would break off its cleaning up
+                if not task.cancelling():  # a second cancellation would interrupt its clean-up
                     task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
             raise
@@ -283,6 +283,6 @@ def _docstring(function: Callable[..., Any]) -> str:
 
 
 def _raised(error: BaseException) -> BaseException:
-    """What the tool itself raised: a StopIteration leaves a coroutine as a RuntimeError (PEP 479)."""
+    """Return what the tool itself raised: a StopIteration leaves a coroutine as a RuntimeError (PEP 479)."""
     replaced = type(error) is RuntimeError and error.args == ("coroutine raised StopIteration",)
     return error.__cause__ if replaced and isinstance(error.__cause__, StopIteration) else error

@@ -1,4 +1,4 @@
-"""Values of tools as text: what a tool raised, what it returned, and how both are cut to a length."""
+"""The results and errors of tools as text, cut to a length."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=[^<>]{0,200}(?<![-=])>)")
-"""A memory address as `<Thing object at 0x7f…>` has it; in prose ("fault at 0x10 -> exit") it is the tool's own finding."""
+"""A memory address as `<Thing object at 0x7f…>` has it; in prose ("fault at 0x10 -> exit") it is part of the result."""
 
 
 class ToolArgumentError(ValueError):
@@ -20,33 +20,33 @@ class ToolArgumentError(ValueError):
 
 
 def own_copy(value: Any) -> Any:
-    """A copy of a JSON value that others hold too: who changes what it is given must not change the move."""
+    """Copy a JSON value that others hold too: a tool that changes its argument must not change the move."""
     if not isinstance(value, list | dict):
         return value
     if type(value) is dict and all(type(item) in ATOMS for item in value.values()):
         return value.copy()
     try:
         return copy.deepcopy(value)
-    except Exception:  # nested too deep, or an object that cannot be copied: then it is handed over as it is
+    except Exception:  # nested too deep, or an object that cannot be copied: pass on the original
         return value
 
 
 def underlying(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function inside any functools.partial."""
+    """Return the function inside any functools.partial."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
 
 
 def cap(text: str, max_chars: int) -> str:
-    """Cut a text at `max_chars` characters and say so."""
+    """Cut a text at `max_chars` characters and say that it is cut."""
     if len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}... (truncated, {len(text)} characters in all)"
 
 
 def error_text(error: BaseException) -> str:
-    """An exception's message: no type, no traceback, no memory address."""
+    """Return an exception's message, without type, traceback and memory addresses."""
     try:
         return legible(str(error))
     except (asyncio.CancelledError, KeyboardInterrupt):
@@ -56,9 +56,9 @@ def error_text(error: BaseException) -> str:
 
 
 def render_value(value: Any) -> str:
-    """Any value as text, the same in every process: str as it is, JSON where JSON can say it, else `str()`.
+    """Return any value as text, the same in every process: a str unchanged, otherwise JSON if possible, otherwise `str()`.
 
-    Sets are sorted, memory addresses left out, lone surrogates replaced; never raises.
+    Sets are sorted, memory addresses removed and lone surrogates replaced; never raises.
     """
     if value is None:
         return "None"
@@ -69,12 +69,12 @@ def render_value(value: Any) -> str:
         return legible(plain if isinstance(plain, str) else _JSON.encode(plain))
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise
-    except BaseException:  # a circular value, a key that JSON lacks, whatever a user's method does
+    except BaseException:  # a circular value, a key that JSON lacks, an error in a user's method
         return _text(value, _notation)
 
 
 def _jsonable(value: Any) -> Any:
-    """What stands for a value in JSON; `str()` where nothing else does."""
+    """Return the value that represents another in JSON; `str()` if nothing else does."""
     if isinstance(value, set | frozenset):  # each item rendered once and read back: sets nested in sets stay cheap
         return [json.loads(text) for text in sorted(legible(_JSON.encode(item)) for item in value)]
     try:
@@ -92,7 +92,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def _in_order(plain: Any, source: Any) -> Any:
-    """`plain`, which pydantic made of `source`, with its sets sorted: there they stand in this process's own order."""
+    """Sort the sets in `plain`, which pydantic made of `source`: it leaves them in an order that differs between processes."""
     if isinstance(plain, dict):
         same = isinstance(source, Mapping) and len(source) == len(plain)
         parts = source.values() if same else [getattr(source, key, None) for key in plain]
@@ -104,13 +104,13 @@ def _in_order(plain: Any, source: Any) -> Any:
 
 
 ATOMS = frozenset({str, int, float, bool, type(None)})
-"""Values of these very types hold nothing, and wait for nothing."""
+"""Values of exactly these types contain no others and need no `await`."""
 _JSON_TYPES = (str, int, float, dict, list, tuple)
 _JSON = json.JSONEncoder(ensure_ascii=False, default=_jsonable)
 
 
 def _notation(value: Any, above: tuple[int, ...] = ()) -> str:
-    """Like `repr`, with sets sorted and what cannot be shown named by its type."""
+    """Return `repr` with sorted sets; a part whose own `repr` fails is named by its type."""
     brackets = next((pair for kind, pair in _BRACKETS if isinstance(value, kind)), None)
     if id(value) in above:
         return "...".join(brackets or ("", ""))

@@ -1,4 +1,4 @@
-"""Strict JSON, as codecs write and read it: what JSON lacks is refused both ways, and a value comes back as it was."""
+"""Strict JSON for codecs: what JSON lacks is refused in both directions, and a value comes back unchanged."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 def read_once(read: Callable[P, T]) -> Callable[P, T]:
-    """For what reads a reply, a codec's method or a function: of two who read the same one, the second gets what the first found.
+    """Decorate a function or method that reads a reply: if the next call reads the same reply, it gets the same result.
 
-    They are the harness, which reads each reply as it comes, and the loop. Only the last reply is kept, and only for who asks next.
+    The harness reads each reply as it comes, and then the loop does. Only the last result is kept, and only for the next call.
     """
     last: tuple[tuple[object, ...], Any] | None = None
 
@@ -40,7 +40,7 @@ def read_once(read: Callable[P, T]) -> Callable[P, T]:
 
 
 def to_json(value: Any) -> str:
-    """Raises Inexpressible for what JSON does not give back as it was: NaN, tuples, keys that are no text, objects."""
+    """Write JSON. Raises Inexpressible for a value that would not come back the same: NaN, tuples, objects, keys of other types."""
     try:
         text = _ENCODER.encode(value)
         same = from_json(text) == value
@@ -52,7 +52,7 @@ def to_json(value: Any) -> str:
 
 
 def from_json(text: str) -> Any:
-    """Raises ValueError, which says why, for text that is no JSON: NaN, numbers too large, what is nested too deep."""
+    """Read JSON. Raises ValueError with the reason for anything else: NaN, numbers too large, values nested too deep."""
     try:
         return _DECODER.decode(text)
     except RecursionError:
@@ -60,7 +60,7 @@ def from_json(text: str) -> Any:
 
 
 def native_call(call: ToolCall, place: int = 0) -> NativeCall:
-    """A call in a provider's form. `place`: 0-based, among the reply's calls. Raises Inexpressible as `to_json` does."""
+    """Return a call in a provider's form. `place`: 0-based, among the reply's calls. Raises Inexpressible as `to_json` does."""
     try:
         return NativeCall(f"call_{place}", call.name, to_json(dict(call.arguments)))
     except Inexpressible as error:
@@ -68,7 +68,7 @@ def native_call(call: ToolCall, place: int = 0) -> NativeCall:
 
 
 def read_call(call: NativeCall) -> ToolCall:
-    """Raises WireError for arguments that are no JSON object; none at all are an empty one."""
+    """Read a call; empty arguments are an empty object. Raises WireError for arguments that are not a JSON object."""
     try:
         arguments = from_json(call.arguments or "{}")
     except ValueError as error:

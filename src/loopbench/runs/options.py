@@ -47,15 +47,21 @@ def _shared_options(fields: type[Any]) -> dict[str, Option]:
 
 
 def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
-    try:
-        return get_type_hints(target.__init__ if inspect.isclass(target) else target)
-    except (NameError, TypeError):  # annotations that name what only a type checker sees
-        return {}
+    for source in (target.__init__, target) if inspect.isclass(target) else (target,):
+        try:
+            return get_type_hints(source)
+        except (NameError, TypeError):  # names that only a type checker sees; a class knows those of its bases' modules
+            continue
+    return {}
 
 
 @cache
 def _field_docs(target: type[Any]) -> Mapping[str, str]:
-    """First line of the string under each field of a class; read once, since an ablation asks for each of its cells."""
+    """First line of the string under each field of a class and its bases; read once: an ablation asks for each of its cells."""
+    return {name: doc for base in reversed(target.__mro__) for name, doc in _own_field_docs(base).items()}
+
+
+def _own_field_docs(target: type[Any]) -> Mapping[str, str]:
     try:
         body = ast.parse(textwrap.dedent(inspect.getsource(target))).body[0]
     except (OSError, TypeError, SyntaxError):

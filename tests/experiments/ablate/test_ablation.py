@@ -294,7 +294,7 @@ def test_a_manifest_that_makes_no_sense_is_one_line(reacted: Ablated, tmp_path: 
             AblationRequest("finish", ("parse_retries=1,1.0",)),
             "cells parse_retries=1 and parse_retries=1.0 are one and the same loop",
         ),
-        (AblationRequest("finish", ("parse_retries=0,(1",)), "'(1' is no TOML value"),
+        (AblationRequest("finish", ("parse_retries=0,(1",)), "'(1' is not a TOML value"),
         (AblationRequest("finsh", ("parse_retries=0,1",)), "unknown loop 'finsh'; did you mean 'finish'?"),
         (AblationRequest("finish", RETRIES, metrics=("step",)), "--metric: unknown metric 'step'; did you mean 'steps'?"),
         (AblationRequest("finish", RETRIES, design="half"), "--design: known: full, fractional"),

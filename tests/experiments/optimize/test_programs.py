@@ -126,7 +126,7 @@ def test_a_loop_with_a_file_is_the_whole_program(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("nothing", "unknown loop 'nothing'"), ("two words", "is no name"), ("bare(x=1)", "unknown option 'x'")],
+    [("nothing", "unknown loop 'nothing'"), ("two words", "is not a name"), ("bare(x=1)", "unknown option 'x'")],
 )
 def test_what_is_neither_is_refused(name, said):
     with pytest.raises(ValueError, match=said):

@@ -16,7 +16,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loopbench.datasets.task import Suite
-from loopbench.loops.bare import CODEC, Bare
+from loopbench.loops.bare import Bare
+from loopbench.loops.bare_codecs import CODEC
 from loopbench.metrics.record import Record, records_digest
 from loopbench.models.fake import FakeModel
 from loopbench.models.metering import Budget, Meter

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from loopbench.datasets.task import StatelessEnvironment, Suite
-from loopbench.loops.bare import CODEC, Bare
+from loopbench.loops.bare import Bare
+from loopbench.loops.bare_codecs import CODEC
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import (
     Capabilities,

@@ -1,0 +1,225 @@
+"""The wire formats of design 4: one JSON object, as in its document, or lines of text, or a native call. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from loopbench.protocol import Act, Answer, Inexpressible, Move, Reply, Role, ToolCall, WireError
+from loopbench.protocol.wire import from_json, native_call, read_once, to_json
+
+TASK = "You solve tasks step by step with tools."
+OBSERVATIONS = (
+    'After each call you see an observation: {"status": "success" or "error", "data": "...", "tool_name": "..."}.\nTools:'
+)
+
+
+class BadMove(WireError):
+    """A legible reply states no move; `tool_name` if it could be read."""
+
+    def __init__(self, message: str, tool_name: str | None = None) -> None:
+        super().__init__(message)
+        self.tool_name = tool_name
+
+
+@dataclass(frozen=True, slots=True)
+class BareCodec:
+    """One JSON object in the reply's text.
+
+    Cannot say: several calls, an empty tool name, an answer of None (null means "not given"), a confidence, tuples or other values
+    that JSON does not give back as they were.
+    """
+
+    name: str = "bare.json"
+    role: Role = Role.DECIDE
+    max_calls: int = 1
+    task: ClassVar[str] = TASK
+    """What the model should do, free of the format."""
+    form: ClassVar[str] = f"""\
+Reply with one JSON object and nothing else, no prose and no code fence.
+To call a tool: {{"thought": "why", "tool_name": "name", "arguments": {{"argument": value}}}}
+To end with your answer: {{"final_answer": "the answer"}}
+{OBSERVATIONS}"""
+
+    def render(self, move: Move) -> Reply:
+        if isinstance(move, Act):
+            call = _only_call(move)
+            made: dict[str, Any] = {"thought": move.thought, "tool_name": call.name, "arguments": call.arguments}
+        else:
+            answer = _answer(move)
+            made = {"thought": answer.thought} if answer.thought else {}
+            made["final_answer"] = answer.value
+        return Reply(to_json(made))
+
+    def parse(self, reply: Reply) -> Move:
+        return self.read(reply)[0]
+
+    @read_once
+    def read(self, reply: Reply) -> tuple[Act | Answer, str]:
+        """Return the move, and the name of a tool that the reply calls besides a final answer. Raises WireError."""
+        data = _read_object(reply.text)
+        thought = data.get("thought")
+        thought = thought if isinstance(thought, str) else "" if thought is None else json.dumps(thought)
+        tool_name = data.get("tool_name")
+        if data.get("final_answer") is not None:
+            return Answer(thought, data["final_answer"]), str(tool_name or "")
+        if tool_name is None or tool_name == "":
+            raise BadMove("No tool_name specified")
+        tool_name = tool_name if isinstance(tool_name, str) else json.dumps(tool_name)
+        return Act(thought, (ToolCall(tool_name, _arguments(data.get("arguments"), tool_name)),)), ""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldsCodec:
+    """Lines of text: `Thought:`, then `Tool:` and `Arguments:` (a JSON object), or `Answer:`.
+
+    Cannot say: several calls, an empty tool name or one of several lines, an answer that is not text, a confidence, texts that
+    begin or end with white space or hold a line that begins like a field.
+    """
+
+    name: str = "bare.fields"
+    role: Role = Role.DECIDE
+    max_calls: int = 1
+    task: ClassVar[str] = TASK
+    form: ClassVar[str] = f"""\
+Reply with these lines and nothing else.
+To call a tool:
+Thought: why
+Tool: name
+Arguments: {{"argument": value}}
+To end with your answer:
+Thought: why
+Answer: the answer
+{OBSERVATIONS}"""
+
+    def render(self, move: Move) -> Reply:
+        if isinstance(move, Act):
+            call = _only_call(move)
+            fields = {"Thought": move.thought, "Tool": call.name, "Arguments": to_json(call.arguments)}
+        else:
+            answer = _answer(move)
+            if not isinstance(answer.value, str):
+                raise Inexpressible("an answer that is no text")
+            fields = {"Thought": answer.thought, "Answer": answer.value}
+        for label, text in fields.items():
+            if text != text.strip() or "\r" in text or _FIELD.search(text) or (label == "Tool" and "\n" in text):
+                raise Inexpressible(f"{label}: white space at an end, or a line that begins like a field")
+        return Reply("\n".join(f"{label}: {text}" for label, text in fields.items()))
+
+    def parse(self, reply: Reply) -> Move:
+        return self.read(reply)[0]
+
+    @read_once
+    def read(self, reply: Reply) -> tuple[Act | Answer, str]:
+        """Return the move, and the name of a tool that the reply calls besides an answer. Raises WireError."""
+        marks = list(_FIELD.finditer(reply.text))
+        if not marks:
+            raise WireError("The reply must have lines that begin with Thought:, Tool: and Arguments:, or with Answer:")
+        ends = [*(mark.start() for mark in marks[1:]), len(reply.text)]
+        fields: dict[str, str] = {}
+        for mark, end in zip(marks, ends, strict=True):
+            fields.setdefault(mark.group(1), reply.text[mark.end() : end].strip())
+        thought, tool_name = fields.get("Thought", ""), fields.get("Tool", "")
+        if "Answer" in fields:
+            return Answer(thought, fields["Answer"]), tool_name
+        if not tool_name:
+            raise BadMove("No Tool: line")
+        text = fields.get("Arguments", "")
+        try:
+            arguments = from_json(text) if text else None
+        except ValueError as error:
+            raise BadMove(f"Arguments: no JSON - {error}", tool_name) from None
+        return Act(thought, (ToolCall(tool_name, _arguments(arguments, tool_name)),)), ""
+
+
+_FIELD = re.compile(r"^(Thought|Tool|Arguments|Answer):", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCallCodec:
+    """A native tool call, with the thought as text beside it; text without a call is the answer.
+
+    Cannot say: several calls, an empty tool name, an answer with a thought or a confidence, one that is empty or not text.
+    """
+
+    name: str = "bare.native"
+    role: Role = Role.DECIDE
+    max_calls: int = 1
+    task: ClassVar[str] = "You solve tasks step by step with tools, one call at a time."
+    form: ClassVar[str] = f"""\
+Reply with your answer as plain text when you have it.
+{OBSERVATIONS}"""
+
+    def render(self, move: Move) -> Reply:
+        if isinstance(move, Act):
+            call = _only_call(move)
+            return Reply(move.thought, (native_call(call),), None, "tool_calls")
+        answer = _answer(move)
+        if answer.thought or not isinstance(answer.value, str) or not answer.value:
+            raise Inexpressible("an answer with a thought, or that is no text")
+        return Reply(answer.value)
+
+    def parse(self, reply: Reply) -> Move:
+        return self.read(reply)[0]
+
+    @read_once
+    def read(self, reply: Reply) -> tuple[Act | Answer, str]:
+        """Return the move, and an empty name: this format has no call besides an answer. Raises WireError."""
+        if not reply.calls:
+            if not reply.text:
+                raise WireError("The reply is empty: call a tool, or answer in text")
+            return Answer("", reply.text), ""
+        if len(reply.calls) > 1:
+            raise BadMove("Call one tool at a time")
+        call = reply.calls[0]
+        if not call.name:
+            raise BadMove("No tool name specified")
+        try:
+            arguments = from_json(call.arguments) if call.arguments else None
+        except ValueError as error:
+            raise BadMove(f"Invalid JSON in the arguments - {error}", call.name) from None
+        return Act(reply.text, (ToolCall(call.name, _arguments(arguments, call.name), call.id),)), ""
+
+
+CODEC = BareCodec()
+FORMATS: Mapping[str, BareCodec | FieldsCodec | NativeCallCodec] = {
+    "json": CODEC,
+    "fields": FieldsCodec(),
+    "native": NativeCallCodec(),
+}
+
+
+def _only_call(move: Act) -> ToolCall:
+    if len(move.calls) != 1 or not move.calls[0].name:
+        raise Inexpressible("exactly one named call")
+    return move.calls[0]
+
+
+def _answer(move: Move) -> Answer:
+    if not isinstance(move, Answer):
+        raise Inexpressible(f"a {type(move).__name__}")
+    if move.value is None or move.confidence is not None:
+        raise Inexpressible("an answer without a value, or with a confidence")
+    return move
+
+
+def _arguments(value: Any, tool_name: str) -> Mapping[str, Any]:
+    """Check the arguments: absent ones are empty, anything but an object is an error (row B4-5)."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadMove("arguments must be an object", tool_name)
+    return value
+
+
+def _read_object(text: str) -> dict[str, Any]:
+    try:
+        data = from_json(text)
+    except ValueError as error:
+        raise WireError(f"Invalid JSON response from LLM - {error}") from None
+    if not isinstance(data, dict):
+        raise WireError("Reply must be a JSON object")
+    return data

@@ -1,0 +1,231 @@
+"""A predictor is asked directly or through DSPy: two paths, one request."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import dspy
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from loopbench.dspy_seam import ThroughPredictor, ask, lm_of, with_instructions
+from loopbench.loops.react_extract import ReactExtract, ReactExtractProgram
+from loopbench.loops.react_extract_codecs import ExtractCodec, ReactCodec, ReactStep
+from loopbench.protocol import (
+    BudgetExceeded,
+    ContextOverflow,
+    Message,
+    ModelError,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    Tool,
+    Toolbox,
+    WireError,
+    run_sync,
+)
+from tests.dspy_seam.helpers import (
+    TEXT,
+    Answering,
+    Extract,
+    add,
+    all_fields,
+    completions,
+    sections,
+    some_fields,
+)
+
+REACT = ReactCodec(with_instructions(ReactStep, "Work on.\n\nTools:\n- add: Add."))
+
+
+EXTRACT = ExtractCodec(Extract, {})
+
+
+GOOD = {
+    REACT: sections(next_thought="t", next_tool_name="add", next_tool_args='{"a": 1}'),
+    EXTRACT: sections(reasoning="r", answer="A"),
+}
+
+
+def both(codec: Any, demos: list[Any], fields: dict[str, str], answer: Any, scope: str = "") -> list[tuple[list[Request], Any]]:
+    """What the direct path and the predictor's path send, and what comes of it: a move or an exception."""
+    made = []
+    for through in (False, True):
+        predictor = dspy.Predict(Extract if codec is EXTRACT else ReactStep)
+        predictor.demos = demos
+        model = Answering(answer)
+        with dspy.context(lm=lm_of(model)):
+            asking = ask(predictor, fields, codec=codec, model=ThroughPredictor() if through else model, scope=scope)
+            try:
+                came: Any = run_sync(asking)
+            except Exception as error:
+                came = error
+        made.append((model.requests, came))
+    return made
+
+
+STEPS = st.lists(st.text(max_size=20), max_size=3).map(
+    lambda results: "\n\n".join(f"[[ ## observation_{k} ## ]]\n{text}" for k, text in enumerate(results))
+)
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[Any, list[Any], dict[str, str]]:
+    """A codec, demonstrations as optimizers leave them, and the two inputs."""
+    codec = draw(st.sampled_from([REACT, EXTRACT]))
+    demos = draw(st.lists(all_fields(codec.signature) | some_fields(codec.signature), max_size=2))
+    wrapped = draw(st.sampled_from([dict, dspy.Example]))
+    return codec, [wrapped(demo) for demo in demos], {"query": draw(TEXT), "trajectory": draw(STEPS)}
+
+
+@given(question=questions(), scope=st.text(max_size=3))
+@settings(deadline=None, max_examples=80)
+def test_both_paths_send_equal_requests_with_codec_role_and_scope(question: Any, scope: str) -> None:
+    codec, demos, fields = question
+    (direct, move), (through, same) = both(codec, demos, fields, GOOD[codec], scope)
+    assert direct == through
+    assert [len(direct), len(through)] == [1, 1]
+    for request in (*direct, *through):
+        assert (request.codec, request.role, request.scope) == (codec, codec.role, scope)
+        assert request.examples == len(request.messages) - 2
+        assert request.prompted is not None
+        assert (request.prompted.predictor, request.prompted.inputs()) == (codec.predictor, fields)
+        assert request.prompted.outputs(Reply(GOOD[codec])) == codec.read(Reply(GOOD[codec]))
+    assert move == same == codec.parse(Reply(GOOD[codec]))
+
+
+@given(codec=st.sampled_from([REACT, EXTRACT]), answer=st.one_of(TEXT, completions().map(lambda case: case[1])))
+@example(codec=REACT, answer="")
+@example(codec=REACT, answer=sections(next_thought="t", next_tool_name="n", next_tool_args="[" * 100_000))
+@example(codec=REACT, answer=sections(next_thought="t", next_tool_name="n", next_tool_args="[1,\n2]"))
+@settings(deadline=None, max_examples=80)
+def test_unreadable_replies_come_out_of_both_paths_in_the_same_words(codec: Any, answer: str) -> None:
+    (_, direct), (_, through) = both(codec, [], {"query": "Q", "trajectory": ""}, answer)
+    assert type(direct) is type(through)
+    assert str(direct) == str(through)
+    assert isinstance(direct, WireError) or direct == codec.parse(Reply(answer))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ProviderError("slow down", "rate_limit", status=429, retry_after_s=2.0, injected=True),
+        ProviderError("broken"),
+        ContextOverflow("too long"),
+        BudgetExceeded("spent"),
+    ],
+)
+def test_errors_come_out_of_both_paths_as_they_went_in(error: Exception) -> None:
+    for _, came in both(REACT, [], {"query": "Q", "trajectory": ""}, error):
+        assert came is error
+        assert vars(came) == vars(error)
+
+
+def test_words_of_an_unreadable_reply_say_what_is_wrong() -> None:
+    def said(text: str, codec: Any = REACT) -> str:
+        with pytest.raises(WireError) as raised:
+            codec.parse(Reply(text))
+        return str(raised.value)
+
+    everything = "It must have the sections [[ ## next_thought ## ]], [[ ## next_tool_name ## ]], [[ ## next_tool_args ## ]]"
+    assert said("") == f"The reply lacks next_thought, next_tool_name, next_tool_args. {everything}"
+    assert said("[[ ## next_thought ## ]]\nt") == f"The reply lacks next_tool_name, next_tool_args. {everything}"
+    long = sections(next_thought="t", next_tool_name="n", next_tool_args=json.dumps(["x" * 500]))
+    assert said(long) == f'Failed to parse field next_tool_args: it must be a JSON object, not: ["{"x" * 198}'
+    wide = ExtractCodec(Extract.append("count", dspy.OutputField(), int), {})
+    assert (
+        said(sections(reasoning="r", answer="a", count="many"), wide)
+        == "Failed to parse field count: it must be an integer, not: many"
+    )
+
+
+def test_what_is_asked_is_forgotten_after_the_call_even_if_it_fails() -> None:
+    model = Answering(ProviderError("down"), GOOD[EXTRACT])
+    fields = {"query": "Q", "trajectory": ""}
+
+    async def one_after_the_other() -> None:
+        with pytest.raises(ProviderError):
+            await ask(dspy.Predict(Extract), fields, codec=EXTRACT, model=ThroughPredictor(), scope="s")
+        await dspy.Predict(Extract).acall(**fields)
+
+    with dspy.context(lm=lm_of(model)):
+        run_sync(one_after_the_other())
+    assert [(request.codec, request.scope) for request in model.requests] == [(EXTRACT, "s"), (None, "")]
+
+
+def test_through_predictor_answers_through_ask_only() -> None:
+    model = ThroughPredictor()
+    with pytest.raises(ModelError):
+        run_sync(model.complete(Request(())))
+    with pytest.raises(ModelError):
+        model.stream(Request(()))
+
+
+def test_a_demonstration_changed_in_place_is_shown_as_it_is_now() -> None:
+    predictor = dspy.Predict(ReactStep)
+    demo = dspy.Example(query="Q", trajectory="", next_thought="t", next_tool_name="add", next_tool_args={"a": 1})
+    predictor.demos = [demo]
+    model = Answering(GOOD[REACT])
+
+    def asked() -> tuple[Message, ...]:
+        run_sync(ask(predictor, {"query": "Q", "trajectory": ""}, codec=REACT, model=model))
+        return model.requests[-1].messages
+
+    first, second = asked(), asked()
+    assert all(a is b for a, b in zip(first[:-1], second[:-1], strict=True)), "rendered once"
+    demo.next_thought = "changed"
+    assert "changed" in asked()[2].content
+    demo.next_tool_args["a"] = 99
+    assert "99" in asked()[2].content
+    predictor.demos = []
+    assert len(asked()) == 2
+
+
+REACT_REPLIES = st.one_of(
+    st.sampled_from(
+        [
+            GOOD[REACT],
+            sections(next_thought="Sum.", next_tool_name="add", next_tool_args='{"a": 1, "b": 2}'),
+            sections(next_thought="Done.", next_tool_name="finish", next_tool_args="{}"),
+            sections(next_thought="Hm.", next_tool_name="fly", next_tool_args="{}"),
+            sections(next_thought="Hm.", next_tool_name="add", next_tool_args="[1]"),
+            GOOD[EXTRACT],
+            "",
+            "nonsense",
+            ProviderError("down"),
+            ContextOverflow("long"),
+        ]
+    ),
+    TEXT,
+)
+
+
+@given(
+    replies=st.lists(REACT_REPLIES, min_size=1, max_size=5),
+    config=st.builds(
+        ReactExtract,
+        max_iterations=st.integers(1, 3),
+        extract=st.booleans(),
+        on_parse_error=st.sampled_from(["finish", "observe"]),
+        parse_retries=st.integers(0, 1),
+        tell_extract=st.booleans(),
+    ),
+)
+@settings(deadline=None, max_examples=60)
+def test_a_run_by_a_model_and_by_predictors_is_the_same_run(replies: list[Any], config: ReactExtract) -> None:
+    tool = Tool.from_function(add, blocking=False)
+    program = ReactExtractProgram([tool], config)
+    direct, through = Answering(*replies), Answering(*replies)
+    ours = replace(config, program=program).run_sync(Query("Q"), Toolbox([tool]), direct)
+    with dspy.context(lm=lm_of(through)):
+        theirs = program(query="Q")
+    assert direct.requests == through.requests
+    assert [request.codec.name for request in direct.requests if request.codec] == [
+        request.codec.name for request in through.requests if request.codec
+    ]
+    assert (ours.answer, ours.stop.value, ours.details["trajectory"]) == (theirs.answer, theirs.stop, theirs.trajectory)
+    assert ours.details.get("reasoning") == theirs.reasoning

@@ -1,0 +1,178 @@
+"""A Model as a dspy.LM: requests, replies and errors pass through unchanged."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import dspy
+import pytest
+from dspy.utils.exceptions import (
+    ContextWindowExceededError,
+    LMAuthError,
+    LMInvalidRequestError,
+    LMRateLimitError,
+    LMStreamAssemblyError,
+    LMTimeoutError,
+    LMTransportError,
+    LMUnexpectedError,
+    LMUnsupportedFeatureError,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.dspy_seam import DspyModel, lm_of, model_error
+from loopbench.protocol import (
+    BudgetExceeded,
+    ContextOverflow,
+    Message,
+    NativeCall,
+    ProviderError,
+    Reply,
+    Request,
+    Sampling,
+    ToolSpec,
+    Usage,
+    run_sync,
+)
+from tests.dspy_seam.helpers import (
+    Answering,
+    add,
+)
+
+NAMES = st.from_regex(r"[a-z]{1,5}", fullmatch=True)
+
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+
+
+NATIVE = st.builds(NativeCall, NAMES, NAMES, st.dictionaries(WORDS, st.integers(), max_size=2).map(json.dumps))
+
+
+TURNS = st.one_of(
+    st.builds(Message, st.just("user"), WORDS.filter(bool)),
+    st.builds(Message, st.just("assistant"), WORDS.filter(bool), st.lists(NATIVE, max_size=2).map(tuple)),
+    st.builds(Message, st.just("tool"), WORDS, call_id=NAMES),
+)
+
+
+OPENING = st.tuples(
+    st.builds(Message, st.just("system"), WORDS.filter(bool)), st.builds(Message, st.just("user"), WORDS.filter(bool))
+)
+
+
+NO_ARGUMENTS = {"type": "object", "properties": {}}
+
+
+REQUESTS = st.builds(
+    Request,
+    st.builds(lambda opening, turns: (*opening, *turns), OPENING, st.lists(TURNS, max_size=3)),
+    st.just((ToolSpec("add", "Add.", NO_ARGUMENTS), ToolSpec("sub", "", NO_ARGUMENTS))),
+    st.sampled_from([None, "auto", "required", "none", "add"]),
+    st.sampled_from([None, {"type": "object", "properties": {"a": {"type": "integer"}}}]),
+    st.sampled_from([Sampling(), Sampling(0.5), Sampling(0.0, 9, 0.9, 3, ("x", "y"))]),
+)
+
+
+@given(request=REQUESTS)
+@settings(deadline=None, max_examples=60)
+def test_a_request_passes_through_dspy_to_the_model_unchanged(request: Request) -> None:
+    model = Answering("fine")
+    assert run_sync(DspyModel(lm_of(model)).complete(request)).text == "fine"
+    assert model.requests == [request]
+
+
+@given(
+    reply=st.builds(
+        Reply,
+        WORDS,
+        st.lists(NATIVE, max_size=2).map(tuple),
+        st.none() | st.builds(Usage, st.integers(0, 99), st.integers(0, 99), st.integers(0, 9)),
+        st.sampled_from(["stop", "length", "content_filter", "other"]),
+    ).map(lambda reply: replace(reply, finish_reason="tool_calls") if reply.calls else reply)
+)
+@settings(deadline=None, max_examples=60)
+def test_a_reply_passes_back_through_dspy_unchanged(reply: Reply) -> None:
+    model = DspyModel(lm_of(Answering(reply)))
+    assert run_sync(model.complete(Request((Message("user", "hi"),)))) == reply
+
+
+def test_arguments_that_are_no_object_stay_readable() -> None:
+    for raw in ("[1]", "{oops", "3"):
+        reply = Reply("", (NativeCall("c", "add", raw),), None, "tool_calls")
+        got = run_sync(DspyModel(lm_of(Answering(reply))).complete(Request((Message("user", "hi"),))))
+        assert json.loads(got.calls[0].arguments) == {"_unparsed": raw}
+
+
+def test_lm_of_answers_plain_dspy_calls_sync_and_async() -> None:
+    lm = lm_of(Answering("hello"))
+    assert lm("hi") == ["hello"]
+    assert run_sync(lm.acall("hi")) == ["hello"]
+    assert lm.model == "loopbench/answering-model"
+
+
+def test_lm_of_offers_native_tools_to_the_model() -> None:
+    class Choose(dspy.Signature):  # type: ignore[misc]
+        """Choose a tool."""
+
+        query: str = dspy.InputField()
+        tools: list[dspy.Tool] = dspy.InputField()
+        calls: dspy.ToolCalls = dspy.OutputField()
+
+    model = Answering(Reply("", (NativeCall("c", "add", '{"a": 1, "b": 2}'),), None, "tool_calls"))
+    with dspy.context(lm=lm_of(model), adapter=dspy.ChatAdapter(use_native_function_calling=True)):
+        chosen = dspy.Predict(Choose)(query="1 + 2", tools=[dspy.Tool(add)]).calls.tool_calls[0]
+    assert (chosen.name, chosen.args) == ("add", {"a": 1, "b": 2})
+    assert [tool.name for tool in model.requests[0].tools] == ["add"]
+
+
+def test_lm_of_caches_and_retries_nothing_and_a_deep_copy_asks_the_same_model() -> None:
+    model = Answering(ProviderError("down", "rate_limit"), "a", "b")
+    lm = lm_of(model)
+    with pytest.raises(dspy.utils.exceptions.LMError):
+        lm("same")
+    assert [lm("same"), copy.deepcopy(lm)("same")] == [["a"], ["b"]]
+    assert len(model.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (LMRateLimitError("slow", status=429, retry_after=1.5), "rate_limit"),
+        (LMTimeoutError("late"), "timeout"),
+        (LMTransportError("no route"), "connection"),
+        (LMAuthError("who?", status=401), "auth"),
+        (LMInvalidRequestError("what?", status=400), "bad_request"),
+        (LMInvalidRequestError("LiteLLM knows no better", status=429), "rate_limit"),
+        (LMInvalidRequestError("LiteLLM knows no better", status=401), "auth"),
+        (LMInvalidRequestError("LiteLLM knows no better", status=503), "server"),
+        (LMInvalidRequestError("LiteLLM knows no better", status=504), "timeout"),
+        (LMUnsupportedFeatureError("no tools here"), "refused"),
+        (LMStreamAssemblyError("it ended in the middle"), "connection"),
+        (LMUnexpectedError("huh"), "server"),
+    ],
+)
+def test_errors_of_dspy_become_ours_by_cause(error: Any, kind: str) -> None:
+    ours = model_error(error)
+    assert isinstance(ours, ProviderError)
+    assert (ours.kind, ours.status, ours.retry_after_s) == (kind, error.status, error.retry_after)
+    assert isinstance(model_error(ContextWindowExceededError(message="long")), ContextOverflow)
+
+
+@pytest.mark.parametrize("make", [lambda: ProviderError("x"), lambda: ContextOverflow("x"), lambda: BudgetExceeded("x")])
+def test_an_error_of_ours_inside_an_engine_comes_back_itself(make: Callable[[], Exception]) -> None:
+    inner = make()
+    outer, between = LMUnexpectedError("wrapped"), RuntimeError("between")
+    outer.__cause__, between.__cause__ = between, inner
+    assert model_error(outer) is inner
+
+
+def test_importing_the_seam_keeps_litellm_offline_and_unloaded() -> None:
+    code = "import os, sys, loopbench.dspy_seam; print(os.environ['LITELLM_LOCAL_MODEL_COST_MAP'], 'litellm' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env={}, check=True)
+    assert done.stdout.split() == ["True", "False"]

@@ -1,0 +1,20 @@
+"""A registry of tools for the tests of the bare loop."""
+
+from __future__ import annotations
+
+import pytest
+
+from loopbench.loops.bare_standalone import ToolRegistry
+from tests.loops.bare.helpers import (
+    add,
+    divide,
+    lookup,
+)
+
+
+@pytest.fixture
+def tools() -> ToolRegistry:
+    made = ToolRegistry()
+    for function in (add, divide, lookup):
+        made.register()(function)
+    return made

@@ -1,0 +1,155 @@
+"""Design 4, the bare loop: each option changes what the loop does."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+from loopbench.loops.bare import Bare
+from loopbench.loops.bare_standalone import run_agent
+from loopbench.protocol import (
+    Message,
+    NativeCall,
+    ProviderError,
+    Query,
+    Reply,
+    StopReason,
+    Toolbox,
+    run_sync,
+)
+from tests.loops.bare.helpers import (
+    ADD,
+    BAD,
+    add,
+    answer,
+    call,
+    observed,
+    run,
+)
+from tests.loops.helpers import Script
+
+FORMATS_SAY: dict[str, tuple[Any, Any]] = {
+    "json": (
+        Reply('{"thought": "Go.", "tool_name": "add", "arguments": {"a": 2, "b": 3}}'),
+        Reply('{"final_answer": "5"}'),
+    ),
+    "fields": (Reply('Thought: Go.\nTool: add\nArguments: {"a": 2, "b": 3}'), Reply("Thought: Done.\nAnswer: 5")),
+    "native": (Reply("Go.", (NativeCall("x1", "add", '{"a": 2, "b": 3}'),)), Reply("5")),
+}
+
+
+@pytest.mark.parametrize("form", FORMATS_SAY)
+def test_option_decision_format_changes_how_a_decision_is_written_and_nothing_else(form: str) -> None:
+    model = Script(*FORMATS_SAY[form])
+    outcome = run_sync(Bare(decision_format=form).run(Query("2 + 3?"), Toolbox((add,)), model))  # type: ignore[arg-type]
+    assert (outcome.answer, outcome.stop, outcome.steps) == ("5", StopReason.FINISHED, 1)
+    system, question, said, seen = model.requests[-1].messages
+    assert "add(a: int, b: int) -> int: " in system.content
+    assert question == Message("user", "2 + 3?")
+    assert (said.content, said.calls) == (FORMATS_SAY[form][0].text, FORMATS_SAY[form][0].calls)
+    assert seen.content == '{"status": "success", "data": "5", "tool_name": "add"}'
+    assert (seen.role, seen.call_id) == (("tool", "x1") if form == "native" else ("user", ""))
+    assert [request.tools != () for request in model.requests] == [form == "native"] * 2
+
+
+@pytest.mark.parametrize(
+    ("form", "bad", "words"),
+    [
+        ("fields", Reply("I think so."), "must have lines that begin with"),
+        ("fields", Reply("Thought: Go."), "No Tool: line"),
+        ("fields", Reply("Tool: add\nArguments: {a}"), "Arguments: no JSON"),
+        ("fields", Reply("Tool: add\nArguments: [1]"), "arguments must be an object"),
+        ("native", Reply(""), "The reply is empty"),
+        ("native", Reply("", (NativeCall("1", "add", "{"),)), "Invalid JSON in the arguments"),
+        ("native", Reply("", (NativeCall("1", "add", "{}"), NativeCall("2", "add", "{}"))), "one tool at a time"),
+        ("native", Reply("", (NativeCall("1", "", "{}"),)), "No tool name"),
+    ],
+)
+def test_option_decision_format_has_its_unreadable_replies_fed_back(form: Any, bad: Reply, words: str) -> None:
+    model = Script(bad, *FORMATS_SAY[form])
+    outcome = run_sync(Bare(decision_format=form).run(Query("2 + 3?"), Toolbox((add,)), model))
+    assert (outcome.answer, outcome.steps) == ("5", 2)
+    shown = model.requests[1].messages[3:]
+    assert all(words in message.content for message in shown)
+    assert [message.call_id for message in shown] == [call.id for call in bad.calls] or [""]
+
+
+def test_option_decision_format_native_needs_a_model_and_bad_ones_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"llm_func gives text"):
+        run_agent("?", config=Bare(decision_format="native"))
+    with pytest.raises(ValueError, match=r"decision_format must be one of json, fields, native, not 'yaml'"):
+        Bare(decision_format="yaml")  # type: ignore[arg-type]
+
+
+def test_option_max_steps_bounds_the_model_calls() -> None:
+    for steps in (1, 4):
+        model = Script(then=ADD)
+        run(Bare(max_steps=steps), model)
+        assert len(model.requests) == steps
+
+
+@pytest.mark.parametrize(("valve", "steps"), [(2, 2), (3, 3), (5, 5), (None, 10)])
+def test_option_max_consecutive_errors_sets_or_removes_the_valve(valve: int | None, steps: int) -> None:
+    outcome = run(Bare(max_consecutive_errors=valve), Script(then=BAD))
+    assert outcome.steps == steps
+    assert outcome.stop is (StopReason.MAX_STEPS if valve is None else StopReason.ERROR_VALVE)
+
+
+def test_option_instructions_are_the_system_text_or_absent() -> None:
+    for instructions, roles in (("Be brief.", ["system", "user"]), (None, ["user"])):
+        model = Script(answer("x"))
+        run(Bare(instructions=instructions), model)
+        assert [message.role for message in model.requests[0].messages] == roles
+
+
+def test_option_keep_bad_replies_shows_the_model_its_own_words() -> None:
+    for keep in (True, False):
+        model = Script(BAD, answer("x"))
+        run(Bare(keep_bad_replies=keep), model)
+        assert (BAD in [message.content for message in model.requests[1].messages]) is keep
+
+
+def test_option_validate_arguments_leaves_the_check_to_the_call_when_off() -> None:
+    wrong = call("add", a=1, b=2, c=3)
+    checked = observed(run(Bare(), Script(wrong, answer("x"))))[0]["data"]
+    unchecked = observed(run(Bare(validate_arguments=False), Script(wrong, answer("x"))))[0]["data"]
+    assert checked.startswith("Error: Tool 'add' does not accept")
+    assert unchecked == "TypeError: add() got an unexpected keyword argument 'c'"
+
+
+def test_option_check_types_refuses_before_the_call() -> None:
+    for check, runs in ((False, 1), (True, 0)):
+        ran: list[Any] = []
+
+        def spy(x: int, into: list[Any] = ran) -> None:
+            into.append(x)
+
+        run(Bare(check_types=check), Script(call("spy", x="one"), answer("x")), spy)
+        assert len(ran) == runs
+
+
+def test_option_list_tools_in_error_can_be_left_out() -> None:
+    for listed, text in ((True, "Tool 'fly' not found. Available tools: add, divide, lookup"), (False, "Tool 'fly' not found")):
+        outcome = run(Bare(list_tools_in_error=listed), Script(call("fly"), answer("x")))
+        assert observed(outcome)[0]["data"] == text
+
+
+def test_option_error_type_in_text_can_be_left_out() -> None:
+    for typed, text in ((True, "KeyError: 'e'"), (False, "'e'")):
+        outcome = run(Bare(error_type_in_text=typed), Script(call("lookup", key="e"), answer("x")))
+        assert observed(outcome)[0]["data"] == text
+
+
+def test_option_on_provider_error_ends_the_run_or_goes_on() -> None:
+    for loop, stop in ((Bare(), StopReason.PROVIDER_ERROR), (Bare(on_provider_error="observe"), StopReason.FINISHED)):
+        assert run(loop, Script(ProviderError("429"), answer("x"))).stop is stop
+
+
+def test_every_option_has_a_line_of_documentation() -> None:
+    source = inspect.getsource(Bare)
+    for field in dataclasses.fields(Bare):
+        assert re.search(rf'    {field.name}: [^\n]+\n    """[A-Zs]', source), field.name

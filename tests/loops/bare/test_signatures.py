@@ -1,0 +1,197 @@
+"""What the functions behind tools take: the validator, and what reaches a function."""
+# ruff: noqa: N802  (row ids keep their capitals)
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from loopbench.loops import tool_signatures
+from loopbench.loops.bare import Bare
+from loopbench.loops.bare_standalone import ToolRegistry, run_agent
+from loopbench.loops.tool_signatures import validate_tool_arguments
+from loopbench.protocol import (
+    Query,
+    Tool,
+    Toolbox,
+    ToolCall,
+    run_sync,
+)
+from tests.loops.bare.helpers import (
+    ADD,
+    Llm,
+    add,
+    answer,
+    call,
+    observations,
+    run,
+)
+from tests.loops.helpers import Script
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.n = 0
+
+    def up(self, by: int = 1) -> int:
+        """Count up."""
+        self.n += by
+        return self.n
+
+
+@dataclasses.dataclass
+class Unhashable:
+    """A callable that can be no dictionary's key."""
+
+    offset: int = 1
+
+    def __call__(self, x: int) -> int:
+        return x + self.offset
+
+
+async def later(x: int, *, twice: bool = False) -> int:
+    """Give x after a while."""
+    await asyncio.sleep(0)
+    return x * 2 if twice else x
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "data"),
+    [
+        (lambda *args, **kwargs: sorted(kwargs), {"b": 1, "a": 2}, '["a", "b"]'),
+        (lambda *args: len(args), {"x": 1}, "Error: Tool 't' does not accept argument 'x'. Valid parameters: "),
+        (lambda x=1, /, y=2: x + y, {"y": 5}, "6"),
+        (lambda x=1, /, y=2: x + y, {"x": 5}, "Error: Tool 't' does not accept argument 'x'. Valid parameters: y"),
+        (lambda *, only: only, {"only": 1}, "1"),
+        (lambda *, only: only, {}, "Error: Tool 't' missing required argument 'only'"),
+        (Counter().up, {}, "1"),
+        (Counter().up, {"by": 3}, "3"),
+        (Counter().up, {"self": 3}, "Error: Tool 't' does not accept argument 'self'. Valid parameters: by"),
+        (later, {"x": 2, "twice": True}, "4"),
+        (later, {}, "Error: Tool 't' missing required argument 'x'"),
+        (dict, {"free": 1}, '{"free": 1}'),
+        (partial(add, b=1), {"a": 1}, "2"),
+        (Unhashable(2), {"x": 1}, "3"),
+        (Unhashable(2), {"y": 1}, "Error: Tool 't' does not accept argument 'y'. Valid parameters: x"),
+    ],
+)
+def test_X_20_validator_knows_every_kind_of_parameter(function: Callable[..., Any], arguments: dict[str, Any], data: str) -> None:
+    tools = ToolRegistry()
+    tools.register("t")(function)
+    assert observations(run_agent("q", 1, Llm(call("t", **arguments)), registry=tools)["history"])[0]["data"] == data
+
+
+NAMES = st.sampled_from("abcde")
+
+
+@given(
+    needed=st.lists(NAMES, unique=True, max_size=3),
+    optional=st.lists(st.sampled_from("vwxyz"), unique=True, max_size=2),
+    open_ended=st.booleans(),
+    given_names=st.sets(st.sampled_from("abcdevwxyz")),
+)
+@settings(deadline=None)
+def test_X_20_validator_passes_exactly_what_python_could_call(
+    needed: list[str], optional: list[str], open_ended: bool, given_names: set[str]
+) -> None:
+    kinds = inspect.Parameter
+    parameters = [kinds(name, kinds.POSITIONAL_OR_KEYWORD) for name in needed]
+    parameters += [kinds(name, kinds.KEYWORD_ONLY, default=0) for name in optional]
+    parameters += [kinds("rest", kinds.VAR_KEYWORD)] if open_ended else []
+
+    def tool() -> None: ...
+
+    signature = tool.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    arguments = dict.fromkeys(given_names)
+    try:
+        signature.bind(**arguments)
+        callable_so = True
+    except TypeError:
+        callable_so = False
+    assert (validate_tool_arguments(tool, arguments, "t") is None) is callable_so
+
+
+def test_system_text_of_a_tool_without_docstring_or_signature() -> None:
+    model = Script(answer("x"))
+    run(Bare(instructions="I"), model, Tool("raw", "", {"type": "object"}, dict), Tool.from_function(lambda x: x, name="anon"))
+    assert model.requests[0].messages[0].content.splitlines() == ["I", "raw(...)", "anon(x)"]
+
+
+def test_signatures_of_finished_tools_are_let_go() -> None:
+    def once(x: int) -> None: ...
+
+    assert validate_tool_arguments(once, {"x": 1}, "once") is None
+    before = len(tool_signatures._SIGNATURES)
+    del once
+    assert len(tool_signatures._SIGNATURES) == before - 1
+
+
+def test_tool_calls_reach_the_toolbox_unchanged() -> None:
+    class Keeping(Toolbox):
+        calls: list[ToolCall]
+
+        async def call(self, call: ToolCall, *, validate: bool = True) -> Any:
+            self.calls.append(call)
+            return await super().call(call, validate=validate)
+
+    box = Keeping([add])
+    box.calls = []
+    run_sync(Bare().run(Query("Q"), box, Script(ADD, answer("x"))))
+    assert box.calls == [ToolCall("add", {"a": 1, "b": 2})]
+
+
+class Box(BaseModel):
+    width: int
+    height: int
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "shown"),
+    [
+        (lambda box: box.width * box.height, {"box": {"width": 2, "height": 3}}, "6"),
+        (lambda day: day.year, {"day": "2020-02-01"}, "2020"),
+    ],
+    ids=["nested model", "date"],
+)
+def test_arguments_that_fit_reach_a_toolbox_tool_converted(function, arguments, shown) -> None:
+    (name,) = arguments
+    function.__annotations__ = {name: {"box": Box, "day": datetime.date}[name]}
+    assert seen_by(Tool.from_function(function, name="tool"), arguments) == ("success", shown)
+
+
+def positional(a: int, b: int = 1, /, *rest: int) -> int:
+    """A sum."""
+    return a + b + sum(rest)
+
+
+@pytest.mark.parametrize(("arguments", "shown"), [({"a": 1}, "2"), ({"a": 1, "b": 2, "rest": [3, 4]}, "10")])
+def test_a_toolbox_tool_may_take_its_arguments_by_place(arguments, shown) -> None:
+    assert seen_by(Tool.from_function(positional), arguments) == ("success", shown)
+
+
+def test_a_tool_that_changes_its_argument_does_not_change_the_move() -> None:
+    given = {"xs": [1, 2]}
+
+    def drain(xs: Any) -> int:
+        """Takes all there is."""
+        total: int = sum(xs)
+        xs.clear()
+        return total
+
+    assert seen_by(Tool.from_function(drain), given) == ("success", "3")
+    assert given == {"xs": [1, 2]}
+
+
+def seen_by(tool: Tool, arguments: dict[str, Any]) -> tuple[str, str]:
+    """Status and data of the observation that bare makes of one call."""
+    return run_sync(Bare()._act(ToolCall(tool.name, arguments), Toolbox([tool])))

@@ -1,0 +1,111 @@
+"""What the tests of the loops share: a model that answers from a list, and replies in the formats of two designs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from loopbench.protocol import Answer, Capabilities, Chunk, Inexpressible, Move, Observer, Reply, Request, Role
+
+Said = Move | Reply | str | BaseException
+Saying = Said | Callable[[Request], Said]
+"""An answer, or what makes one of the request."""
+
+
+class Script:
+    """A Model that gives the listed answers, then `then` for ever.
+
+    An answer is a text, a Reply, a Move (said in the request's own codec), an exception to raise, or a function of the request.
+    """
+
+    name = "script"
+    capabilities = Capabilities()
+
+    def __init__(self, *answers: Saying, then: Saying | None = None) -> None:
+        self.answers: list[Saying] = list(answers)
+        self.then = then
+        self.requests: list[Request] = []
+
+    async def complete(self, request: Request) -> Reply:
+        self.requests.append(request)
+        answer = self.answers.pop(0) if self.answers else self.then
+        if callable(answer):
+            answer = answer(request)
+        if isinstance(answer, BaseException):
+            raise answer
+        if isinstance(answer, str):
+            return Reply(answer)
+        if isinstance(answer, Reply):
+            return answer
+        assert answer is not None, "asked more often than scripted"
+        assert request.codec is not None
+        return request.codec.render(answer)
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        yield Chunk(reply=await self.complete(request))
+
+    @property
+    def roles(self) -> list[Role]:
+        return [request.role for request in self.requests]
+
+
+class Moves(Script):
+    """Answers with moves, whatever the loop's format: an answer that another request must state waits for that request."""
+
+    def __init__(self, *answers: Saying, then: Saying | None = None) -> None:
+        super().__init__(*answers, then=then)
+        self._stated = Answer("Nothing is known.", "not determined")
+
+    async def complete(self, request: Request) -> Reply:
+        if request.role is Role.ANSWER:
+            self.requests.append(request)
+            assert request.codec is not None
+            return request.codec.render(self._stated)
+        if self.answers and isinstance(self.answers[0], Answer) and request.codec is not None:
+            self._stated = self.answers[0]
+            try:
+                request.codec.render(self._stated)
+            except Inexpressible:
+                self.answers[0] = Answer(self._stated.thought)
+        return await super().complete(request)
+
+
+class Notes(Observer):
+    """Keeps what a loop tells."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[str, dict[str, Any]]] = []
+
+    def note(self, kind: str, **data: Any) -> None:
+        self.notes.append((kind, data))
+
+
+def call(tool: str, thought: str = "", **arguments: Any) -> str:
+    """A bare reply that calls a tool."""
+    return json.dumps({"thought": thought, "tool_name": tool, "arguments": arguments})
+
+
+def answer(value: Any) -> str:
+    """A bare reply that ends the run."""
+    return json.dumps({"final_answer": value})
+
+
+def react(tool: str, thought: str = "Go on.", **arguments: Any) -> str:
+    """A React reply that calls a tool, or finishes."""
+    return (
+        f"[[ ## next_thought ## ]]\n{thought}\n\n[[ ## next_tool_name ## ]]\n{tool}\n\n"
+        f"[[ ## next_tool_args ## ]]\n{json.dumps(arguments)}\n\n[[ ## completed ## ]]\n"
+    )
+
+
+def extract(value: str, reasoning: str = "It follows.") -> str:
+    """An extract reply."""
+    return f"[[ ## reasoning ## ]]\n{reasoning}\n\n[[ ## answer ## ]]\n{value}\n\n[[ ## completed ## ]]\n"
+
+
+def python(code: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh interpreter, with nothing in its environment but what is given."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env, check=False)

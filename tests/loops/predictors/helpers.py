@@ -1,0 +1,238 @@
+"""What the tests of predictors share: specs, drawn replies, and scripted runs whose requests are kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import pytest
+from pydantic_core import to_jsonable_python
+
+from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.dspy_seam.program import PredictorCall, ReportingModel
+from loopbench.metrics.record import Record
+from loopbench.models.profiles import Clears, Profile
+from loopbench.protocol import (
+    SILENT,
+    Capabilities,
+    Chunk,
+    Inexpressible,
+    Loop,
+    Message,
+    Model,
+    Observer,
+    Outcome,
+    Plan,
+    PlannedCall,
+    Program,
+    ProviderError,
+    Query,
+    Ref,
+    Reply,
+    Request,
+    Tool,
+    Toolbox,
+    WrappedModel,
+    run_sync,
+)
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import Spec, make_loop
+from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
+
+LIMIT = 4
+
+
+PHASES = ("understand", "plan", "select", "reason", "reflect", "contexts", "answer")
+
+
+STATELESS = ("reasoner", "history_summarizer", "entry_summarizer", "recovery", "formatter")
+
+
+PREDICTORS: Mapping[str, tuple[str, ...]] = {
+    "bare": ("decide",),
+    "bare(decision_format=fields)": ("decide",),
+    "bare(decision_format=native)": ("decide",),
+    "bare(decision_format=native, instructions=none)": ("decide",),
+    'bare(instructions="Reply with JSON.")': ("decide",),
+    "finish": ("decide",),
+    "finish(system_prompt=none)": ("decide",),
+    "finish(forced_finish=xml, finish_with_tools=ask_again)": ("decide",),
+    "phased": PHASES,
+    "phased(tool_layout=agent)": (*PHASES, "summarize"),
+    "phased(plan=false)": tuple(name for name in PHASES if name not in ("plan", "reason")),
+    "phased(understand=false, reflect=false)": tuple(name for name in PHASES if name not in ("understand", "reflect")),
+    "react_extract": ("react", "extract"),
+    "react_extract(extract=false, on_parse_error=observe)": ("react",),
+    "stateless": STATELESS,
+    "stateless(response_style=detailed, validate_output=true)": (*STATELESS[:3], "validator", *STATELESS[3:]),
+    "stateless(response_style=none, max_recovery_rounds=0)": STATELESS[:3],
+    "stateless(enable_error_recovery=false, max_history_length=none)": ("reasoner", "history_summarizer", "formatter"),
+    "stateless(max_history_length=1, constrain_names=true)": STATELESS,
+    "stateless(history_as=messages)": tuple(name for name in STATELESS if name != "history_summarizer"),
+    "repeat_guard(loop=bare)": ("decide",),
+    "microcompact(loop=finish, keep=1)": ("decide",),
+    "microcompact(loop=phased)": PHASES,
+}
+"""Spec → the predictors that its configuration has, in order."""
+
+
+SPECS = list(PREDICTORS)
+
+
+def each(specs: list[str]) -> list[Any]:
+    """The designs themselves are among the fast tests, their ablations among the thorough ones."""
+    return [spec if "(" not in spec else pytest.param(spec, marks=pytest.mark.thorough) for spec in specs]
+
+
+def loop_of(spec: str) -> Any:
+    return make_loop(parse_spec(spec), LIMIT)
+
+
+class Told:
+    """Gives the drawn replies, a move in the request's own codec where that can say it; ids of calls are never used twice."""
+
+    name = "told"
+    capabilities = Capabilities()
+
+    def __init__(self, replies: list[Any]) -> None:
+        self.replies = list(replies)
+        self.calls = 0
+
+    async def complete(self, request: Request) -> Reply:
+        reply = self.replies.pop(0) if self.replies else ProviderError("down")
+        if isinstance(reply, Exception):
+            raise reply
+        if not isinstance(reply, Reply):
+            assert request.codec is not None
+            try:
+                reply = request.codec.render(reply)
+            except Inexpressible:
+                reply = Reply(repr(reply))
+        self.calls += len(reply.calls)
+        named = tuple(replace(call, id=f"id{self.calls}_{place}") for place, call in enumerate(reply.calls))
+        return replace(reply, calls=named)
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        yield Chunk(reply=await self.complete(request))
+
+
+class Kept(WrappedModel):
+    """Keeps each request, with what its predictor's inputs say before the reply."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self.asked: list[tuple[Request, Any]] = []
+
+    @property
+    def requests(self) -> list[Request]:
+        return [request for request, _ in self.asked]
+
+    async def complete(self, request: Request) -> Reply:
+        said = None if request.prompted is None else json.dumps(to_jsonable_python(dict(request.prompted.inputs())))
+        self.asked.append((request, said))
+        return await self.model.complete(request)
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def fail(a: int, b: int) -> int:
+    """Fail."""
+    raise ValueError("no")
+
+
+def ran(loop: Loop, replies: list[Any]) -> tuple[Kept, list[PredictorCall], Outcome]:
+    calls: list[PredictorCall] = []
+    model = Kept(ReportingModel(Told(replies), calls))
+    tools = Toolbox([Tool.from_function(function, blocking=False) for function in (add, fail)])
+    return model, calls, run_sync(loop.run(Query("What is 2 + 3?"), tools, model))
+
+
+def seen(request: Request) -> dict[str, Any]:
+    """All of a request that a model or the harness can see."""
+    assert request.codec is not None
+    predictor = None if request.prompted is None else request.prompted.predictor
+    told = {"role": request.role, "scope": request.scope, "codec": request.codec.name, "predictor": predictor}
+    return request.as_dict() | told | {"examples": request.examples}
+
+
+def split(request: Request) -> tuple[list[Message], list[Message]]:
+    """Demonstrations, and the messages without them."""
+    messages = list(request.messages)
+    first = 1 if messages[0].role == "system" else 0
+    last = first + request.examples
+    return messages[first:last], messages[:first] + messages[last:]
+
+
+def program_from(loop: Any, calls: list[PredictorCall], most: int = 2) -> Program:
+    """The loop's own program with recorded calls as demonstrations."""
+    return {
+        name: replace(prompt, demos=tuple({**call.inputs, **call.outputs} for call in calls if call.predictor == name)[:most])
+        for name, prompt in loop.predictors.items()
+    }
+
+
+FIRST = PlannedCall("sum", "add", {"a": 2, "b": 3}, "Add 2 and 3.")
+
+
+PLAN = Plan((FIRST, PlannedCall("more", "add", {"a": Ref("sum"), "b": 4}, "Add 4 to the sum.")), Ref("more"))
+
+
+TASK = Task("sums", Query("What is 2 + 3 + 4?"), 9, "numeric", PLAN)
+
+
+SUITE = Suite("sums", "1", (TASK,), lambda _: StatelessEnvironment((Tool.from_function(add, blocking=False),)))
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A loop whose requests and calls are kept."""
+
+    loop: Any
+    kept: list[Kept]
+    calls: list[PredictorCall]
+
+    @property
+    def name(self) -> str:
+        return str(self.loop.name)
+
+    @property
+    def stops(self) -> Any:
+        return self.loop.stops
+
+    def with_step_limit(self, tool_steps: int) -> Recorded:
+        return self
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        self.kept.append(Kept(ReportingModel(model, self.calls)))
+        outcome: Outcome = await self.loop.run(query, tools, self.kept[-1], observer)
+        return outcome
+
+
+def scripted(loop: Any, fault: str = "") -> tuple[list[Request], list[PredictorCall], Record]:
+    profile = Profile(name="one", rates={fault: 0.5} if fault else {}, clears=Clears(feedback=1, after=0, never=0))
+    recorded = Recorded(loop, [], [])
+    arm = Arm("arm", Spec("recorded", {}), recorded, "scripted", profile)
+    record = run_sync(run_trial(Trial(arm, TASK, 0, 0), TrialContext(SUITE))).record
+    return recorded.kept[0].requests, recorded.calls, record
+
+
+@cache
+def examples_of(spec: str) -> tuple[Any, Program]:
+    """A loop, and its program with demonstrations from a run in clean air."""
+    loop = loop_of(spec)
+    _, calls, record = scripted(loop)
+    assert record.stop is not None
+    return loop, program_from(loop, calls)
+
+
+def _name(request: Request) -> str:
+    assert request.prompted is not None
+    return request.prompted.predictor

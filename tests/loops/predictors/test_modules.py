@@ -1,0 +1,139 @@
+"""Every design's prompts as modules of DSPy: saved, copied, loaded, and called in the user's own program."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from dataclasses import replace
+from pathlib import Path
+
+import dspy
+import pytest
+from dspy.utils import DummyLM
+
+from loopbench.dspy_seam.program import LoopProgram
+from loopbench.loops import ReactExtract
+from loopbench.protocol import (
+    Loop,
+    NativeCall,
+    Optimizable,
+    Reply,
+)
+from loopbench.protocol.names import parse_spec
+from loopbench.protocol.program import read_program
+from tests.loops.predictors.helpers import (
+    PREDICTORS,
+    SPECS,
+    add,
+    each,
+    examples_of,
+    loop_of,
+    ran,
+    scripted,
+    seen,
+)
+
+
+@pytest.mark.parametrize("spec", each(SPECS))
+def test_its_predictors_are_those_that_the_configuration_asks(spec: str) -> None:
+    loop = loop_of(spec)
+    assert isinstance(loop, Loop)
+    assert isinstance(loop, Optimizable)
+    assert tuple(loop.predictors) == PREDICTORS[spec]
+    module = LoopProgram(loop)
+    assert tuple(name for name, _ in module.named_predictors()) == PREDICTORS[spec]
+    fields = [(tuple(prompt.inputs), tuple(prompt.outputs)) for prompt in loop.predictors.values()]
+    assert len(set(fields)) == len(fields)
+    signatures = [predictor.signature for predictor in module.predictors()]
+    assert not any(a.equals(b) for place, a in enumerate(signatures) for b in signatures[:place])
+    assert all("answer" not in prompt.outputs for prompt in loop.predictors.values())  # which labelled examples have
+
+
+@pytest.mark.parametrize("spec", each(SPECS))
+def test_its_state_is_saved_copied_and_loaded(spec: str, tmp_path: Path) -> None:
+    loop, program = examples_of(spec)
+    program = {name: replace(prompt, instructions=f"Be quick, {name}.") for name, prompt in program.items()}
+    module = LoopProgram(loop.with_predictors(program))
+    assert module.program == program
+    assert copy.deepcopy(module).program == program
+    other = LoopProgram(loop)
+    other.load_state(module.dump_state())
+    assert other.program == program
+    file = tmp_path / "optimized.json"
+    module.save(file)
+    saved = read_program(file)
+    assert saved.on(loop) == program
+    assert [seen(request) for request in scripted(loop.with_predictors(saved.on(loop)))[0]] == [
+        seen(request) for request in scripted(loop.with_predictors(program))[0]
+    ]
+
+
+@pytest.mark.parametrize("spec", each(SPECS))
+def test_a_module_without_changes_is_the_loop_itself(spec: str) -> None:
+    loop = loop_of(spec)
+    assert LoopProgram(loop).program == loop.predictors
+
+
+@pytest.mark.parametrize("spec", each(SPECS))
+def test_an_unknown_predictor_is_refused(spec: str) -> None:
+    loop = loop_of(spec)
+    prompt = next(iter(loop.predictors.values()))
+    with pytest.raises(ValueError, match="predictor 'nobody' is not one of this loop's"):
+        loop.with_predictors({"nobody": prompt})
+
+
+@pytest.mark.parametrize("spec", each(SPECS))
+def test_a_changed_loop_keeps_its_options_and_its_program_under_a_limit(spec: str) -> None:
+    loop, program = examples_of(spec)
+    changed = loop.with_predictors(program)
+    assert changed.with_step_limit(7).predictors == program
+    assert changed.with_step_limit(7) == loop.with_step_limit(7) or "loop" in parse_spec(spec).options
+    assert changed.stops == loop.stops
+    assert loop.predictors != program
+
+
+@pytest.mark.parametrize(
+    ("spec", "garbled"),
+    [
+        ("bare", Reply('{"thought":')),
+        ("bare(decision_format=native)", Reply("", (NativeCall("1", "add", '{"a":'),))),
+        ("finish", Reply("", (NativeCall("1", "add", '{"a":'),))),
+        ("finish", Reply("I have called no tool.")),
+        ("phased", Reply('"intent": "a sum"}')),
+        ("react_extract", Reply("?")),
+        ("stateless", Reply("?")),
+    ],
+)
+def test_a_reply_that_cannot_be_read_is_no_demonstration(spec: str, garbled: Reply) -> None:
+    model, calls, _ = ran(loop_of(spec), [garbled])
+    assert model.requests
+    assert calls == []
+
+
+@pytest.mark.parametrize("spec", ["finish", "react_extract"])
+def test_a_demonstrations_field_may_have_any_name(spec: str) -> None:
+    loop = loop_of(spec)
+    name, prompt = next(iter(loop.predictors.items()))
+    changed = loop.with_predictors({name: replace(prompt, demos=({"self": 1, "base": 2},))})
+    assert LoopProgram(changed).program[name].demos == ({"self": 1, "base": 2},)
+
+
+STEPS = [{"next_thought": "Done.", "next_tool_name": "finish", "next_tool_args": {}}, {"reasoning": "", "answer": "5"}]
+
+
+@pytest.mark.parametrize("is_set", [True, False])
+def test_a_module_asks_the_lm_that_is_set_on_it_else_the_one_that_dspy_has(is_set: bool) -> None:
+    module = LoopProgram(ReactExtract(), [add])
+    if is_set:
+        module.set_lm(DummyLM(STEPS * 2))
+    with dspy.context(lm=None if is_set else DummyLM(STEPS * 2)):
+        assert module(query="What is 2 + 3?").answer == "5"
+        assert asyncio.run(module.acall(query="What is 2 + 3?")).answer == "5"
+
+
+def test_a_module_without_lm_or_query_says_so() -> None:
+    module = LoopProgram(ReactExtract(), [add])
+    with dspy.context(lm=None), pytest.raises(ValueError, match="no LM is configured"):
+        module(query="What is 2 + 3?")
+    with dspy.context(lm=DummyLM(STEPS)), pytest.raises(ValueError, match=r"'query' is missing: .*; given: question"):
+        module(question="What is 2 + 3?")

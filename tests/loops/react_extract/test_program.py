@@ -1,0 +1,161 @@
+"""React -> Extract as a dspy.Module: called, saved, copied, compiled."""
+# ruff: noqa: N802  (row ids keep their capitals)
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from loopbench.dspy_seam import lm_of
+from loopbench.loops.react_extract import ExtractAgent, ReactExtract, ReactExtractProgram
+from loopbench.loops.react_extract_codecs import ExtractCodec, FinishingReactCodec, ReactCodec
+from loopbench.protocol import (
+    Query,
+    Role,
+    Toolbox,
+    run_sync,
+)
+from tests.loops.helpers import Script, extract, react
+from tests.loops.react_extract.helpers import add, run, shown
+
+
+def answering(request: Any) -> Any:
+    """A model that adds once, finishes, and answers; a pure function of the request."""
+    if request.role is Role.ANSWER:
+        return "[[ ## reasoning ## ]]\nIt is the sum.\n[[ ## answer ## ]]\n3"
+    name, args = ("finish", "{}") if "observation_0" in shown(request) else ("add", '{"a": 1, "b": 2}')
+    return f"[[ ## next_thought ## ]]\nOn.\n[[ ## next_tool_name ## ]]\n{name}\n[[ ## next_tool_args ## ]]\n{args}"
+
+
+def test_program_is_called_like_any_module() -> None:
+    program = ReactExtractProgram([add])
+    with dspy.context(lm=lm_of(Script(then=answering))):
+        prediction = program(query="1 + 2?")
+        again = run_sync(program.acall(query="1 + 2?"))
+    assert (prediction.answer, prediction.reasoning, prediction.stop) == ("3", "It is the sum.", "finished")
+    assert prediction.trajectory["observation_0"] == 3
+    assert again.toDict() == prediction.toDict()
+
+
+def test_program_gives_properties_of_the_answer_as_fields_but_its_own_names_win() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"answer": {"type": "integer"}, "unit": {"type": "string"}, "base": {"type": "string"}},
+    }
+    program = ReactExtractProgram([], schema=schema)
+    extract = "[[ ## reasoning ## ]]\nr\n[[ ## answer ## ]]\n3\n[[ ## unit ## ]]\nm\n[[ ## base ## ]]\nten"
+    with dspy.context(lm=lm_of(Script(react("finish"), extract))):
+        prediction = program(query="Q")
+    assert prediction.answer == {"answer": 3, "unit": "m", "base": "ten"}
+    assert (prediction.unit, prediction.base) == ("m", "ten")
+
+
+def test_S2_8_program_has_two_predictors_and_extract_reasons_first() -> None:
+    program = ReactExtractProgram([add])
+    assert [name for name, _ in program.named_predictors()] == ["react", "extract"]
+    assert list(program.extract.signature.output_fields) == ["reasoning"]
+    assert list(program.react.signature.input_fields) == list(program.extract.signature.input_fields) == ["query", "trajectory"]
+
+
+def improved() -> ReactExtractProgram:
+    program = ReactExtractProgram([add])
+    program.react.signature = program.react.signature.with_instructions("IMPROVED REACT")
+    program.extract.signature = program.extract.signature.with_instructions("IMPROVED EXTRACT")
+    program.react.demos = [
+        dspy.Example(query="DEMO", trajectory="", next_thought="t", next_tool_name="finish", next_tool_args={}),
+    ]
+    return program
+
+
+def requests_of(program: ReactExtractProgram) -> list[Any]:
+    model = Script(then=answering)
+    ReactExtract(program=program).run_sync(Query("Q"), Toolbox([add]), model)
+    return [request.messages for request in model.requests]
+
+
+def test_program_is_saved_and_loaded_as_json_and_then_asks_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "program.json"
+    improved().save(str(file))
+    assert json.loads(file.read_text("utf-8")).keys() == {"react", "extract", "metadata"}
+    loaded = ReactExtractProgram([add])
+    loaded.load(str(file))
+    asked = requests_of(loaded)
+    assert asked == requests_of(improved()) != requests_of(ReactExtractProgram([add]))
+    assert "IMPROVED REACT" in asked[0][0].content
+    assert "DEMO" in asked[0][1].content
+    assert "IMPROVED EXTRACT" in asked[-1][0].content
+
+
+def test_program_can_be_copied_deeply_and_the_copy_is_independent() -> None:
+    program = improved()
+    twin = copy.deepcopy(program)
+    assert requests_of(twin) == requests_of(program)
+    twin.react.demos = []
+    assert requests_of(twin) != requests_of(program)
+    program.set_lm(lm_of(Script(then=answering)))
+    assert copy.deepcopy(program)(query="Q").answer == "3"
+
+
+def test_program_compiles_with_labeled_few_shot_offline() -> None:
+    trainset = [dspy.Example(query=f"Q{k}", answer=f"A{k}").with_inputs("query") for k in range(3)]
+    compiled = dspy.LabeledFewShot(k=2).compile(ReactExtractProgram([add]), trainset=trainset)
+    first, *_, last = requests_of(compiled)
+    assert len(first) == 2, "an example without a React field is no demonstration of React"
+    assert [message.role for message in last] == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert re.search(r"\[\[ ## answer ## \]\]\nA\d", last[2].content)
+
+
+def test_program_compiles_with_bootstrap_few_shot_and_keeps_the_traced_steps() -> None:
+    trainset = [dspy.Example(query="1 + 2?", answer="3").with_inputs("query")]
+    optimizer = dspy.BootstrapFewShot(
+        metric=lambda example, prediction, trace=None: example.answer == prediction.answer,
+        max_bootstrapped_demos=1,
+        max_labeled_demos=0,
+    )
+    model = Script(then=answering)
+    with dspy.context(lm=lm_of(model)):
+        compiled = optimizer.compile(ReactExtractProgram([add]), trainset=trainset)
+    assert model.roles == [Role.DECIDE, Role.DECIDE, Role.ANSWER]
+    demo = compiled.react.demos[0]
+    assert set(demo.keys()) >= {"query", "trajectory", "next_thought", "next_tool_name", "next_tool_args"}
+    assert compiled.extract.demos[0]["answer"] == "3"
+    assert "1 + 2?" in requests_of(compiled)[0][1].content
+
+
+def test_instructions_changed_in_place_reach_the_next_request() -> None:
+    program = ReactExtractProgram([add])
+    requests_of(program)
+    program.react.signature = program.react.signature.with_instructions("x")  # a class of its own: ReactStep stays as it is
+    program.extract.signature = program.extract.signature.with_instructions("x")
+    requests_of(program)
+    program.react.signature.instructions, program.extract.signature.instructions = "NEW REACT", "NEW EXTRACT"
+    first, *_, last = requests_of(program)
+    assert "NEW REACT" in first[0].content
+    assert "NEW EXTRACT" in last[0].content
+
+
+def test_the_agents_can_be_used_by_themselves() -> None:
+    program = ReactExtractProgram()
+    agent = ExtractAgent(program.extract)
+    made = run_sync(agent.answer(Query("Q"), "[[ ## observation_0 ## ]]\n3", Script(extract("three", "As seen."))))
+    assert (made.value, made.thought) == ("three", "As seen.")
+
+
+def test_codecs_are_told_apart_by_name() -> None:
+    model = Script(react("finish"), extract("x"))
+    run(ReactExtract(), model)
+    run(ReactExtract(extract=False), only := Script(react("finish")))
+    codecs = [request.codec for request in (*model.requests, *only.requests) if request.codec is not None]
+    assert [type(codec) for codec in codecs] == [ReactCodec, ExtractCodec, FinishingReactCodec]
+    assert len({codec.name for codec in codecs}) == 3
+    assert [codec.max_calls for codec in codecs] == [1, 0, 1]
+
+
+def test_run_sync_has_the_arguments_of_run_without_observer() -> None:
+    assert list(inspect.signature(ReactExtract.run_sync).parameters) == ["self", "query", "tools", "model"]

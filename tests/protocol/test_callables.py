@@ -1,0 +1,170 @@
+"""Anything callable becomes a tool: functions, methods, partials, classes, in modules of every kind."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import inspect
+import json
+import string
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.protocol import Tool, Toolbox, ToolCall, run_sync
+from tests.protocol.schema_helpers import call
+
+
+def test_what_cannot_be_called_is_no_tool() -> None:
+    with pytest.raises(TypeError, match="callable, got int"):
+        Tool.from_function(3)  # type: ignore[arg-type]
+
+
+SOURCE = '''
+from typing import Literal, Optional
+from pydantic import BaseModel
+
+
+class Item(BaseModel):
+    name: str
+    parts: list["Item"] = []
+
+
+class Shop:
+    def buy(self, item: Item, *more: Item, how: Literal["card", "cash"] = "card", note: Optional[str] = None, **rest: int) -> str:
+        """Buy items."""
+        return f"{item.name} {len(more)} {how}"
+
+    async def __call__(self, item: Item, count: int = 1) -> str:
+        """Order."""
+        return item.name * count
+
+
+buy = Shop().buy
+order = Shop()
+'''
+
+
+def load(path: Path, source: str) -> Any:
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_module_with_postponed_annotations_makes_the_same_tools(tmp_path: Path) -> None:
+    plain = load(tmp_path / "plain.py", SOURCE)
+    postponed = load(tmp_path / "postponed.py", "from __future__ import annotations\n" + SOURCE)
+    for name in ("buy", "order"):
+        left, right = (Tool.from_function(getattr(module, name)) for module in (plain, postponed))
+        assert left.spec == right.spec
+    assert call(postponed.buy, item={"name": "a"}, more=[{"name": "b"}], rest="x").error_type == "InvalidArguments"
+    assert call(postponed.buy, item={"name": "a"}, more=[{"name": "b"}], how="cash", x=3).value == "a 1 cash"
+    assert call(postponed.order, item={"name": "a"}, count="2").value == "aa"
+
+
+class Counter:
+    """Counts."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.start = start
+
+    def add(self, by: int) -> int:
+        """Add to the start."""
+        return self.start + by
+
+    @classmethod
+    def of(cls, start: int) -> int:
+        """Make one."""
+        return start
+
+    @staticmethod
+    def twice(number: int) -> int:
+        """Double."""
+        return 2 * number
+
+    def __call__(self, by: int) -> int:
+        return self.start + by
+
+
+class Mute:
+    def __call__(self, by: int) -> int:
+        """What the call does."""
+        return by
+
+
+class Silent:
+    func = None  # not a partial: nothing is to be looked for inside
+
+    def __call__(self, by: int) -> int:
+        return by
+
+
+def wrapped(function: Any) -> Any:
+    @functools.wraps(function)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return inner
+
+
+def power(base: int, exponent: int = 2, /, *, modulo: int | None = None) -> int:
+    """Raise to a power."""
+    return pow(base, exponent, modulo)
+
+
+CALLABLES: list[tuple[Any, str, str, dict[str, Any], dict[str, Any], Any]] = [
+    # function, name, description, properties, arguments, result
+    (Counter(5).add, "add", "Add to the start.", {"by": {"type": "integer"}}, {"by": "1"}, 6),
+    (Counter.of, "of", "Make one.", {"start": {"type": "integer"}}, {"start": "1"}, 1),
+    (Counter.twice, "twice", "Double.", {"number": {"type": "integer"}}, {"number": "1"}, 2),
+    (Counter(5), "Counter", "Counts.", {"by": {"type": "integer"}}, {"by": "1"}, 6),
+    (Mute(), "Mute", "What the call does.", {"by": {"type": "integer"}}, {"by": "1"}, 1),
+    (Silent(), "Silent", "", {"by": {"type": "integer"}}, {"by": "1"}, 1),
+    (wrapped(Counter(5).add), "add", "Add to the start.", {"by": {"type": "integer"}}, {"by": "1"}, 6),
+    (functools.cache(Counter.twice), "twice", "Double.", {"number": {"type": "integer"}}, {"number": "1"}, 2),
+    (functools.partial(power, 3), "power", "Raise to a power.",
+     {"exponent": {"default": 2, "type": "integer"}, "modulo": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}},
+     {"exponent": "3"}, 27),
+    (functools.partial(functools.partial(Counter.twice), number=4), "twice", "Double.",
+     {"number": {"default": 4, "type": "integer"}}, {}, 8),
+    (lambda text, times=2: text * times, "<lambda>", "", {"text": {}, "times": {"default": 2}}, {"text": "ab"}, "abab"),
+    (Counter, "Counter", "Counts.", {"start": {"default": 0, "type": "integer"}}, {"start": "x"}, None),
+    (sorted, "sorted", inspect.getdoc(sorted) or "", {"iterable": {}, "key": {"default": None}, "reverse": {"default": False}},
+     {"iterable": [2, 1]}, [1, 2]),
+    (dict, "dict", inspect.getdoc(dict) or "", {}, {"a": 1}, {"a": 1}),  # a builtin without signature
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "name", "description", "properties", "arguments", "result"), CALLABLES)
+def test_anything_callable_becomes_a_tool(
+    function: Any, name: str, description: str, properties: Mapping[str, Any], arguments: dict[str, Any], result: Any
+) -> None:
+    tool = Tool.from_function(function)
+    assert (tool.name, tool.description, tool.parameters["properties"]) == (name, description, properties)
+    assert call(tool, **arguments).value == result
+
+
+def test_a_name_and_a_description_of_ones_own_win() -> None:
+    tool = Tool.from_function(lambda: 1, name="one", description="", time_limit_s=3.0)
+    assert (tool.name, tool.description, tool.time_limit_s) == ("one", "", 3.0)
+    assert Tool.from_function(power, name="up").spec.name == "up"
+
+
+def test_a_builtin_without_signature_takes_any_argument() -> None:
+    tool = Tool.from_function(max)
+    assert tool.parameters == {"type": "object", "properties": {}, "additionalProperties": True}
+    assert call(tool, anything=1).error_type == "TypeError"
+
+
+@given(st.dictionaries(st.text(string.ascii_lowercase, min_size=1), st.integers() | st.text(max_size=3), max_size=3))
+def test_a_tool_known_by_its_schema_only_gets_the_arguments_as_they_are(arguments: dict[str, Any]) -> None:
+    tool = Tool("remote", "Elsewhere.", {"type": "object"}, lambda **given_: json.dumps(given_), blocking=False)
+    assert json.loads(run_sync(Toolbox([tool]).call(ToolCall("remote", arguments))).data) == arguments

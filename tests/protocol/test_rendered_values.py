@@ -1,0 +1,363 @@
+"""Any value as text: what a tool returned or raised, cut to a length."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import json
+import sys
+import types
+import weakref
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict
+
+from loopbench.protocol import Toolbox, ToolCall, render_value, run_sync
+from loopbench.protocol.values import cap, error_text
+from tests.protocol.helpers import call, named, python, raises
+
+
+class Color(str, enum.Enum):  # noqa: UP042 - a StrEnum would be shown as its value anyway
+    RED = "red"
+
+
+class Level(enum.Enum):
+    LOW = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    x: Any
+    y: Any = None
+
+
+@dataclasses.dataclass(slots=True)
+class HalfBuilt:
+    x: int = dataclasses.field(init=False)
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    x: Any = None
+
+
+class BrokenStr:
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class ExitingStr:
+    def __str__(self) -> str:
+        sys.exit(1)
+
+
+class BrokenModel:
+    def model_dump(self, mode: str) -> Any:
+        raise LookupError(mode)
+
+    def __str__(self) -> str:
+        return "in words"
+
+
+class BrokenMapping(dict[str, Any]):
+    def items(self) -> Any:
+        raise OSError("gone")
+
+
+class Evil:
+    @property
+    def __class__(self) -> Any:
+        raise ValueError("no class")
+
+    @__class__.setter
+    def __class__(self, value: Any) -> None:
+        raise ValueError("no class")
+
+
+class Text(str):
+    def __str__(self) -> str:
+        return "something else"
+
+    def isascii(self) -> bool:
+        raise ValueError
+
+
+def circular_list() -> list[Any]:
+    value: list[Any] = [1]
+    value.append(value)
+    return value
+
+
+def circular_dict() -> dict[str, Any]:
+    value: dict[str, Any] = {"tags": {"a"}}
+    value["self"] = {"again": [value]}
+    return value
+
+
+def circular_point() -> Point:
+    inside: list[Any] = []
+    point = Point(inside)
+    inside.append(point)
+    return point
+
+
+def nested_list(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def nested_set(depth: int) -> frozenset[Any]:
+    value: frozenset[Any] = frozenset({1})
+    for _ in range(depth):
+        value = frozenset({value})
+    return value
+
+
+characters = st.characters() | st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF, categories=["Cs"])
+
+
+any_text = st.text(characters, max_size=6) | st.sampled_from(["<A object at 0x7f00>", " at 0x1f", "{", "\x00"])
+
+
+json_scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+
+
+json_values = st.recursive(
+    json_scalars | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+)
+
+
+hashable = st.recursive(
+    json_scalars
+    | st.floats()
+    | any_text
+    | st.binary(max_size=3)
+    | st.sampled_from([Level.LOW, Color.RED, decimal.Decimal("0.1"), object]),
+    lambda inner: st.frozensets(inner, max_size=3) | st.tuples(inner, inner) | st.builds(Point, inner),
+    max_leaves=6,
+)
+
+
+ODD = (
+    object(),
+    BrokenStr(),
+    ExitingStr(),
+    BrokenModel(),
+    HalfBuilt(),
+    len,
+    Model,
+    ValueError("v"),
+    10**5000,
+    circular_list(),
+)
+
+
+odd_things = st.integers(0, len(ODD) - 1).map(ODD.__getitem__)  # sampled_from would ask for their repr
+
+
+any_value = st.recursive(
+    hashable | odd_things | st.builds(Model, x=hashable),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(hashable, inner, max_size=3)
+        | st.tuples(inner)
+        | st.sets(hashable, max_size=3)
+        | st.builds(Point, inner)
+        | st.builds(Model, x=inner)
+        | st.builds(types.MappingProxyType, st.dictionaries(any_text, inner, max_size=2))
+        | st.builds(collections.deque, st.lists(inner, max_size=2))
+        | st.builds(BrokenMapping, st.dictionaries(st.text(max_size=2), inner, max_size=2))
+    ),
+    max_leaves=8,
+)
+
+
+@given(any_value)
+def test_any_value_becomes_text_that_can_be_sent(value: Any) -> None:
+    text = render_value(value)
+    assert type(text) is str
+    assert text.encode()
+    assert "object at 0x" not in text
+    assert render_value(value) == text
+
+
+@given(any_value)
+def test_a_tool_may_return_any_value(value: Any) -> None:
+    seen = call(lambda: value, blocking=False)
+    assert seen.ok
+    assert seen.value is value
+    assert seen.data == render_value(value)
+
+
+@given(json_values)
+def test_json_is_shown_as_json(value: Any) -> None:
+    text = render_value(value)
+    if isinstance(value, str) or value is None:
+        assert text == str(value)
+    else:
+        assert json.loads(text) == value
+
+
+@given(st.text(max_size=30))
+def test_text_is_shown_as_it_is(text: str) -> None:
+    assert render_value(text) == text
+    assert render_value({text: [text]}) == json.dumps({text: [text]}, ensure_ascii=False)
+
+
+@given(st.lists(hashable, max_size=6, unique=True))
+def test_sets_are_shown_alike_in_whatever_order_they_were_filled(items: list[Any]) -> None:
+    left: set[Any] = set()
+    right: set[Any] = set()
+    for one, other in zip(items, reversed(items), strict=True):
+        left.add(one)
+        right.add(other)
+    assert render_value(left) == render_value(right)
+    assert render_value([left]) == render_value([right])
+    assert render_value({(1, 2): left}) == render_value({(1, 2): right})
+    assert render_value(Point(left)) == render_value(Point(right))
+
+
+EXAMPLES: list[tuple[Any, str]] = [
+    (None, "None"),
+    (True, "true"),
+    ("", ""),
+    ("a\nb", "a\nb"),
+    (Color.RED, "red"),
+    (Text("chars"), "chars"),
+    ([Color.RED, Level.LOW, None], '["red", "Level.LOW", null]'),
+    (float("nan"), "NaN"),
+    (decimal.Decimal("1.50"), "1.50"),
+    (datetime.date(2024, 2, 29), "2024-02-29"),
+    ([datetime.date(2024, 2, 29), decimal.Decimal("1.50")], '["2024-02-29", "1.50"]'),
+    (b"\xff", "b'\\xff'"),
+    (Point(1, {"b", "a"}), '{"x": 1, "y": ["a", "b"]}'),
+    (Point, str(Point)),
+    (Model(x=[Point(1)]), '{"x": [{"x": 1, "y": null}]}'),
+    (Model(x={"k": ({3, 1, 2}, Level.LOW)}), '{"x": {"k": [[1, 2, 3], 1]}}'),
+    (Model, str(Model)),
+    ([Model], f'["{Model}"]'),
+    ((1, (2,)), "[1, [2]]"),
+    (collections.OrderedDict(a=1), '{"a": 1}'),
+    (types.MappingProxyType({"a": 1}), '{"a": 1}'),
+    ({1: 2, None: 3}, '{"1": 2, "null": 3}'),
+    (range(3), "range(0, 3)"),
+    ({3, 1, 2}, "[1, 2, 3]"),
+    ({1, "1", None, "None"}, '["1", "None", 1, null]'),
+    (frozenset({frozenset({2, 1}), frozenset()}), "[[1, 2], []]"),
+    # what JSON cannot say is shown as Python says it
+    ({(1, 2): {"b", "a"}, "k": ("x",)}, "{(1, 2): {'a', 'b'}, 'k': ('x',)}"),
+    ({frozenset({"b", "a"}): None}, "{{'a', 'b'}: None}"),
+    (collections.defaultdict(set, {(1,): {2}}), "{(1,): {2}}"),
+    (circular_list(), "[1, [...]]"),
+    (circular_dict(), "{'tags': {'a'}, 'self': {'again': [{...}]}}"),
+    (circular_point(), "{'x': [...], 'y': None}"),
+    (nested_list(5_000), "<list>"),
+    (nested_set(40), "[" * 41 + "1" + "]" * 41),
+    (10**5000, "<int>"),
+    # what cannot be shown at all is named by its type
+    (BrokenStr(), "<BrokenStr>"),
+    (ExitingStr(), "<ExitingStr>"),
+    ([BrokenStr(), 1], '["<BrokenStr>", 1]'),
+    (BrokenModel(), "in words"),
+    (HalfBuilt(), "<HalfBuilt>"),
+    (BrokenMapping(a=1), "<BrokenMapping>"),
+    (Evil(), "<Evil>"),
+    # neither addresses nor lone surrogates
+    (object(), "<object object>"),
+    ([len, object()], '["<built-in function len>", "<object object>"]'),
+    ({(1,): object()}, "{(1,): <object object>}"),
+    (circular_list, "<function circular_list>"),
+    (f"got {object()}", "got <object object>"),
+    (weakref.ref(Point), f"<weakref; to '{type(Point).__name__}' (Point)>"),
+    ("a\ud800b", "a?b"),
+    ({"\udfff": ["\ud800"]}, '{"?": ["?"]}'),
+    # an address that is the tool's own finding stays
+    ("segfault at 0xdeadbeef in main", "segfault at 0xdeadbeef in main"),
+    ("jump at 0x10 -> 0x20", "jump at 0x10 -> 0x20"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "text"), EXAMPLES, ids=[f"{index}" for index in range(len(EXAMPLES))])
+def test_each_kind_of_value_has_its_form(value: Any, text: str) -> None:
+    assert render_value(value) == text
+
+
+def test_a_part_whose_repr_fails_is_named_by_its_type() -> None:
+    class Broken:
+        def __repr__(self) -> str:
+            raise RuntimeError("no words")
+
+    class Exiting:
+        def __repr__(self) -> str:
+            sys.exit(1)
+
+    text = render_value({(1,): Broken(), (2,): [Exiting(), 3]})
+    assert text == "{(1,): <Broken>, (2,): [<Exiting>, 3]}"
+
+
+def test_rendering_does_not_depend_on_the_process() -> None:
+    script = """
+        import dataclasses
+        from pydantic import BaseModel
+        from loopbench.protocol import Tool, render_value
+
+        @dataclasses.dataclass(frozen=True)
+        class Item:
+            name: str
+            tags: frozenset
+
+        class Card(BaseModel, frozen=True):
+            tags: frozenset[str]
+            more: tuple[dict[int, frozenset[str]], ...] = ()
+            cards: "frozenset[Card]" = frozenset()
+
+        words = [f"word{i}" for i in range(30)]
+        tags = frozenset(words)
+        values = [
+            set(words), {(1, 2): set(words)}, [Item(word, tags) for word in words[:3]],
+            {Item(word, tags) for word in words}, {frozenset(words[i:i + 3]) for i in range(20)},
+            {frozenset(words): tags}, {(word, i) for i, word in enumerate(words)},
+            {1, "1", None, "None", 2.5, "x"}, object(), print,
+            Card(tags=tags, more=({1: tags, 2: tags},), cards={Card(tags={word, "x"}) for word in words}),
+        ]
+        for value in values:
+            print(render_value(value))
+        def tool(words: set[str] = tags) -> None: ...
+        print(Tool.from_function(tool).parameters)
+    """
+    outputs = {python(script, PYTHONHASHSEED=str(seed)).stdout for seed in (0, 1, 2)}
+    assert len(outputs) == 1
+    assert "word29" in outputs.pop()
+
+
+@given(st.text(max_size=50), st.integers(0, 60))
+def test_a_long_text_is_cut_and_says_so(text: str, limit: int) -> None:
+    shown = cap(text, limit)
+    if len(text) <= limit:
+        assert shown == text
+    else:
+        assert shown == f"{text[:limit]}... (truncated, {len(text)} characters in all)"
+
+
+def test_results_and_errors_are_capped_and_the_value_stays_whole() -> None:
+    box = Toolbox([named("long", lambda: "x" * 100), named("bad", raises(ValueError("y" * 100)))], max_chars=10)
+    good, bad, unknown = run_sync(box.call_all([ToolCall("long", {}), ToolCall("bad", {}), ToolCall("z" * 100, {})]))
+    assert good.data == "x" * 10 + "... (truncated, 100 characters in all)"
+    assert good.value == "x" * 100
+    assert bad.data == "y" * 10 + "... (truncated, 100 characters in all)"
+    assert unknown.data.startswith("Tool 'zzzz... (truncated")
+
+
+def test_an_errors_text_has_no_type_and_no_traceback() -> None:
+    assert error_text(ValueError("x")) == "x"
+    assert error_text(ValueError()) == ""
+    assert error_text(ValueError("a", 1)) == "('a', 1)"
