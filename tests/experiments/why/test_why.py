@@ -24,7 +24,6 @@ from loopbench.metrics.trajectory.trajectory import course
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError
-from loopbench.runs.store.records import TRIALS, read_records
 from loopbench.runs.store.traces import TRACES, TraceWriter, read_trace
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
@@ -146,18 +145,6 @@ def test_repeated_calls_are_those_of_the_trace(found):
 def test_repeated_calls_are_no_part_of_the_digest(found):
     other = [replace(record, repeated_calls=record.repeated_calls + 1) for record in found.records]
     assert records_digest(other) == found.digest
-
-
-def test_records_of_an_earlier_version_are_read_and_not_counted(found, tmp_path):
-    lines = [json.loads(line) for line in (found.folder / TRIALS).read_text().splitlines()]
-    for line in lines:
-        del line["repeated_calls"]
-    (tmp_path / TRIALS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    old = read_records(tmp_path)
-    assert records_digest(old) == found.digest
-    assert {(record.repeated_calls, "repeated_calls" in record.unknown) for record in old} == {(0, True)}
-    findings = why(replace(found, records=tuple(old)), most=0).findings
-    assert all(arm.repeated_calls is None for group in findings.groups for arm in group.arms)
 
 
 # --- traces that are missing or damaged ---
