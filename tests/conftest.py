@@ -54,6 +54,28 @@ def record() -> Callable[..., Record]:
     return make_record
 
 
+def make_manifest(**parts: Any) -> dict[str, Any]:
+    whole: dict[str, Any] = {
+        "created": "2026-01-01T00:00:00+00:00",
+        "config": {"suite": "s", "models": ["scripted"], "repeats": 1, "alpha": 0.05, "margin": 0.02},
+        "seed": 0,
+        "versions": {"record": 1, "policy_and_profiles": 1},
+        "suite": {"name": "s", "version": "1", "digest": "d", "tasks": 1, "max_tool_steps": 5},
+        "profiles": {"clean": "p"},
+        "arms": [],
+        "packages": {},
+        "python": "3.11",
+        "platform": "Linux",
+    }
+    return whole | parts | {"config": whole["config"] | parts.get("config", {}), "suite": whole["suite"] | parts.get("suite", {})}
+
+
+@pytest.fixture(scope="session")
+def manifest_json() -> Callable[..., dict[str, Any]]:
+    """Makes a manifest as it is written; keywords replace parts of it, and fields of its configuration and its suite."""
+    return make_manifest
+
+
 def double(n: int) -> int:
     """Twice n."""
     return 2 * n

@@ -83,10 +83,10 @@ def test_version(loopbench):
         (["resume", "nope"], "no run 'nope'"),
         (["resume", "latest"], "no run 'latest'"),
         (["report", "nope"], "no run 'nope'; in runs: none yet"),
-        (["report", "."], "no run directory (it has no manifest.json)"),
+        (["report", "."], "not a run directory (it has no manifest.json)"),
         (["report", ".", "--json", "--csv"], "exclude each other"),
         (["show", "nope", "x"], "no run 'nope'"),
-        (["show", ".", "x"], "no run directory"),
+        (["show", ".", "x"], "not a run directory"),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, arguments, said):

@@ -256,7 +256,7 @@ def test_an_interrupted_run_on_a_real_model_goes_on(tmp_path: Path, served: str)
         provider=ProviderConfig(without=("tool_choice",)), budget=BudgetConfig(calls=12), concurrency=1,
     )  # fmt: skip
     experiment = prepare(config)
-    assert experiment.manifest["models"]["openai/scripted"]["tool_choice"] is False
+    assert experiment.manifest.models["openai/scripted"]["tool_choice"] is False
     assert run(experiment, Silent()) != ""
     assert run(reopen(experiment.folder, Permissions(base_url=served), MORE), Silent()) == ""
     assert {record.status for record in results(experiment.folder).records} == {"scored"}

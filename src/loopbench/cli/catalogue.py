@@ -42,7 +42,7 @@ class CatalogueEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteEntry(CatalogueEntry):
+class CatalogueSuite(CatalogueEntry):
     """A suite, with the facts that are known without options."""
 
     needs: str = ""
@@ -68,7 +68,7 @@ def _designs(kind: str) -> list[CatalogueEntry]:
     return [make(kind, name) for name in builtin_names(kind)] + [CatalogueEntry(name, "(plug-in)") for name in plugins]
 
 
-def _suite_entry(kind: str, name: str) -> SuiteEntry:
+def _suite_entry(kind: str, name: str) -> CatalogueSuite:
     plain = _entry(kind, name)
     head = (name, plain.summary, plain.options)
     try:
@@ -77,10 +77,10 @@ def _suite_entry(kind: str, name: str) -> SuiteEntry:
         needs = next((need for option in plain.options if (need := _need(option))), "")
         if not needs:  # no importer that lacks its file
             raise
-        return SuiteEntry(*head, needs=needs)
+        return CatalogueSuite(*head, needs=needs)
     found = Counter(str(task.labels["split"]) for task in suite.tasks if task.labels.get("split"))
     splits = {split: found[split] for split in sorted(found, key=lambda split: (_SPLITS.get(split, len(_SPLITS)), split))}
-    return SuiteEntry(*head, "", suite.version, len(suite.tasks), suite.digest[:12], splits, median_plan(suite.tasks))
+    return CatalogueSuite(*head, "", suite.version, len(suite.tasks), suite.digest[:12], splits, median_plan(suite.tasks))
 
 
 def _need(option: OptionLine) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from loopbench.text.plain_text import plain
 
-from .catalogue import CatalogueEntry, SuiteEntry, entries
+from .catalogue import CatalogueEntry, CatalogueSuite, entries
 from .console import out
 from .options import JsonOption, OptionGroup, with_options
 
@@ -48,13 +48,13 @@ def _print(found: Sequence[CatalogueEntry]) -> None:
     console = out()
     for entry in found:
         console.print(Text.assemble((entry.name, "bold"), f"  {plain(entry.summary)}"), soft_wrap=True)
-        if isinstance(entry, SuiteEntry):
+        if isinstance(entry, CatalogueSuite):
             console.print(Text(f"    {_facts(entry)}"), soft_wrap=True)
         for option in entry.options:
             console.print(Text(f"    {option.name} = {option.default}  {plain(option.doc)}", style="dim"), soft_wrap=True)
 
 
-def _facts(suite: SuiteEntry) -> str:
+def _facts(suite: CatalogueSuite) -> str:
     if suite.needs:
         return f"needs {suite.needs}"
     splits = ", ".join(f"{count} {split}" for split, count in suite.splits.items()) or "no splits"

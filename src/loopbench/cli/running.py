@@ -84,7 +84,7 @@ def _left(experiment: Experiment, found: Results) -> int:
 
 def resume_command(experiment: Experiment) -> str:
     """Return the full command that continues a run; if a limit of its budget is used up, the command raises the limit."""
-    folder, config, begun = experiment.folder, experiment.config, experiment.manifest["config"]
+    folder, config, begun = experiment.folder, experiment.config, experiment.manifest.config
     shown = config.public()
     flags: list[tuple[str, object]] = [
         (name, shown[name]) for name in ("engine", "workers", "concurrency") if shown[name] != begun.get(name)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from loopbench.runs.folders import trials_folder
-from loopbench.runs.store.files import read_manifest
+from loopbench.runs.store.files import read_manifest_json
 from loopbench.runs.store.records import find_trial, read_records
 from loopbench.runs.store.traces import read_trace
 from loopbench.text.trace_text import as_judged
@@ -29,7 +29,7 @@ class ShowOptions(OptionGroup):
 def show(choice: RunChoice, options: ShowOptions, output: JsonOption) -> None:
     """Print the trace of one trial: prompts, replies, moves, observations and faults."""
     folder = trials_folder(choice.folder)
-    read_manifest(folder)  # a folder without one is not a run
+    read_manifest_json(folder)  # a folder without one is not a run
     if options.trial is None:
         _list_missed(folder, as_json=output.as_json)
         return

@@ -24,7 +24,7 @@ from loopbench.runs.config import BudgetConfig, CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions, resume_flags
 from loopbench.runs.run_state import Spent, SpentTally, larger, read_state
-from loopbench.runs.store.files import RunError, read_manifest, write_manifest
+from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.lock import locked
 from loopbench.runs.store.records import TRIALS, read_records
@@ -82,12 +82,12 @@ def kill(folder: Path, kept: int) -> None:
 
 
 def change(folder: Path, **parts: Any) -> None:
-    write_manifest(folder, read_manifest(folder) | parts)
+    write_manifest_json(folder, read_manifest_json(folder) | parts)
 
 
 def other_code(folder: Path, arm: int = 0) -> None:
     """As if an arm had been run under other code."""
-    arms = read_manifest(folder)["arms"]
+    arms = read_manifest_json(folder)["arms"]
     change(folder, arms=[{**entry, "code": "0" * 64} if place == arm else entry for place, entry in enumerate(arms)])
 
 
@@ -152,16 +152,16 @@ def test_what_records_and_trials_cut_short_have_spent_counts(configured):
     assert run(experiment, Count()) == "budget of 20 model calls used up"
     assert reopen(experiment.folder).spent.calls == 20
     recorded = sum(record.lm_calls for record in read_records(experiment.folder))
-    assert read_manifest(experiment.folder)["cut_short"]["calls"] == 20 - recorded > 0
+    assert read_manifest_json(experiment.folder)["cut_short"]["calls"] == 20 - recorded > 0
 
 
 def test_a_larger_budget_is_of_the_whole_run_too_and_the_manifest_stays(configured):
     experiment = prepare(configured(tasks=9, budget={"calls": 20}))
     run(experiment, Count())
     more = SessionSettings({"budget": {"calls": 30}})
-    assert run(reopen(experiment.folder, sitting=more), Count()) == "budget of 30 model calls used up"
+    assert run(reopen(experiment.folder, session=more), Count()) == "budget of 30 model calls used up"
     assert reopen(experiment.folder).spent.calls == 30
-    assert read_manifest(experiment.folder)["config"]["budget"]["calls"] == 20
+    assert read_manifest_json(experiment.folder)["config"]["budget"]["calls"] == 20
 
 
 @pytest.mark.parametrize("limit", [{"tokens": 3_000}, {"seconds": 1e-9}])
@@ -198,7 +198,7 @@ def test_every_attempt_counts_and_a_line_that_judges_one_again_does_not(record, 
 def test_what_is_typed_wins_over_the_manifest_and_is_not_written(configured):
     folder = begun(configured(concurrency=5))
     before = (folder / "manifest.json").read_bytes()
-    again = reopen(folder, sitting=SessionSettings({"concurrency": 2, "budget": {"tokens": 10}, "mlflow": True}))
+    again = reopen(folder, session=SessionSettings({"concurrency": 2, "budget": {"tokens": 10}, "mlflow": True}))
     assert (again.config.concurrency, again.config.budget.tokens, again.config.mlflow) == (2, 10, True)
     went_on(again)
     assert (folder / "manifest.json").read_bytes() == before
@@ -207,23 +207,23 @@ def test_what_is_typed_wins_over_the_manifest_and_is_not_written(configured):
 def test_what_results_depend_on_cannot_be_changed(configured):
     folder = begun(configured())
     with pytest.raises(ValueError, match="seed: it stays as it was"):
-        reopen(folder, sitting=SessionSettings({"seed": 3}))
+        reopen(folder, session=SessionSettings({"seed": 3}))
 
 
 def test_a_cluster_is_reached_only_where_it_was_typed(configured):
     folder = prepare(configured()).folder
-    config = read_manifest(folder)["config"]
+    config = read_manifest_json(folder)["config"]
     change(folder, config={**config, "engine": "ray", "address": "ray://10.9.9.9:10001"})
     with pytest.raises(RunError, match=r"--address ray://10\.9\.9\.9:10001, or stay here: --engine local"):
         reopen(folder)
-    assert reopen(folder, sitting=SessionSettings({"engine": "local"})).config.address is None
+    assert reopen(folder, session=SessionSettings({"engine": "local"})).config.address is None
     assert reopen(folder, Permissions(address="ray://10.9.9.9:10001")).config.engine == "ray"
 
 
 def test_a_store_is_logged_to_only_where_it_was_typed(configured):
     folder = prepare(configured()).folder
     uri = "https://user:secret@mlflow.example:5000"
-    change(folder, config={**read_manifest(folder)["config"], "tracking_uri": uri, "mlflow": True})
+    change(folder, config={**read_manifest_json(folder)["config"], "tracking_uri": uri, "mlflow": True})
     for allowed in (Permissions(), Permissions(tracking_uri="https://other.example")):
         with pytest.raises(RunError, match=r"--tracking-uri https://mlflow\.example:5000, or log nothing: --no-mlflow") as caught:
             reopen(folder, allowed)
@@ -233,7 +233,7 @@ def test_a_store_is_logged_to_only_where_it_was_typed(configured):
     typed = reopen(folder, Permissions(tracking_uri="https://me:mine@mlflow.example:5000")).config
     assert (typed.tracking_uri, typed.mlflow) == ("https://me:mine@mlflow.example:5000", True)
     assert resume_flags(typed) == ["--tracking-uri", "https://mlflow.example:5000"]
-    without = reopen(folder, sitting=SessionSettings({"mlflow": False})).config
+    without = reopen(folder, session=SessionSettings({"mlflow": False})).config
     assert (without.mlflow, resume_flags(without)) == (False, [])
 
 
@@ -257,7 +257,7 @@ class Down:
 def down(configured, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Down]:
     """A run of three trials on a model that is down, and the model; each trial was tried as often as it is by itself."""
     model = Down()
-    monkeypatch.setattr("loopbench.models.real.open_model", lambda *arguments, **options: model)
+    monkeypatch.setattr("loopbench.runs.real_models.open_model", lambda *arguments, **options: model)
     folder = begun(configured(models=("openai/fake",), profiles=("clean",)))
     for _ in range(3):
         went_on(reopen(folder))
@@ -269,11 +269,11 @@ def test_infrastructure_is_tried_again_on_request_however_often_it_was(down):
     folder, model = down
     assert len(reopen(folder).missing()) == 0
     asked = SessionSettings(retry="infrastructure")
-    assert {record.attempt for record in went_on(reopen(folder, sitting=asked))} == {3}
+    assert {record.attempt for record in went_on(reopen(folder, session=asked))} == {3}
     model.works = True
-    assert {(record.status, record.attempt) for record in went_on(reopen(folder, sitting=asked))} == {("scored", 4)}
-    assert len(reopen(folder, sitting=asked).missing()) == 0
-    assert "retried" not in read_manifest(folder)
+    assert {(record.status, record.attempt) for record in went_on(reopen(folder, session=asked))} == {("scored", 4)}
+    assert len(reopen(folder, session=asked).missing()) == 0
+    assert "retried" not in read_manifest_json(folder)
 
 
 CRASHING = """
@@ -301,7 +301,7 @@ def test_what_crashed_is_run_again_on_request_only_and_the_results_say_so_for_go
     again = reopen(folder, allowed, SessionSettings(retry="errors"))
     assert (again.missing().favoured, again.missing().again) == (3, 3)
     assert {(record.stop, record.attempt) for record in went_on(again)} == {("finished", 1)}
-    note = read_manifest(folder)["retried"]
+    note = read_manifest_json(folder)["retried"]
     assert [(entry["what"], entry["trials"]) for entry in note] == [("errors", 3)]
     warnings = results(folder).comparison.warnings
     assert "3 trials that had crashed or timed out were run again on request: what they show is favourable" in warnings
@@ -318,7 +318,7 @@ def test_a_full_product_is_added_and_the_manifest_says_when(configured):
         "bare/flaky-format", f"{BARE}/flaky-format", "bare/flaky-tools", f"{BARE}/flaky-tools",
     ]  # fmt: skip
     assert len(made.missing()) == 6
-    assert [(note["trials"], note["to"]) for note in read_manifest(folder)["extended"]] == [(6, 12)]
+    assert [(note["trials"], note["to"]) for note in read_manifest_json(folder)["extended"]] == [(6, 12)]
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_a_full_product_is_added_and_the_manifest_says_when(configured):
         (Additions(repeats=1), "nothing is added: give --loop"),
         (Additions(tasks=2), "--tasks 2: the run has 3 already, and N is the new total"),
         (Additions(repeats=0), "--repeats 0: the run has 1 already"),
-        (Additions(loops=("bare",)), "--loop: 'bare' stands twice"),
+        (Additions(loops=("bare",)), "--loop: 'bare' is a duplicate"),
         (Additions(loops=("bear",)), "did you mean 'bare'"),
         (Additions(profiles=("flaky",)), "unknown profile 'flaky'"),
         (Additions(models=("openai/x",)), "runs under 'clean' only"),
@@ -356,10 +356,16 @@ def test_a_run_whose_ground_has_changed_is_not_added_to(configured):
         extend(folder, Additions(repeats=2))
 
 
-@pytest.mark.parametrize(("part", "said"), [("looks", "looked at on its way"), ("ablation", "it is an ablation")])
-def test_a_run_of_another_kind_is_not_added_to(configured, part, said):
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"looks": {"order": ["t"], "ends": [1], "levels": [0.05]}}, "looked at on its way"),
+        ({"ablation": {}}, "it is an ablation"),
+    ],
+)
+def test_a_run_of_another_kind_is_not_added_to(configured, parts, said):
     folder = begun(configured())
-    change(folder, **{part: {}})
+    change(folder, **parts)
     with pytest.raises(RunError, match=said):
         extend(folder, Additions(repeats=2))
 
