@@ -16,7 +16,7 @@ from loopbench.experiments.fit_profile.fit import Fitted, fit_run
 from loopbench.experiments.fit_profile.toml import remarks, to_toml
 from loopbench.metrics.statistics import Interval
 from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile
-from loopbench.runs.store.files import RunError, write_manifest
+from loopbench.runs.store.files import RunError, write_manifest_json
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.trial.setting import FinishedTrial
 from tests.experiments.fit_profile.helpers import (
@@ -90,7 +90,19 @@ def written(folder: Path, done: Sequence[FinishedTrial], arms: Mapping[str, tupl
     listed = [
         {"arm": name, "loop": name, "options": {}, "model": model, "profile": profile} for name, (model, profile) in arms.items()
     ]
-    write_manifest(folder, {"config": config, "arms": listed})
+    manifest = {
+        "created": "2026-01-01T00:00:00+00:00",
+        "config": {"repeats": 1, "alpha": 0.05, "margin": 0.02} | config,
+        "seed": 0,
+        "versions": {},
+        "suite": {"name": "s", "version": "1", "digest": "d", "tasks": 1},
+        "profiles": {},
+        "arms": listed,
+        "packages": {},
+        "python": "3.11",
+        "platform": "Linux",
+    }
+    write_manifest_json(folder, manifest)
     with Journal(folder) as journal:
         for item in done:
             journal.append(item.record, item.trace)

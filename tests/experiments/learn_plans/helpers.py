@@ -24,9 +24,9 @@ from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
 from loopbench.protocol.digest import canonical_json, sha256
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.manifest import manifest_of
+from loopbench.runs.manifest import write_manifest
+from loopbench.runs.new_manifest import manifest_of
 from loopbench.runs.schedule import make_arms
-from loopbench.runs.store.files import write_manifest
 from loopbench.runs.store.records import TRIALS
 
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")

@@ -17,7 +17,7 @@ from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_suite
 from loopbench.runs.store.records import TRIALS
-from loopbench.runs.store.traces import PLAIN_TRACES, read_trace
+from loopbench.runs.store.traces import TRACES, TraceWriter, read_trace
 from tests.experiments.learn_plans.helpers import (
     DESIGNS,
     learned,
@@ -194,16 +194,15 @@ def test_the_successful_trial_with_the_fewest_calls_is_taken_and_the_next_where_
 def joined(folder: Path, *runs: Path) -> Path:
     """Trials of several runs in one, those of the later ones under arms of their own."""
     folder.mkdir()
-    lines, traces = [], b""
+    lines, writer = [], TraceWriter(folder / TRACES, 0)
     for number, other in enumerate(runs):
         for found in read(other):
             trace = read_trace(other, found)
             arm = found.arm if number == 0 else "bare/again" if number == 1 else "a/first"
-            raw = json.dumps(trace.to_json() | {"arm": arm}).encode() + b"\n"
-            lines.append(json.dumps(replace(found, arm=arm, trace_at=(len(traces), len(raw))).to_json()))
-            traces += raw
+            (place,) = writer.append([json.dumps(trace.to_json() | {"arm": arm}).encode() + b"\n"])
+            lines.append(json.dumps(replace(found, arm=arm, trace_at=place).to_json()))
+    writer.close()
     (folder / TRIALS).write_text("\n".join(lines) + "\n")
-    (folder / PLAIN_TRACES).write_bytes(traces)
     return folder
 
 

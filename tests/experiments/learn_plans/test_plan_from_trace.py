@@ -23,7 +23,7 @@ from loopbench.metrics.trace import Trace, TraceError, TraceEvent
 from loopbench.protocol import Plan, Query, Ref, Tool, refs
 from loopbench.protocol.digest import canonical_json
 from loopbench.runs.store.records import TRIALS
-from loopbench.runs.store.traces import PLAIN_TRACES
+from loopbench.runs.store.traces import TRACES, TraceWriter
 from tests.experiments.learn_plans.helpers import (
     Card,
     learned,
@@ -95,9 +95,11 @@ def test_no_trace_can_stop_a_suite_from_being_learned(tmp_path_factory, record, 
     """Whatever stands in the files, each task gets a plan that a file can hold, or a reason."""
     folder = tmp_path_factory.mktemp("any")
     trace = json.dumps({"arm": "a", "task": "t0", "repeat": 0, "events": events})[: 20 if torn else None].encode()
-    line = record(task="t0", answer=answer, trace_at=(0, len(trace)), tool_calls=1).to_json()
+    writer = TraceWriter(folder / TRACES, 0)
+    (place,) = writer.append([trace])
+    writer.close()
+    line = record(task="t0", answer=answer, trace_at=place, tool_calls=1).to_json()
     (folder / TRIALS).write_text(f"{json.dumps(line)}\n")
-    (folder / PLAIN_TRACES).write_bytes(trace)
     suite = suite_of([(Plan((), 1), answer), (Plan((), 1), 1)])
     found = learned(folder, suite, check=check)
     assert set(found.left) | {lesson.task for lesson in found.lessons} == {"t0", "t1"}

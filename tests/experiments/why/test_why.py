@@ -24,7 +24,7 @@ from loopbench.metrics.trajectory.trajectory import course
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError
-from loopbench.runs.store.traces import PLAIN_TRACES, read_trace
+from loopbench.runs.store.traces import TRACES, TraceWriter, read_trace
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
@@ -172,9 +172,10 @@ def damaged(found: Results, folder: Path, change: Callable[[dict[str, Any]], Non
     record = next(record for record in found.records if record.status == "scored" and record.accuracy < 1)
     trace = read_trace(found.folder, record).to_json()
     change(trace)
-    line = json.dumps(trace).encode() + b"\n"
-    (folder / PLAIN_TRACES).write_bytes(line)
-    return replace(found, folder=folder, records=(replace(record, trace_at=(0, len(line))),))
+    writer = TraceWriter(folder / TRACES, 0)
+    (place,) = writer.append([json.dumps(trace).encode() + b"\n"])
+    writer.close()
+    return replace(found, folder=folder, records=(replace(record, trace_at=place),))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,7 @@ def test_a_damaged_trace_is_one_line_that_names_trial_and_field(found, tmp_path,
         with pytest.raises(RunError) as refused:
             act()
         said = str(refused.value)
-        assert said.startswith(f"{tmp_path / PLAIN_TRACES}: trial {record.arm}/{record.task}/{record.repeat}: ")
+        assert said.startswith(f"{tmp_path / TRACES}: trial {record.arm}/{record.task}/{record.repeat}: ")
         assert "\n" not in said
 
 
@@ -220,15 +221,17 @@ def test_a_trace_with_anything_in_it_is_told_or_refused(found, tmp_path_factory,
 
 def copied(found: Results, folder: Path, times: int) -> Results:
     """A run of so many times the trials, each with a trace."""
-    records, offset = [], 0
-    with (folder / PLAIN_TRACES).open("wb") as file:
-        for record in found.records:
-            for k in range(times):
-                task = f"{record.task}-{k}"
-                line = json.dumps(read_trace(found.folder, record).to_json() | {"task": task}).encode() + b"\n"
-                records.append(replace(record, task=task, trace_at=(offset, len(line))))
-                offset += file.write(line)
-    return replace(found, folder=folder, records=tuple(records))
+    records, traces = [], []
+    for record in found.records:
+        trace = read_trace(found.folder, record).to_json()
+        for k in range(times):
+            task = f"{record.task}-{k}"
+            records.append(replace(record, task=task))
+            traces.append(json.dumps(trace | {"task": task}).encode() + b"\n")
+    writer = TraceWriter(folder / TRACES, 0)
+    placed = zip(records, writer.append(traces), strict=True)
+    writer.close()
+    return replace(found, folder=folder, records=tuple(replace(record, trace_at=place) for record, place in placed))
 
 
 @pytest.mark.thorough

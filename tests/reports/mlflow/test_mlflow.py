@@ -356,7 +356,7 @@ def test_the_parent_run_holds_the_comparison(run, client, tracked):
     assert tags["loopbench.run"] == run.folder.name
     assert tags["loopbench.digest"] == run.digest
     assert tags["loopbench.complete"] == "true"
-    assert tags["loopbench.suite_digest"] == run.manifest["suite"]["digest"]
+    assert tags["loopbench.suite_digest"] == run.manifest.suite.digest
     assert tags["mlflow.note.content"] == tracking.note(run)
     assert parent.data.metrics["scored"] == len(run.records)
     assert not [key for key in parent.data.metrics if ".vs." in key]  # hundreds of charts in front of the arms'
@@ -366,7 +366,7 @@ def test_the_parent_run_holds_the_comparison(run, client, tracked):
 
 
 def test_artifacts_are_the_run_s_own_files(run, client, tracked, tmp_path):
-    for name, known in (("manifest.json", run.manifest), ("comparison.json", run.to_json())):
+    for name, known in (("manifest.json", run.manifest.to_json()), ("comparison.json", run.to_json())):
         got = client.download_artifacts(tracked.parent_run_id, name, str(tmp_path))
         assert json.loads(Path(got).read_text(encoding="utf-8")) == json.loads(json.dumps(known))
     page = client.download_artifacts(tracked.parent_run_id, "report.html", str(tmp_path))
@@ -415,13 +415,13 @@ def test_each_arm_is_a_nested_run_with_its_numbers(run, client, tracked):
 
 def test_factors_are_parameters(run, client, tracked):
     logged = children(client, tracked)
-    for made in run.manifest["arms"]:
-        params = logged[made["arm"]].data.params
-        assert (params["loop"], params["model"], params["profile"]) == ("bare", "scripted", made["profile"])
+    for made in run.manifest.arms:
+        params = logged[made.arm].data.params
+        assert (params["loop"], params["model"], params["profile"]) == ("bare", "scripted", made.profile)
         assert params["suite"] == "arithmetic"
         assert params["seed"] == "0"
         assert params["repeats"] == "1"
-        assert params["max_tool_steps"] == str(run.manifest["suite"]["max_tool_steps"])
+        assert params["max_tool_steps"] == str(run.manifest.suite.max_tool_steps)
         assert params["version.mlflow"] == "3.17.2"
         assert params["config.max_consecutive_errors"] == "3"
     typed = [child.data.params for child in logged.values() if "option.max_steps" in child.data.params]
@@ -447,11 +447,11 @@ def test_the_suite_under_its_faults_is_an_input_under_our_digest(run, client, tr
     digests = set()
     for child in children(client, tracked).values():
         (given,) = client.get_run(child.info.run_id).inputs.dataset_inputs
-        whole, profile = run.manifest["suite"]["digest"], child.data.params["profile"]
+        whole, profile = run.manifest.suite.digest, child.data.params["profile"]
         source = json.loads(given.dataset.source)
         assert source["sha256"] == whole
         assert given.dataset.name == {"clean": "arithmetic", "flaky-tools": "arithmetic, flaky-tools"}[profile]
-        assert source.get("profile_sha256") == {"clean": None}.get(profile, run.manifest["profiles"][profile])
+        assert source.get("profile_sha256") == {"clean": None}.get(profile, run.manifest.profiles[profile])
         assert (given.dataset.digest == whole[:36]) == (profile == "clean")
         digests.add(given.dataset.digest)
     assert len(digests) == len(PROFILES)
@@ -490,7 +490,7 @@ def models(client: MlflowClient, experiment_id: str) -> dict[str, Any]:
 
 
 def test_each_version_of_a_loop_is_a_model_of_all_its_arms(run, client, tracked):
-    logged, made = models(client, tracked.experiment_id), {made["arm"]: made for made in run.manifest["arms"]}
+    logged, made = models(client, tracked.experiment_id), {made.arm: made for made in run.manifest.arms}
     assert len(logged) == len(LOOPS)
     shown: dict[str, set[str]] = {}
     for name, child in children(client, tracked).items():
@@ -498,7 +498,7 @@ def test_each_version_of_a_loop_is_a_model_of_all_its_arms(run, client, tracked)
         model = logged[given.model_id]
         assert model.status == "READY"
         assert model.model_type == "agent"
-        assert model.tags["loopbench.loop_code"] == made[name]["code"]
+        assert model.tags["loopbench.loop_code"] == made[name].code
         fields = {key: value for key, value in child.data.params.items() if key.startswith("config.")}
         assert model.params == fields | {"loop": "bare"}
         assert {file.path for file in client.list_logged_model_artifacts(model.model_id)} == {"MLmodel", "loop.json"}
@@ -692,7 +692,7 @@ def test_a_resumed_run_is_brought_up_to_date(run, uri, client, tmp_path):
         assert metrics["accuracy"] == arm.summary.accuracy.value
         assert metrics["trials"] == 12
         assert metrics["errors.provider.gone"] == metrics["retries.provider.gone"] == 0
-        assert client.get_run(ids[arm.info.arm]).data.params["python"] == run.manifest["python"]  # a parameter is for ever
+        assert client.get_run(ids[arm.info.arm]).data.params["python"] == run.manifest.python  # a parameter is for ever
         records = [record for record in run.records if record.arm == arm.info.arm]
         logged = traces(client, whole, ids[arm.info.arm])
         assert sorted(trace.info.tags["loopbench.task"] for trace in logged) == sorted(r.task for r in tracking.sample(records))
@@ -808,7 +808,7 @@ def test_the_ui_command_opens_the_store_and_a_server_takes_a_run(run, uri, track
         wait_for(f"{address}/health")
         assert b"<html" in fetch(address)
         manifest = fetch(f"{address}/get-artifact?path=manifest.json&run_uuid={tracked.parent_run_id}")
-        assert json.loads(manifest) == run.manifest
+        assert json.loads(manifest) == run.manifest.to_json()
 
         over_http = tracking.log_run(run, f"http://user:secret1@127.0.0.1:{port}", "served")
         assert over_http.ui == f"{address}/#/experiments/{over_http.experiment_id}/runs/{over_http.parent_run_id}"

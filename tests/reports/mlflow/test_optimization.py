@@ -36,6 +36,14 @@ from loopbench.experiments.compare.results import results as read_results
 from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimize.files import CANDIDATES, ENDED, PROGRAM
 from loopbench.experiments.optimize.log import log_digest
+from loopbench.experiments.optimize.manifest import (
+    DesignEntry,
+    OptimizationManifest,
+    OptimizerEntry,
+    SearchedSuite,
+    SplitEntry,
+    read_optimization_manifest,
+)
 from loopbench.experiments.optimize.result import optimization_result
 from loopbench.metrics.record import Record
 from loopbench.protocol import Program, Prompt, program_digest, read_program
@@ -49,9 +57,9 @@ from loopbench.runs.code_digests import code_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.folders import TEST
-from loopbench.runs.manifest import configuration
+from loopbench.runs.new_manifest import configuration
 from loopbench.runs.registry import make_loop
-from loopbench.runs.store.files import MANIFEST, read_manifest, write_manifest
+from loopbench.runs.store.files import MANIFEST, read_manifest_json, write_manifest_json
 
 # MLflow's own, at its first store
 pytestmark = [pytest.mark.thorough, pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")]
@@ -193,14 +201,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         "kind": "optimization",
         "config": config,
         "seed": 7,
+        "versions": {"record": 1},
         "suite": {"name": "arithmetic", "version": "1", "digest": "5u17e"},
+        "profiles": {"clean": "p"},
         "optimizer": {"name": "GEPA", "options": {}, "spec": "GEPA"},
         "designs": abouts,
         "splits": {**splits, "test": {"tasks": 6, "digest": "c", "opened": opened}},
         "packages": {"mlflow": "3.17.2"},
         "python": "3.11",
+        "platform": "Linux",
     }
-    write_manifest(folder, manifest)
+    write_manifest_json(folder, manifest)
     programs = [f"{design}@{folder / about['folder'] / PROGRAM}" for design, about in zip(DESIGNS, abouts, strict=True)]
     test = CompareConfig(loops=(*DESIGNS, *programs), suite="arithmetic", tasks=6, split="test", mlflow=False)
     assert compare.run(prepare(test, folder / TEST), Silent()) == ""
@@ -211,7 +222,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 def write_design(folder: Path, design: str, about: dict[str, Any]) -> None:
     folder.mkdir(parents=True)
     ended, kept = end_of(design)
-    row = board.DesignRow(design, about)
+    row = board.DesignRow(design, DesignEntry.model_validate(about))
     (folder / PROGRAM).write_text(program_file(row, kept), encoding="utf-8")
     (folder / ENDED).write_text(json.dumps(ended.to_json()), encoding="utf-8")
     candidates = [
@@ -251,7 +262,7 @@ def plain(light: Made) -> list[Any]:
 
 
 def tracker_of(made: Made, experiment: str, tell: Callable[[str], None] = pytest.fail) -> OptimizationTracker:
-    return OptimizationTracker(made.folder, made.manifest, made.uri, experiment, tell)
+    return OptimizationTracker(made.folder, OptimizationManifest.model_validate(made.manifest), made.uri, experiment, tell)
 
 
 def client_of(made: Made) -> MlflowClient:
@@ -313,7 +324,19 @@ def test_a_prompt_s_text_shows_instructions_and_demonstrations() -> None:
 
 STEPS = st.lists(st.tuples(st.integers(0, 8), st.sampled_from(TASKS), st.sampled_from([0.0, 0.5, 1.0])), max_size=40)
 PROGRAM_OF_ONE = {"p": Prompt("", {}, {"reply": str})}
-ONE_DESIGN = {"designs": [{"design": "x"}], "splits": {"dev": {"tasks": len(TASKS)}}}
+ONE_DESIGN = OptimizationManifest(
+    config={"compare": {"repeats": 1}, "search": {"budget": {}, "amortize": 1}},
+    seed=0,
+    versions={},
+    suite=SearchedSuite(name="s", version="1", digest="d"),
+    profiles={},
+    optimizer=OptimizerEntry(spec="GEPA", name="GEPA", options={}),
+    designs=(DesignEntry(design="x", folder="x", loop="x", options={}, program=""),),
+    splits={"dev": SplitEntry(tasks=len(TASKS), digest="b")},
+    packages={},
+    python="3.11",
+    platform="Linux",
+)
 
 
 @given(STEPS)
@@ -517,7 +540,9 @@ def test_the_comparison_of_the_test_stands_below_the_optimization(made: Made, tr
     assert {run.data.tags["loopbench.kind"] for run in arms} == {"arm"}
     assert len(arms) == 2 * len(DESIGNS)
     programs = [run.data.params["program"] for run in arms if "program" in run.data.params]
-    assert sorted(programs) == sorted(item["program"] for item in read_manifest(made.folder / TEST)["arms"] if "program" in item)
+    assert sorted(programs) == sorted(
+        item["program"] for item in read_manifest_json(made.folder / TEST)["arms"] if "program" in item
+    )
     assert len(programs) == len(DESIGNS)
 
 
@@ -623,7 +648,7 @@ told = importlib.util.module_from_spec(spec)
 sys.modules["told"] = told
 spec.loader.exec_module(told)
 folder = pathlib.Path(sys.argv[2])
-manifest = json.loads((folder / "manifest.json").read_text())
+manifest = told.read_optimization_manifest(folder)
 tracker = told.OptimizationTracker(folder, manifest, sys.argv[3], "killed").__enter__()
 told.tell(tracker, told.EVENTS[:7])
 tracker.flush()
@@ -780,7 +805,7 @@ def test_secrets_and_odd_characters_do_no_harm(made: Made, monkeypatch: pytest.M
     design = DESIGNS[1]
     folder = tmp_path / "odd"
     folder.mkdir()
-    write_manifest(folder, made.manifest)
+    write_manifest_json(folder, made.manifest)
     uri = f"sqlite:///{tmp_path / 'odd.db'}"
     shutil.copy(made.uri.removeprefix("sqlite:///"), tmp_path / "odd.db")
     (name,) = own_program(design)
@@ -789,7 +814,7 @@ def test_secrets_and_odd_characters_do_no_harm(made: Made, monkeypatch: pytest.M
     own = candidate_of(design, 0)
     kept = Candidate(1, program_digest(program), program, {}, {"d1": 1.0})
     ended = replace(end_of(design)[0], chosen=1, digest=kept.digest, status="failed", reason=odd, warnings=(odd,))
-    with OptimizationTracker(folder, made.manifest, uri, "odd", pytest.fail) as tracker:
+    with OptimizationTracker(folder, read_optimization_manifest(folder), uri, "odd", pytest.fail) as tracker:
         tell(tracker, [("began", (design, own)), ("tried", (design, kept)), ("ended", (design, ended, kept))])
         tracker.flush()
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)

@@ -14,7 +14,8 @@ from typing import Any
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.trace import Trace
 from loopbench.models.profiles import Profile
-from loopbench.runs.store.files import RunError, read_manifest
+from loopbench.runs.manifest import Manifest, Settings, read_manifest
+from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import each_record
 from loopbench.runs.store.traces import Traces, policy_of
 
@@ -126,7 +127,7 @@ def fit_run(
     scripted = source[0] == "scripted"
     label = source[1] if scripted else source[0]
     made = name or (f"fitted-{_slug(label)}" if scripted else _slug(label))
-    timed = _is_timed(manifest["config"], scripted=scripted)
+    timed = _is_timed(manifest.settings, scripted=scripted)
     said = f"fitted to {label} from the traces of {folder.resolve().name}"
     try:
         return fit(_traces(folder, chosen), name=made, description=said, alpha=alpha, timed=timed, paired=scripted)
@@ -136,21 +137,18 @@ def fit_run(
         raise RunError(f"{folder}: {error}") from None
 
 
-def _is_timed(config: Mapping[str, Any], *, scripted: bool) -> bool:
+def _is_timed(settings: Settings, *, scripted: bool) -> bool:
     """Tell whether replies took the model's own time: not if it is simulated, or a recording may have answered."""
     if scripted:
-        return config.get("real_time") is True
-    return config.get("cassette") is None or config.get("cassette_mode") in ("record", "refresh")
+        return settings.real_time
+    return settings.cassette is None or settings.cassette_mode in ("record", "refresh")
 
 
 def _chosen(
-    folder: Path, manifest: Mapping[str, Any], arms: Sequence[str], profile: str | None, model: str | None
+    folder: Path, manifest: Manifest, arms: Sequence[str], profile: str | None, model: str | None
 ) -> tuple[frozenset[str], tuple[str, str]]:
     """Return the names of the arms to pool, and the model and profile that they share."""
-    try:
-        listed = [(str(arm["arm"]), str(arm["model"]), str(arm["profile"])) for arm in manifest["arms"]]
-    except (KeyError, TypeError) as error:
-        raise RunError(f"{folder}: no manifest of a run: {error!r}") from None
+    listed = [(arm.arm, arm.model, arm.profile) for arm in manifest.arms]
     names = {_arm(folder, text, [arm[0] for arm in listed]) for text in arms}
     kept = [arm for arm in listed if not arms or arm[0] in names]
     kept = [arm for arm in kept if (model is None or arm[1] == model) and (profile is None or arm[2] == profile)]

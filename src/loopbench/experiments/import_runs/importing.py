@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from loopbench.runs.folders import RUNS, new_folder
-from loopbench.runs.store.files import write_manifest
+from loopbench.runs.manifest import write_manifest
 from loopbench.runs.store.records import TRIALS
 
 from .foreign_file import ForeignFile, open_file
@@ -51,7 +51,7 @@ def import_files(paths: Sequence[Path], request: ImportRequest, folder: Path | N
     logs = rename_arms([read_file(path, request) for path in paths], request.arms)
     joined = join(logs, request)
     if folder is None:
-        folder = new_folder(runs, joined.manifest["suite"]["name"])
+        folder = new_folder(runs, joined.manifest.suite.name)
     else:
         folder.mkdir(parents=True)
     try:
