@@ -1,5 +1,4 @@
-"""The `__finish__` loop in a product, both faces: a class whose call gives a validated answer, and a loop over any Model.
-
+"""The `__finish__` loop in a product: a class whose call gives a validated answer, and a loop over any Model.
 `FakeModel` makes the listed moves, offline; `model = "openai/gpt-4o-mini"` reaches a provider."""
 
 from pydantic import BaseModel, Field
@@ -35,5 +34,6 @@ class Waiter(module):
 
 
 print(f"as a module: {Waiter()(text='Four teas and a cake, please.').total} euro")
-outcome = Finish(max_steps=6).run_sync(Query("Four teas, a cake?"), Toolbox([price]), FakeModel(PRICES, Answer("", "18.25 euro")))
+model = FakeModel(PRICES, Answer("", "18.25 euro"))
+outcome = Finish(max_steps=6).run_sync(Query("Four teas and a cake?"), Toolbox([price]), model)
 print(f"as a loop:   {outcome.answer} ({outcome.stop}, {outcome.steps} steps)")

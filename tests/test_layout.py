@@ -368,12 +368,12 @@ def measured() -> dict[str, int]:
     tests = sorted((ROOT / "tests").rglob("*.py"))
     every = [function for path in MODULES for function in functions(parsed(path))]
     return {
-        "files of src over 450 lines": 7sum(lines(path) > 450 for path in MODULES),
-        "files of tests over 450 lines": 24sum(lines(path) > 450 for path in tests),
-        "files of tests over 800 lines": 11sum(lines(path) > 800 for path in tests),
-        "functions over 60 lines": 0sum(length(function) > 60 for function in every),
-        "functions of more than 7 parameters": 5sum(parameters(function) > 7 for function in every),
-        "imports inside functions": 24sum(imports_inside(parsed(path)) for path in MODULES),
+        "files of src over 450 lines": sum(lines(path) > 450 for path in MODULES),
+        "files of tests over 450 lines": sum(lines(path) > 450 for path in tests),
+        "files of tests over 800 lines": sum(lines(path) > 800 for path in tests),
+        "functions over 60 lines": sum(length(function) > 60 for function in every),
+        "functions of more than 7 parameters": sum(parameters(function) > 7 for function in every),
+        "imports inside functions": sum(imports_inside(parsed(path)) for path in MODULES),
     }
 
 

@@ -23,10 +23,12 @@ from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, l
 from loopbench.models.receipts import Truth, call_digest, content_digest
 from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import Chunk, Message, Reply, Request, run_sync
+from loopbench.protocol import Chunk, Message, Model, Reply, Request, run_sync
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
 from loopbench.runs.trial.recorder import Recorder
+
+from . import bench
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful", "provider-trouble", "stubborn")
@@ -57,8 +59,7 @@ async def one_trial(loop: str, task: Task, suite: Suite, profile: Profile, casse
         "trace": (recorder.digest(), recorder.events),
         "counts": (recorder.steps, recorder.calls, recorder.tool_calls, recorder.usage, recorder.errors),
         "faults": [
-            FaultRecord(fault.kind, str(fault.point), fault.landed, fault.absorbed, fault.recovered)
-            for fault in tunnel.disturbances
+            FaultRecord(fault.kind, str(fault.point), fault.landed, fault.absorbed, fault.recovered) for fault in tunnel.faults
         ],
         "unknown": tunnel.unknown,
         "simulated_s": tunnel.simulated_s,
@@ -131,13 +132,13 @@ def profiles(draw: st.DrawFn) -> Profile:
 
 @settings(max_examples=80)
 @given(data=st.data(), profile=profiles(), scopes=st.sampled_from((("",), ("", "a"), ("a", "b", "c"))))
-def test_any_faults_in_any_scopes_replay_to_the_same_state(bench: Any, data: st.DataObject, profile: Profile, scopes: Any) -> None:
+def test_any_faults_in_any_scopes_replay_to_the_same_state(data: st.DataObject, profile: Profile, scopes: Any) -> None:
     plan = data.draw(bench.plans())
     feedback, whole = data.draw(st.booleans()), data.draw(st.booleans())
 
     def run(cassette: Cassette | None) -> Any:
         trial = bench.Bench(plan, profile)
-        inner = trial.scripted
+        inner: Model = trial.scripted
         if cassette is not None:
             asked = None if cassette.mode is CassetteMode.REPLAY else inner
             inner = cassette.model("m", Lane("a", "t", 0), asked, trial.tunnel)
@@ -152,7 +153,7 @@ def test_any_faults_in_any_scopes_replay_to_the_same_state(bench: Any, data: st.
         heard = [(request, reply, str(error), fault) for request, reply, error, fault in trial.ear.exchanges]
         before = (tunnel.unknown, tunnel.simulated_s, len(tunnel.ledger.issued))
         tunnel.settle(trial.oracle)
-        return answers, heard, trial.ear.tool_calls, before, tunnel.disturbances
+        return answers, heard, trial.ear.tool_calls, before, tunnel.faults
 
     with tempfile.TemporaryDirectory() as folder:
         plain = run(None)
@@ -163,7 +164,7 @@ def test_any_faults_in_any_scopes_replay_to_the_same_state(bench: Any, data: st.
         assert run(Cassette.open(Path(folder), CassetteMode.REPLAY)) == plain
 
 
-def test_a_fault_that_lands_again_lands_later_in_a_replay_too(bench: Any) -> None:
+def test_a_fault_that_lands_again_lands_later_in_a_replay_too() -> None:
     """What was issued between the two is no recovery of the second."""
     one, two = Tunnel(), Tunnel()
     from_request = Request((Message("user", "?"),))
@@ -183,10 +184,10 @@ def test_a_fault_that_lands_again_lands_later_in_a_replay_too(bench: Any) -> Non
                 tunnel.ledger.sign(truth.call, truth.content if not tunnel.ledger.issued else "0000", 2, True)
 
     run_sync(go())
-    assert [fault.landed_at for fault in one.disturbances] == [fault.landed_at for fault in two.disturbances] == [1]
+    assert [fault.landed_at for fault in one.faults] == [fault.landed_at for fault in two.faults] == [1]
 
 
-def test_a_reply_that_nobody_asked_about_is_not_taken_for_a_later_one(bench: Any) -> None:
+def test_a_reply_that_nobody_asked_about_is_not_taken_for_a_later_one() -> None:
     trial = bench.Bench(bench.chain(1))
     run_sync(trial.scripted.complete(trial.request()))
     assert trial.tunnel.effects("") is not None
@@ -194,7 +195,7 @@ def test_a_reply_that_nobody_asked_about_is_not_taken_for_a_later_one(bench: Any
     assert trial.tunnel.effects("") is None
 
 
-def test_a_stream_that_is_closed_keeps_its_own_effects(bench: Any, tmp_path: Path) -> None:
+def test_a_stream_that_is_closed_keeps_its_own_effects(tmp_path: Path) -> None:
     """Even where it is closed after the scope's next request."""
     profile = Profile(name="p", rates={"provider.slow": 1}, slow_s=7)
     trial = bench.Bench(bench.chain(2), profile)
@@ -222,7 +223,7 @@ def _stream(model: Any, request: Request) -> AsyncGenerator[Chunk, None]:
     return stream
 
 
-def test_latency_counts_in_virtual_time_only(bench: Any, tmp_path: Path) -> None:
+def test_latency_counts_in_virtual_time_only(tmp_path: Path) -> None:
     profile = Profile(name="p", latency_s=3)
     trial = bench.Bench(bench.chain(1), profile)
     cassette = Cassette.open(tmp_path, CassetteMode.RECORD)

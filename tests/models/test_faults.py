@@ -83,25 +83,25 @@ def test_a_kind_that_finds_nothing_to_spoil_is_not_drawn() -> None:
 @LAW
 @given(st.integers(), st.text(max_size=5), st.integers(0, 9), st.sampled_from(["c1", "c2", ANSWER]))
 def test_a_fault_depends_on_the_trial_and_the_point_alone(seed: int, task: str, repeat: int, call: str) -> None:
-    wind = profile(*WIRE, "provider.server", "tool.raises", rate=0.7)
+    trial = profile(*WIRE, "provider.server", "tool.raises", rate=0.7)
     planned = None if call == ANSWER else CALL
-    drawn = [draw(wind, (seed, task, repeat), FaultPoint("decide", call), planned, False) for _ in range(2)]
+    drawn = [draw(trial, (seed, task, repeat), FaultPoint("decide", call), planned, False) for _ in range(2)]
     assert drawn[0] == drawn[1]
 
 
 def test_faults_come_at_their_rates() -> None:
-    wind = Profile(name="three", rates={"wire.empty": 0.1, "tool.raises": 0.2, "provider.slow": 0.05})
+    trial = Profile(name="three", rates={"wire.empty": 0.1, "tool.raises": 0.2, "provider.slow": 0.05})
     drawn = Counter[str]()
     for repeat in range(4000):
-        fault = draw(wind, (0, "task", repeat), FaultPoint("decide", "c1"), CALL, False)
+        fault = draw(trial, (0, "task", repeat), FaultPoint("decide", "c1"), CALL, False)
         drawn["none" if fault is None else fault.kind] += 1
-    for kind, rate in wind.rates.items():
+    for kind, rate in trial.rates.items():
         assert drawn[kind] / 4000 == pytest.approx(rate, abs=0.02)  # 3 standard errors of the largest
 
 
 def test_what_clears_a_fault_comes_at_its_shares() -> None:
-    wind = profile("wire.empty", feedback=0.6, after=0.3, never=0.1, attempts=4)
-    drawn = [draw(wind, (0, "task", repeat), FaultPoint("decide", "c1"), CALL, False) for repeat in range(4000)]
+    trial = profile("wire.empty", feedback=0.6, after=0.3, never=0.1, attempts=4)
+    drawn = [draw(trial, (0, "task", repeat), FaultPoint("decide", "c1"), CALL, False) for repeat in range(4000)]
     cleared = Counter((fault.clearing, fault.attempts) for fault in drawn if fault is not None)
     assert cleared.keys() == {("feedback", 0), ("after", 4), ("never", 0)}
     for clearing, share in (("feedback", 0.6), ("after", 0.3), ("never", 0.1)):

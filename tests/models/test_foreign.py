@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.filling import Unfillable, fill, fits, least, same, taken
+from loopbench.models.filling import Unfillable, fill, filled_value, fits, least, same
 from loopbench.models.foreign import ForeignCodec, foreign_codec
-from loopbench.models.openai_wire import read_request
+from loopbench.models.wires.chat import read_request
 from loopbench.protocol import Act, Answer, Codec, Completion, Inexpressible, Reply, Text, ToolCall, ToolSpec, WireError
 
 OBJECT = {"type": "object"}
@@ -281,7 +281,7 @@ def test_what_is_filled_is_valid_and_the_value_is_found_in_it(schema, value):
     except Unfillable:
         return
     assert fits(schema, made)
-    found = taken(schema, made)
+    found = filled_value(schema, made)
     assert same(found, value) or same(fill(schema, found), made)
 
 

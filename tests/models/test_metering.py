@@ -48,6 +48,8 @@ from loopbench.runs.trial.setting import NotRun, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
 
+from . import bench
+
 LAW = settings(max_examples=60, deadline=None)
 QUESTION = Request((Message("user", "Well?"),))
 
@@ -76,7 +78,7 @@ class Echo:
         yield Chunk("c", reply=self.reply)
 
 
-def metered(bench: Any, budget: Budget | None = None, *, model: Model | None = None, parent: Meter | None = None) -> Any:
+def metered(budget: Budget | None = None, *, model: Model | None = None, parent: Meter | None = None) -> Any:
     return MeteredModel(model or Echo(), Meter(budget or Budget(), parent), bench.Ear())
 
 
@@ -101,11 +103,11 @@ async def spend(model: Any, most: int = 50) -> int:
     cost=st.none() | st.integers(0, 3),
 )
 def test_a_budget_lets_calls_through_until_a_limit_is_reached(
-    bench, calls: int | None, tokens: int | None, dollars: int | None, cost: int | None
+    calls: int | None, tokens: int | None, dollars: int | None, cost: int | None
 ) -> None:
     """The call that goes beyond the tokens or dollars is the last; no call is made beyond the limit of calls."""
     usage = Usage(7, 3, cost_usd=None if cost is None else float(cost))
-    model = metered(bench, Budget(calls, tokens, dollars), model=Echo(usage))
+    model = metered(Budget(calls, tokens, dollars), model=Echo(usage))
     made = run_sync(spend(model))
     limits = [calls or 50, -(-tokens // 10) if tokens else 50, -(-dollars // cost) if dollars and cost else 50]
     assert made == min(limits)
@@ -117,31 +119,31 @@ def test_a_budget_lets_calls_through_until_a_limit_is_reached(
 
 @LAW
 @given(st.integers(1, 9), st.integers(1, 12))
-def test_calls_in_flight_count_too(bench, limit: int, at_once: int) -> None:
+def test_calls_in_flight_count_too(limit: int, at_once: int) -> None:
     async def run(model: Any) -> int:
         results = await asyncio.gather(*(model.complete(QUESTION) for _ in range(at_once)), return_exceptions=True)
         return sum(isinstance(result, Reply) for result in results)
 
     whole = Meter(Budget(calls=limit))
-    assert run_sync(run(metered(bench, Budget(calls=limit)))) == min(limit, at_once)
-    assert run_sync(run(metered(bench, parent=whole))) == min(limit, at_once)
+    assert run_sync(run(metered(Budget(calls=limit)))) == min(limit, at_once)
+    assert run_sync(run(metered(parent=whole))) == min(limit, at_once)
 
 
-def test_a_refusal_says_which_limit_is_used_up(bench) -> None:
+def test_a_refusal_says_which_limit_is_used_up() -> None:
     for budget, usage, words in (
         (Budget(calls=1), Usage(), "budget of 1 model calls used up"),
         (Budget(tokens=5), Usage(3, 3), "budget of 5 tokens used up"),
         (Budget(dollars=0.5), Usage(cost_usd=0.6), "budget of 0.5 dollars used up"),
         (Budget(seconds=1e-9), Usage(), "budget of 1e-09 seconds used up"),
     ):
-        model = metered(bench, budget, model=Echo(usage))
+        model = metered(budget, model=Echo(usage))
         run_sync(spend(model))
         assert model.meter.refused == model.meter.exhausted == words
 
 
-def test_a_run_s_budget_is_spent_by_all_its_trials(bench) -> None:
+def test_a_run_s_budget_is_spent_by_all_its_trials() -> None:
     whole = Meter(Budget(calls=5))
-    first, second = (metered(bench, Budget(calls=3), parent=whole, model=Echo(Usage(1, 1, cost_usd=0.5))) for _ in range(2))
+    first, second = (metered(Budget(calls=3), parent=whole, model=Echo(Usage(1, 1, cost_usd=0.5))) for _ in range(2))
     assert [run_sync(spend(first)), run_sync(spend(second))] == [3, 2]
     assert (whole.calls, whole.tokens, whole.dollars) == (5, 10, 2.5)
     assert first.meter.refused == "budget of 3 model calls used up"
@@ -149,8 +151,8 @@ def test_a_run_s_budget_is_spent_by_all_its_trials(bench) -> None:
     assert second.meter.exhausted == ""
 
 
-def test_failures_are_calls_too(bench) -> None:
-    model = metered(bench, Budget(calls=2), model=Echo(fails=True))
+def test_failures_are_calls_too() -> None:
+    model = metered(Budget(calls=2), model=Echo(fails=True))
     for _ in range(2):
         with pytest.raises(ProviderError):
             run_sync(model.complete(QUESTION))
@@ -159,14 +161,14 @@ def test_failures_are_calls_too(bench) -> None:
     assert [(reply, str(error)) for _, reply, error, _ in model.listener.exchanges] == [(None, "down")] * 2
 
 
-def test_simulated_seconds_are_spent_as_well(bench) -> None:
+def test_simulated_seconds_are_spent_as_well() -> None:
     """A hang of 30 s between two requests uses up a budget of 20 s."""
     profile = Profile(name="h", rates={"tool.hangs": 1.0}, clears=Clears(feedback=1, after=0, never=0))
-    wind = bench.Bench(bench.chain(2), profile)
-    wind.meter.budget = Budget(seconds=20)
+    trial = bench.Bench(bench.chain(2), profile)
+    trial.meter.budget = Budget(seconds=20)
     with pytest.raises(BudgetExceeded, match="seconds"):
-        run_sync(wind.run())
-    assert len(wind.ear.exchanges) == 1
+        run_sync(trial.run())
+    assert len(trial.ear.exchanges) == 1
 
 
 # --- a loop that does not listen ---
@@ -221,23 +223,23 @@ def test_the_end_of_the_run_s_budget_leaves_the_trial_for_later() -> None:
 # --- what the listener hears ---
 
 
-def test_a_reply_without_a_count_gets_an_estimate(bench) -> None:
-    model = metered(bench)
+def test_a_reply_without_a_count_gets_an_estimate() -> None:
+    model = metered()
     assert run_sync(model.complete(QUESTION)).usage == Usage(6, 2, estimated=True)
     counted = Usage(100, 20, 50, cost_usd=0.1)
-    assert run_sync(metered(bench, model=Echo(counted)).complete(QUESTION)).usage == counted
+    assert run_sync(metered(model=Echo(counted)).complete(QUESTION)).usage == counted
 
 
-def test_a_metered_model_is_the_model(bench) -> None:
-    model = metered(bench)
+def test_a_metered_model_is_the_model() -> None:
+    model = metered()
     assert (model.name, model.capabilities) == ("echo", Echo.capabilities)
 
 
-def test_a_stream_is_heard_once_with_its_whole_reply(bench) -> None:
+def test_a_stream_is_heard_once_with_its_whole_reply() -> None:
     async def text(model: Any) -> str:
         return "".join([chunk.text async for chunk in model.stream(QUESTION)])
 
-    model = metered(bench)
+    model = metered()
     assert run_sync(text(model)) == "a b c"
     ((request, reply, error, fault),) = model.listener.exchanges
     assert (request, error, fault) == (QUESTION, None, None)
@@ -245,7 +247,7 @@ def test_a_stream_is_heard_once_with_its_whole_reply(bench) -> None:
     assert (model.meter.calls, model.meter.tokens) == (1, 8)
 
 
-def test_the_time_in_which_a_stream_is_silent_is_waited_for_and_that_in_which_it_is_read_is_not(bench) -> None:
+def test_the_time_in_which_a_stream_is_silent_is_waited_for_and_that_in_which_it_is_read_is_not() -> None:
     class Stalling(Echo):
         async def stream(self, request: Request) -> AsyncIterator[Chunk]:
             yield Chunk("a")
@@ -266,12 +268,12 @@ def test_the_time_in_which_a_stream_is_silent_is_waited_for_and_that_in_which_it
     assert asyncio.run(go()) == [False, True, False]
 
 
-def test_a_stream_that_fails_is_heard_once(bench) -> None:
+def test_a_stream_that_fails_is_heard_once() -> None:
     async def read(model: Any) -> None:
         async for _ in model.stream(QUESTION):
             pass
 
-    model = metered(bench, model=Echo(fails=True))
+    model = metered(model=Echo(fails=True))
     with pytest.raises(ProviderError):
         run_sync(read(model))
     ((_, reply, error, _),) = model.listener.exchanges
@@ -279,31 +281,31 @@ def test_a_stream_that_fails_is_heard_once(bench) -> None:
 
 
 @pytest.mark.parametrize(("chunks", "text"), [(1, "a "), (2, "a b "), (3, "a b c")])
-def test_a_stream_that_is_closed_early_is_heard_with_what_came(bench, chunks: int, text: str) -> None:
+def test_a_stream_that_is_closed_early_is_heard_with_what_came(chunks: int, text: str) -> None:
     async def read(model: Any) -> None:
         stream = model.stream(QUESTION)
         async with contextlib.aclosing(stream):
             for _ in range(chunks):
                 await anext(stream)
 
-    model = metered(bench)
+    model = metered()
     run_sync(read(model))
     ((_, reply, error, _),) = model.listener.exchanges
     assert (reply.text, error) == (text, None)
     assert model.meter.calls == 1
 
 
-def test_a_fault_is_told_with_the_exchange_that_it_struck(bench) -> None:
+def test_a_fault_is_told_with_the_exchange_that_it_struck() -> None:
     profile = Profile(name="w", rates={"wire.empty": 1.0}, clears=Clears(feedback=1, after=0, never=0))
-    wind = bench.Bench(bench.chain(1), profile)
-    run_sync(wind.run(codec=CODEC))
-    assert [fault for *_, fault in wind.ear.exchanges] == ["wire.empty", None, "wire.empty", None]
+    trial = bench.Bench(bench.chain(1), profile)
+    run_sync(trial.run(codec=CODEC))
+    assert [fault for *_, fault in trial.ear.exchanges] == ["wire.empty", None, "wire.empty", None]
 
 
-def test_overflow_and_refusal_are_heard(bench) -> None:
-    wind = bench.Bench(bench.chain(1), Profile(name="c", abilities=Abilities(context_tokens=10)))
-    assert run_sync(wind.run(3)) is None
-    assert [type(error).__name__ for _, _, error, _ in wind.ear.exchanges] == ["ContextOverflow"] * 3
+def test_overflow_and_refusal_are_heard() -> None:
+    trial = bench.Bench(bench.chain(1), Profile(name="c", abilities=Abilities(context_tokens=10)))
+    assert run_sync(trial.run(3)) is None
+    assert [type(error).__name__ for _, _, error, _ in trial.ear.exchanges] == ["ContextOverflow"] * 3
 
 
 # --- the toolbox ---
@@ -319,7 +321,7 @@ def lookup(key: str) -> str:
 TOOLS = (Tool.from_function(lookup, blocking=False),)
 
 
-def toolbox(bench: Any, tunnel: Tunnel | None) -> Any:
+def toolbox(tunnel: Tunnel | None) -> Any:
     return MeteredToolbox(TOOLS, bench.Ear(), tunnel)
 
 
@@ -329,8 +331,8 @@ def call(tools: Toolbox, **arguments: Any) -> Observation:
 
 @LAW
 @given(st.text(max_size=20))
-def test_in_the_tunnel_a_result_ends_in_its_receipt(bench, key: str) -> None:
-    plain, signed = call(toolbox(bench, None), key=key), call(toolbox(bench, Tunnel()), key=key)
+def test_in_the_tunnel_a_result_ends_in_its_receipt(key: str) -> None:
+    plain, signed = call(toolbox(None), key=key), call(toolbox(Tunnel()), key=key)
     digests = f"{call_digest('lookup', {'key': key})}.{content_digest(plain.data)}"
     assert signed.data == f"{plain.data} [r:{digests}]"
     assert strip_receipts(signed.data) == plain.data
@@ -338,44 +340,44 @@ def test_in_the_tunnel_a_result_ends_in_its_receipt(bench, key: str) -> None:
     assert signed.value == (signed.data if signed.ok else None)
 
 
-def test_a_receipt_stands_behind_the_length_cap(bench) -> None:
-    seen = call(toolbox(bench, Tunnel()), key="x" * 50_000)
+def test_a_receipt_stands_behind_the_length_cap() -> None:
+    seen = call(toolbox(Tunnel()), key="x" * 50_000)
     assert "(truncated, 50015 characters in all) [r:" in seen.data
     assert sightings(seen.data).keys() == {call_digest("lookup", {"key": "x" * 50_000})}
 
 
-def test_an_error_that_the_tool_itself_raised_has_a_receipt(bench) -> None:
+def test_an_error_that_the_tool_itself_raised_has_a_receipt() -> None:
     tunnel = Tunnel()
-    seen = call(toolbox(bench, tunnel), key="none")
+    seen = call(toolbox(tunnel), key="none")
     assert (seen.status, seen.error_type, strip_receipts(seen.data)) == ("error", "KeyError", "'no such word'")
     assert sightings(seen.data)
     assert not tunnel.ledger.issued[0].ok
 
 
-def test_a_call_that_never_ran_has_none(bench) -> None:
+def test_a_call_that_never_ran_has_none() -> None:
     tunnel = Tunnel()
-    tools = toolbox(bench, tunnel)
+    tools = toolbox(tunnel)
     unknown = run_sync(tools.call(ToolCall("look", {})))
     assert (unknown.error_type, call(tools, word="x").error_type) == ("UnknownTool", "InvalidArguments")
     assert tunnel.ledger.issued == []
     assert len(tools.listener.tool_calls) == 2
 
 
-def test_a_planned_failure_becomes_known_by_its_error(bench) -> None:
+def test_a_planned_failure_becomes_known_by_its_error() -> None:
     plan = Plan((bench.planned("c1", "reject", text="x", fails=True), bench.planned("c2", "add", a=1, b=2)), Ref("c2"))
-    wind = bench.Bench(plan)
-    assert run_sync(wind.run(codec=CODEC)) == 3
-    assert [seen.status for _, seen, _ in wind.ear.tool_calls] == ["error", "success"]
+    trial = bench.Bench(plan)
+    assert run_sync(trial.run(codec=CODEC)) == 3
+    assert [seen.status for _, seen, _ in trial.ear.tool_calls] == ["error", "success"]
     silent = bench.Bench(plan)
     assert run_sync(silent.run(8, codec=CODEC, feedback=False)) is None  # a loop that hides errors asks without end
     assert {call.name for call, _, _ in silent.ear.tool_calls} == {"reject"}
 
 
-def armed(bench: Any, kind: str) -> tuple[Any, Tunnel, Any]:
+def armed(kind: str) -> tuple[Any, Tunnel, Any]:
     tunnel = Tunnel()
     fault = Fault(kind, FaultPoint("decide", "c1"), "after", 1)
     tunnel.arm(call_digest("lookup", {"key": "x"}), fault)
-    return toolbox(bench, tunnel), tunnel, fault
+    return toolbox(tunnel), tunnel, fault
 
 
 @pytest.mark.parametrize(
@@ -390,11 +392,11 @@ def armed(bench: Any, kind: str) -> tuple[Any, Tunnel, Any]:
         ("tool.lies", "success", None, True),
     ],
 )
-def test_a_disturbed_call(bench, kind: str, status: str, error_type: str | None, known: bool) -> None:
+def test_a_disturbed_call(kind: str, status: str, error_type: str | None, known: bool) -> None:
     """A result that never came has no receipt; a lie has one, of its own text. Only the armed call is struck, and once."""
-    tools, tunnel, fault = armed(bench, kind)
-    clean = call(toolbox(bench, Tunnel()), key="x")
-    assert call(tools, key="y").data == call(toolbox(bench, Tunnel()), key="y").data
+    tools, tunnel, fault = armed(kind)
+    clean = call(toolbox(Tunnel()), key="x")
+    assert call(tools, key="y").data == call(toolbox(Tunnel()), key="y").data
     assert not fault.landed
     seen = call(tools, key="x")
     assert (seen.status, seen.error_type, seen.call_id) == (status, error_type, "id")
@@ -410,8 +412,8 @@ def test_a_disturbed_call(bench, kind: str, status: str, error_type: str | None,
     assert [heard[2] for heard in tools.listener.tool_calls] == [None, kind, None]
 
 
-def test_a_fault_that_is_armed_twice_strikes_once_and_two_faults_strike_twice(bench) -> None:
-    tools, tunnel, fault = armed(bench, "tool.raises")
+def test_a_fault_that_is_armed_twice_strikes_once_and_two_faults_strike_twice() -> None:
+    tools, tunnel, fault = armed("tool.raises")
     digest = call_digest("lookup", {"key": "x"})
     tunnel.arm(digest, fault)
     assert [call(tools, key="x").ok for _ in range(2)] == [False, True]
@@ -421,14 +423,14 @@ def test_a_fault_that_is_armed_twice_strikes_once_and_two_faults_strike_twice(be
 
 
 @pytest.mark.parametrize(("clearing", "attempts", "worked"), [("never", 0, []), ("after", 2, [2, 3]), ("feedback", 0, [])])
-def test_trying_again_without_asking_the_model_clears_nothing_but_what_time_clears(bench, clearing, attempts, worked) -> None:
-    tools, _, fault = armed(bench, "tool.raises")
+def test_trying_again_without_asking_the_model_clears_nothing_but_what_time_clears(clearing, attempts, worked) -> None:
+    tools, _, fault = armed("tool.raises")
     fault.clearing, fault.attempts = clearing, attempts
     assert [n for n in range(4) if call(tools, key="x").ok] == worked
     fault.seen = True
     assert call(tools, key="x").ok is (clearing != "never")
 
 
-def test_garbage_is_the_same_in_every_run(bench) -> None:
-    first, second = (call(armed(bench, "tool.garbage")[0], key="x").data for _ in range(2))
+def test_garbage_is_the_same_in_every_run() -> None:
+    first, second = (call(armed("tool.garbage")[0], key="x").data for _ in range(2))
     assert first == second

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopbench.models.fake import FakeModel
 from loopbench.models.ordering import TURNS, InOrder
-from loopbench.models.streaming import pieces
-from loopbench.protocol import Capabilities, Chunk, Message, ProviderError, Reply, Request
+from loopbench.protocol import Message, ProviderError, Reply, Request
 
 
-class Wire:
-    """Answers after a random number of turns, and notes the order; fails where the scope is in `failing`."""
-
-    name = "wire"
-    capabilities = Capabilities()
+class Wire(FakeModel):
+    """Answers after a random number of turns, and counts the requests in flight; fails if the scope is in `failing`."""
 
     def __init__(self, seed: int, failing: frozenset[str] = frozenset()) -> None:
+        super().__init__(then=self._answer)
         self.random = random.Random(seed)
         self.failing = failing
-        self.asked: list[str] = []
-        self.in_flight = self.most_in_flight = 0
+        self.in_flight = self.max_in_flight = 0
 
-    async def complete(self, request: Request) -> Reply:
-        self.asked.append(request.scope)
+    @property
+    def scopes(self) -> list[str]:
+        return [request.scope for request in self.requests]
+
+    async def _answer(self, request: Request) -> Reply:
         self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
         try:
             for _ in range(self.random.randrange(4)):
                 await asyncio.sleep(0)
@@ -39,10 +38,6 @@ class Wire:
             return Reply(request.scope)
         finally:
             self.in_flight -= 1
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        for chunk in pieces(await self.complete(request)):
-            yield chunk
 
 
 def ask(scope: str) -> Request:
@@ -67,8 +62,8 @@ def test_what_is_asked_together_is_answered_by_scope_and_one_at_a_time(scopes, s
 
     wire = Wire(seed)
     assert asyncio.run(all_of_them()) == scopes
-    assert wire.asked == sorted(scopes)
-    assert wire.most_in_flight == 1
+    assert wire.scopes == sorted(scopes)
+    assert wire.max_in_flight == 1
 
 
 @given(SCOPES, st.integers(0, 99), st.data())
@@ -86,7 +81,7 @@ def test_concurrent_work_that_ends_at_the_first_failure_sends_the_same_requests_
         wire = Wire(number, failing)
         with pytest.raises(BaseExceptionGroup):
             asyncio.run(at_once(wire))
-        sent.append(wire.asked)
+        sent.append(wire.scopes)
     expected = sorted(scopes)
     assert sent == [expected[: expected.index(*failing) + 1]] * 2
 

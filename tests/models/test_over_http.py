@@ -30,6 +30,8 @@ from loopbench.protocol import (
     run_sync,
 )
 
+from . import bench
+
 Value = TypeVar("Value")
 
 
@@ -91,7 +93,7 @@ CHOICES = {
 @pytest.mark.parametrize("schema", [None, CHOICES], ids=["free", "schema"])
 @pytest.mark.parametrize("codec", [None, CODEC], ids=["native", "by name"])
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_reply_is_that_of_the_model_in_process(bench, codec, streamed, schema):
+def test_a_reply_is_that_of_the_model_in_process(codec, streamed, schema):
     request = bench.Bench(bench.chain(2)).request("It begins.", codec=codec, response_schema=schema)
     inside = run_sync(bench.Bench(bench.chain(2)).scripted.complete(request))
     outside = with_model(bench.Bench(bench.chain(2)), lambda model: (Streamed(model) if streamed else model).complete(request))
@@ -115,7 +117,7 @@ class Noting(WrappedModel):
 
 
 @pytest.mark.parametrize("examples", [0, 2])
-def test_the_server_is_told_how_many_messages_are_examples(bench, examples):
+def test_the_server_is_told_how_many_messages_are_examples(examples):
     trial = bench.Bench(bench.chain(1))
     demo = (Message("user", "1 + 1?"), Message("assistant", "2"))[:examples]
     asked = trial.request(codec=CODEC, examples=examples)
@@ -132,7 +134,7 @@ def test_the_server_is_told_how_many_messages_are_examples(bench, examples):
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("kind", PROVIDER_FAULTS)
-def test_an_injected_failure_is_marked_and_of_the_kind_that_was_meant(bench, kind, streamed):
+def test_an_injected_failure_is_marked_and_of_the_kind_that_was_meant(kind, streamed):
     trial = bench.Bench(bench.chain(1), struck(kind))
 
     async def ask(model: OverHttp) -> None:
@@ -141,12 +143,12 @@ def test_an_injected_failure_is_marked_and_of_the_kind_that_was_meant(bench, kin
     with pytest.raises(ProviderError) as caught:
         with_model(trial, ask)
     assert (caught.value.kind, caught.value.injected) == (PROVIDER_FAULTS[kind][0], True)
-    assert [(fault.kind, fault.landed) for fault in trial.tunnel.disturbances] == [(kind, True)]
+    assert [(fault.kind, fault.landed) for fault in trial.tunnel.faults] == [(kind, True)]
 
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("kind", [*PROVIDER_FAULTS, "refused", "overflow"])
-def test_a_failure_is_told_in_the_words_that_it_has_in_process(bench, kind, streamed):
+def test_a_failure_is_told_in_the_words_that_it_has_in_process(kind, streamed):
     """A loop may show them to the model: the client's would tell ids and numbers of bytes, and no two runs would be equal."""
     abilities = {"context_tokens": 20} if kind == "overflow" else {"tool_choice": False}
     profile = struck(kind) if kind in PROVIDER_FAULTS else Profile.model_validate({"name": "small", "abilities": abilities})
@@ -161,7 +163,7 @@ def test_a_failure_is_told_in_the_words_that_it_has_in_process(bench, kind, stre
     assert with_model(bench.Bench(bench.chain(1), profile), words) == inside
 
 
-def test_one_request_may_be_sent_several_times_at_once(bench):
+def test_one_request_may_be_sent_several_times_at_once():
     trial = bench.Bench(bench.chain(1))
     request = trial.request(codec=CODEC)
 
@@ -171,7 +173,7 @@ def test_one_request_may_be_sent_several_times_at_once(bench):
     assert len({reply.text for reply in with_model(trial, ask)}) == 1
 
 
-def test_what_the_model_cannot_do_is_told(bench):
+def test_what_the_model_cannot_do_is_told():
     abilities = {"name": "small", "abilities": {"context_tokens": 200, "tool_choice": False}}
     trial = bench.Bench(bench.chain(1), Profile.model_validate(abilities))
 
@@ -186,7 +188,7 @@ def test_what_the_model_cannot_do_is_told(bench):
     with_model(trial, ask)
 
 
-def test_a_failure_that_is_none_of_the_models_is_never_marked_as_injected(bench):
+def test_a_failure_that_is_none_of_the_models_is_never_marked_as_injected():
     """Each follows an injected failure of the same scope: what that did must not be taken for the effect of this."""
     trial = bench.Bench(bench.chain(1), struck("provider.server"))
     unsendable = Request((Message("user", "?"), Message("assistant", "", (NativeCall("", "", "{}"),))))
@@ -221,7 +223,7 @@ WINDY = Profile.model_validate(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_broken_connection_is_felt_by_the_request_that_it_was_meant_for_alone(bench, streamed):
+def test_a_broken_connection_is_felt_by_the_request_that_it_was_meant_for_alone(streamed):
     """All trials share their connections: one that the server is about to close must not be used for the next request."""
     trials = [bench.Bench(bench.chain(1 + n % 6), WINDY, seed=n) for n in range(TRIALS)]
     alone = [bench.Bench(trial.plan, WINDY, seed=n) for n, trial in enumerate(trials)]

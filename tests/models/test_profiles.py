@@ -33,13 +33,17 @@ BUILT_IN = (
 LOOPS = ("bare", "react_extract")
 
 
+def is_clean(profile: Profile) -> bool:
+    return not any((profile.rates, profile.forget, profile.weaknesses))
+
+
 def test_the_built_in_profiles_are_these() -> None:
     assert built_in_profiles() == BUILT_IN
     for name in BUILT_IN:
         profile = load_profile(name)
         assert profile.name == name
         assert profile.description
-        assert profile.is_clean == (name == "clean")
+        assert is_clean(profile) == (name == "clean")
 
 
 def test_clean_disturbs_nothing() -> None:
@@ -134,7 +138,7 @@ def test_a_profile_of_one_s_own(tmp_path: Path) -> None:
     assert profile.clears == Clears(feedback=0.5, after=0.5, never=0)
     assert (profile.abilities.context_tokens, profile.abilities.tool_choice) == (4000, False)
     assert profile.weaknesses == (Weakness(kind="step", rate=1, tool="book"), Weakness(kind="step", rate=0.25))
-    assert not profile.is_clean
+    assert not is_clean(profile)
 
 
 def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
@@ -147,7 +151,7 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "where", "says"),
     [
-        ("name = ", "", "no valid TOML"),
+        ("name = ", "", "not valid TOML"),
         ("", "name", "required"),
         ('name = "Mine!"', "name", "pattern"),
         ('name = "a"\nforgett = 0.1', "forgett", "did you mean 'forget'?"),
@@ -171,7 +175,7 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
         (
             'name = "a"\n[[weaknesses]]\nkind = "unit"\nrate = 1\n[[weaknesses]]\nkind = "unit"\nrate = 0.5',
             "weaknesses",
-            "'unit' stands twice",
+            "'unit' is a duplicate",
         ),
         ('name = "a"\n[rates]\n"weakness.unit" = 0.1', "rates", "put it under [[weaknesses]]: kind = 'unit'"),
         ('name = "a"\npatience = 0', "patience", "greater than or equal to 1"),
@@ -191,9 +195,9 @@ def test_a_mistake_is_told_in_one_line_with_file_and_field(tmp_path: Path, text:
 
 
 def test_an_unknown_profile_is_told_with_the_nearest_name() -> None:
-    with pytest.raises(ValueError, match=r"'flaky-tool', which is no .toml file either; did you mean 'flaky-tools'\?"):
+    with pytest.raises(ValueError, match=r"'flaky-tool', which is not a .toml file either; did you mean 'flaky-tools'\?"):
         load_profile("flaky-tool")
-    with pytest.raises(ValueError, match=r"unknown profile 'whatever', which is no \.toml file either; known: bad-network, "):
+    with pytest.raises(ValueError, match=r"unknown profile 'whatever', which is not a \.toml file either; known: bad-network, "):
         load_profile("whatever")
     with pytest.raises(OSError, match=r"nowhere\.toml"):
         load_profile("nowhere.toml")

@@ -15,6 +15,8 @@ from loopbench.datasets.validity import replay
 from loopbench.models.receipts import Ledger, call_digest, content_digest, sightings, strip_receipts
 from loopbench.protocol import Plan, Ref, run_sync
 
+from . import bench
+
 LAW = settings(max_examples=50, deadline=None)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8)
 ARGUMENTS = st.dictionaries(st.text(max_size=5), st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3)), max_size=4)
@@ -67,9 +69,9 @@ def test_receipts_are_unique_within_every_plan_of_the_default_suite() -> None:
 
 @LAW
 @given(data=st.data())
-def test_receipts_are_unique_within_any_plan(bench, data: st.DataObject) -> None:
-    wind = bench.Bench(data.draw(bench.plans()))
-    assert len({truth.call for truth in wind.oracle.values()}) == len(wind.oracle)
+def test_receipts_are_unique_within_any_plan(data: st.DataObject) -> None:
+    trial = bench.Bench(data.draw(bench.plans()))
+    assert len({truth.call for truth in trial.oracle.values()}) == len(trial.oracle)
 
 
 def test_of_two_receipts_of_a_call_the_last_counts() -> None:
@@ -95,12 +97,12 @@ def test_distance_is_counted_from_the_end_of_the_prompt(between: list[str]) -> N
 
 @LAW
 @given(data=st.data())
-def test_a_planned_call_is_known_iff_its_receipt_and_those_of_its_dependencies_are_shown(bench, data: st.DataObject) -> None:
+def test_a_planned_call_is_known_iff_its_receipt_and_those_of_its_dependencies_are_shown(data: st.DataObject) -> None:
     plan = data.draw(bench.plans())
-    wind = bench.Bench(plan)
-    results = wind.results()
+    trial = bench.Bench(plan)
+    results = trial.results()
     shown = data.draw(st.sets(st.sampled_from(sorted(results)))) if results else set()
-    view = wind.view(*(results[name] for name in shown))
+    view = trial.view(*(results[name] for name in shown))
     expected: set[str] = set()
     for call in plan.calls:
         if call.id in shown and plan.dependencies[call.id] <= expected:
@@ -112,57 +114,57 @@ def test_a_planned_call_is_known_iff_its_receipt_and_those_of_its_dependencies_a
 
 @LAW
 @given(data=st.data())
-def test_results_whose_receipts_are_cut_away_are_not_known(bench, data: st.DataObject) -> None:
-    wind = bench.Bench(data.draw(bench.plans()))
-    results = wind.results()
+def test_results_whose_receipts_are_cut_away_are_not_known(data: st.DataObject) -> None:
+    trial = bench.Bench(data.draw(bench.plans()))
+    results = trial.results()
     cut = [text[:-1] for text in results.values()]
-    assert not wind.view(*cut, *map(strip_receipts, results.values())).known
+    assert not trial.view(*cut, *map(strip_receipts, results.values())).known
 
 
-def test_a_value_that_merely_stands_in_the_question_does_not_count(bench) -> None:
-    wind = bench.Bench(bench.chain(3))
-    wind.results()
-    view = wind.view("Is it true that 1 + 1 = 2, that 2 + 10 = 12 and 12 + 10 = 22? The answer is 22.")
+def test_a_value_that_merely_stands_in_the_question_does_not_count() -> None:
+    trial = bench.Bench(bench.chain(3))
+    trial.results()
+    view = trial.view("Is it true that 1 + 1 = 2, that 2 + 10 = 12 and 12 + 10 = 22? The answer is 22.")
     assert not view.known
 
 
-def test_a_receipt_that_was_not_issued_in_this_trial_means_nothing(bench) -> None:
-    other, wind = bench.Bench(bench.chain(2)), bench.Bench(bench.chain(2))
+def test_a_receipt_that_was_not_issued_in_this_trial_means_nothing() -> None:
+    other, trial = bench.Bench(bench.chain(2)), bench.Bench(bench.chain(2))
     demonstration = other.results()
     assert other.view(*demonstration.values()).known.keys() == {"c1", "c2"}
-    assert not wind.view(*demonstration.values()).known
+    assert not trial.view(*demonstration.values()).known
 
 
 @pytest.mark.parametrize("name", ["c1", "c2", "c3"])
-def test_a_lie_is_believed_and_what_depends_on_it_comes_out_wrong(bench, name: str) -> None:
+def test_a_lie_is_believed_and_what_depends_on_it_comes_out_wrong(name: str) -> None:
     """A tool lies once, about one call of three; the calls after it are made for true, with what was believed."""
-    wind = bench.Bench(bench.chain(3))
+    trial = bench.Bench(bench.chain(3))
     values: dict[str, int] = {}
-    for planned in wind.plan.calls:
+    for planned in trial.plan.calls:
         ref = planned.arguments["a"]
         arguments = {"a": values[ref.call] if isinstance(ref, Ref) else ref, "b": planned.arguments["b"]}
         values[planned.id] = arguments["a"] + arguments["b"] + (100 if planned.id == name else 0)
         value = values[planned.id]
-        wind.tunnel.ledger.issue("add", arguments, str(value), value, True)
-    view = wind.view(*(entry.receipt for entry in wind.tunnel.ledger.issued))
+        trial.tunnel.ledger.issue("add", arguments, str(value), value, True)
+    view = trial.view(*(entry.receipt for entry in trial.tunnel.ledger.issued))
     assert view.known.keys() == {"c1", "c2", "c3"}
     assert view.misled
     assert view.values["c3"] == 122
 
 
-def test_a_later_true_result_takes_the_place_of_a_lie(bench) -> None:
-    wind = bench.Bench(bench.chain(3))
-    lie = wind.tunnel.ledger.issue("add", {"a": 1, "b": 1}, "3", 3, True)
-    believed = wind.tunnel.ledger.issue("add", {"a": 3, "b": 10}, "13", 13, True)
-    assert wind.view(lie.receipt, believed.receipt).values == {"c1": 3, "c2": 13}
-    truth = wind.tunnel.ledger.issue("add", {"a": 1, "b": 1}, "2", 2, True)
-    now = wind.view(lie.receipt, believed.receipt, truth.receipt)
+def test_a_later_true_result_takes_the_place_of_a_lie() -> None:
+    trial = bench.Bench(bench.chain(3))
+    lie = trial.tunnel.ledger.issue("add", {"a": 1, "b": 1}, "3", 3, True)
+    believed = trial.tunnel.ledger.issue("add", {"a": 3, "b": 10}, "13", 13, True)
+    assert trial.view(lie.receipt, believed.receipt).values == {"c1": 3, "c2": 13}
+    truth = trial.tunnel.ledger.issue("add", {"a": 1, "b": 1}, "2", 2, True)
+    now = trial.view(lie.receipt, believed.receipt, truth.receipt)
     assert now.values == {"c1": 2}  # what was made of the lie is no call of the plan
     assert not now.misled
 
 
 @pytest.mark.parametrize("answer", [7, "seven", [1, 2], (1, 2), {"n": 7}, True])
-def test_a_lie_makes_a_stated_answer_wrong_too(bench, answer: object) -> None:
+def test_a_lie_makes_a_stated_answer_wrong_too(answer: object) -> None:
     plan = Plan((bench.planned("c1", "add", a=1, b=2),), answer)
     honest, lied = bench.Bench(plan), bench.Bench(plan, _profile("tool.lies"))
     assert run_sync(honest.run()) == honest.expected

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import itertools
 from pathlib import Path
 
 from loopbench.datasets import arithmetic
 from loopbench.models.cassette import Cassette, CassetteMode
+from loopbench.models.fake import FakeItem, FakeModel
 from loopbench.models.profiles import load_profile
 from loopbench.models.real import RealModel, RealOptions
 from loopbench.models.waits import Waits
-from loopbench.protocol import Answer, Capabilities, Chunk, Model, ProviderError, Reply, Request
+from loopbench.protocol import Answer, Capabilities, Model, ProviderError, Reply, Request
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
 from loopbench.runs.schedule import Arm, Trial
@@ -22,28 +23,20 @@ from loopbench.runs.trial_models import TrialModels
 PAUSE_S = 0.05
 
 
-class Busy:
-    """Refuses each request `refusals` times, asking for a pause, then answers; or sends nothing for good."""
+def fake(answer: FakeItem) -> FakeModel:
+    return FakeModel(then=answer, name="openai/busy", capabilities=Capabilities(streaming=False))
 
-    name = "openai/busy"
-    capabilities = Capabilities(streaming=False)
 
-    def __init__(self, refusals: int = 0, *, silent: bool = False) -> None:
-        self.refusals = self.left = refusals
-        self.silent = silent
+def busy(refusals: int = 0) -> FakeModel:
+    """A model that refuses each request this many times, asking for a pause, and then answers."""
+    count = itertools.count(1)
 
-    async def complete(self, request: Request) -> Reply:
-        if self.silent:
-            await asyncio.sleep(60)
-        if self.left:
-            self.left -= 1
-            raise ProviderError("429", "rate_limit", status=429, retry_after_s=PAUSE_S)
-        self.left = self.refusals
-        assert request.codec is not None
-        return request.codec.render(Answer("", "42"))
+    def answer(request: Request) -> Answer | ProviderError:
+        if next(count) % (refusals + 1):
+            return ProviderError("429", "rate_limit", status=429, retry_after_s=PAUSE_S)
+        return Answer("", "42")
 
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        raise NotImplementedError
+    return fake(answer)
 
 
 def ran(model: Model, timeout_s: float, cassette: Cassette | None = None) -> tuple[str, str | None, float, float]:
@@ -56,7 +49,7 @@ def ran(model: Model, timeout_s: float, cassette: Cassette | None = None) -> tup
 
 
 def test_a_trial_is_not_timed_out_by_refusals_that_passed() -> None:
-    model = RealModel(Busy(3), RealOptions(attempts=5))
+    model = RealModel(busy(3), RealOptions(attempts=5))
     status, stop, seconds, wall_s = ran(model, timeout_s=2 * PAUSE_S)
     assert (status, stop) == ("scored", "finished")
     assert wall_s >= 3 * PAUSE_S
@@ -72,23 +65,26 @@ def test_a_trial_is_not_timed_out_while_it_waits_for_its_turn() -> None:
         done = await asyncio.gather(*(run_trial(Trial(arm, task, 0, 0), setting) for task in suite.tasks))
         return [(item.record.status, item.record.stop) for item in done]
 
-    class Slow(Busy):
-        async def complete(self, request: Request) -> Reply:
-            await asyncio.sleep(1.5 * PAUSE_S)
-            return await super().complete(request)
+    async def slowly(request: Request) -> Answer:
+        await asyncio.sleep(1.5 * PAUSE_S)
+        return Answer("", "42")
 
-    model = RealModel(Slow(), RealOptions(most_in_flight=1))
+    model = RealModel(fake(slowly), RealOptions(most_in_flight=1))
     assert asyncio.run(both()) == [("scored", "finished")] * 2
 
 
 def test_silence_still_ends_a_trial_as_errored() -> None:
-    status, stop, _, wall_s = ran(RealModel(Busy(silent=True)), timeout_s=2 * PAUSE_S)
+    async def silence(request: Request) -> Answer:
+        await asyncio.sleep(60)
+        raise AssertionError("the trial has ended before")
+
+    status, stop, _, wall_s = ran(RealModel(fake(silence)), timeout_s=2 * PAUSE_S)
     assert (status, stop) == ("errored", "timeout")
     assert wall_s < 30
 
 
 def test_a_trial_that_waits_without_end_ends_as_errored() -> None:
-    model = RealModel(Busy(100), RealOptions(attempts=100))
+    model = RealModel(busy(100), RealOptions(attempts=100))
     status, stop, _, wall_s = ran(model, timeout_s=0.01)
     assert (status, stop) == ("errored", "timeout")
     assert wall_s >= MAX_LOST * 0.01
@@ -108,28 +104,22 @@ def test_what_is_lost_at_the_same_time_counts_once() -> None:
 
 def test_a_recorded_latency_is_that_of_the_reply_alone(tmp_path: Path) -> None:
     cassette = Cassette.open(tmp_path, CassetteMode.RECORD)
-    ran(RealModel(Busy(3), RealOptions(attempts=5)), 60, cassette)
+    ran(RealModel(busy(3), RealOptions(attempts=5)), 60, cassette)
     cassette.close(True)
-    status, _, seconds, _ = ran(Busy(), 60, Cassette.open(tmp_path, CassetteMode.REPLAY))
+    status, _, seconds, _ = ran(busy(), 60, Cassette.open(tmp_path, CassetteMode.REPLAY))
     assert status == "scored"
     assert seconds < 3 * PAUSE_S
 
 
-class Half(Busy):
-    """Fails every other request for good, and never answers the question."""
-
-    asked = 0
-
-    async def complete(self, request: Request) -> Reply:
-        self.asked += 1
-        if self.asked % 2:
-            raise ProviderError("500", "server", status=500)
-        return Reply("what?")
-
-
 def test_a_trial_that_met_a_providers_failure_is_never_scored_0() -> None:
     """Though later replies came, and the loop ended by a limit of its own."""
-    model = RealModel(Half(), RealOptions(attempts=1))
+    count = itertools.count(1)
+
+    def answer(request: Request) -> Reply | ProviderError:
+        """Fail every other request for good, and never answer the question."""
+        return ProviderError("500", "server", status=500) if next(count) % 2 else Reply("what?")
+
+    model = RealModel(fake(answer), RealOptions(attempts=1))
     suite = arithmetic.load(size=1)
     spec = parse_spec("bare(on_provider_error=observe, max_consecutive_errors=none)")
     arm = Arm("bare", spec, make_loop(spec, 3), "openai/busy", load_profile("clean"))

@@ -13,7 +13,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from loopbench.models.prices import read_prices
-from loopbench.models.probe import Probed, ProbeResult, probe
+from loopbench.models.probe import ProbeReport, ProbeResult, probe
 from loopbench.models.real import RealModel, RealOptions, open_model
 
 from .console import out, say
@@ -53,14 +53,14 @@ def check_model(options: ModelOptions, output: JsonOption) -> None:
         raise typer.Exit(NOT_ANSWERING)
 
 
-async def _probe(model: RealModel) -> Probed:
+async def _probe(model: RealModel) -> ProbeReport:
     try:
         return await probe(model)
     finally:
         await model.aclose()
 
 
-def _as_dict(name: str, found: Probed) -> dict[str, Any]:
+def _as_dict(name: str, found: ProbeReport) -> dict[str, Any]:
     return {
         "model": name,
         "answers": found.capabilities is not None,
@@ -70,7 +70,7 @@ def _as_dict(name: str, found: Probed) -> dict[str, Any]:
     }
 
 
-def _print(name: str, found: Probed, *, priced: bool) -> None:
+def _print(name: str, found: ProbeReport, *, priced: bool) -> None:
     table = Table(title=name, box=SIMPLE)
     for column in ("asked", "works", "seconds", "tokens in", "tokens out", "cost, US$"):
         table.add_column(column, no_wrap=True)

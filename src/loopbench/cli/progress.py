@@ -195,7 +195,7 @@ class ProgressCounts(Unwatched):
 # --- on a terminal ---
 
 
-class View(ProgressCounts):
+class LiveView(ProgressCounts):
     """The live view: a bar, a line per arm as far as they fit, and what is spent."""
 
     def __init__(self, experiment: Experiment, live: Live) -> None:
@@ -362,7 +362,7 @@ def watching(experiment: Experiment, *, quiet: bool) -> Iterator[Progress]:
         yield Unwatched()
     elif sys.stderr.isatty():
         live = Live(console=Console(file=sys.stderr), auto_refresh=False, transient=True)
-        view = View(experiment, live)
+        view = LiveView(experiment, live)
         live.update(view)
         with live, calling(view.draw):
             yield view

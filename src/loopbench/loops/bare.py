@@ -7,6 +7,7 @@ observation that it sees next; a valve ends the run after too many errors in a r
 
 from __future__ import annotations
 
+import runpy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -245,3 +246,7 @@ def create_observation(status: str, data: Any, tool_name: str | None = None) -> 
 
 
 LOOP = Bare
+
+
+if __name__ == "__main__":  # row S4-18
+    runpy.run_module("loopbench.loops.bare_standalone", run_name="__main__")

@@ -1,7 +1,7 @@
 """What the demonstrations in a prompt show: calls with their arguments, answers, and what is said besides, in any wire format.
 
-A call is a tool's name and next to it a JSON object that the tool takes as its arguments; a list of tools is none. Read as text and
-as JSON within JSON, because every design writes its calls in a way of its own.
+A call is a tool's name and next to it a JSON object that the tool takes as its arguments; a list of tools is not a call. Read as
+text and as JSON within JSON, because every design writes its calls in a way of its own.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
-class Demonstrated:
+class DemonstrationContent:
     """What some texts show."""
 
     calls: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     """Tool and arguments."""
     numbers: set[float] = field(default_factory=set)
-    """That are said in prose: neither an argument nor a result."""
+    """Numbers in prose: neither an argument nor a result."""
     results: set[float] = field(default_factory=set)
-    """Before a receipt, or in JSON that is no call."""
+    """Numbers before a receipt, or in JSON that is not a call."""
     answers: list[Any] = field(default_factory=list)
     """Values stated as an answer: numbers, or text as it stands there."""
 
 
 def texts_of(messages: Sequence[Message]) -> tuple[str, ...]:
-    """All that messages show: native calls as JSON, and a reply that is nothing but a number as the answer that it is."""
+    """Return all that messages show: native calls as JSON, and a reply that is nothing but a number as the answer that it is."""
     texts = []
     for message in messages:
         is_answer = message.role == "assistant" and is_plain_number(message.content)
@@ -55,8 +55,8 @@ def texts_of(messages: Sequence[Message]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=128)
-def demonstrated(texts: tuple[str, ...], tools: frozenset[str]) -> Demonstrated:
-    """What texts show of calls of these tools, and beside them."""
+def read_demonstrations(texts: tuple[str, ...], tools: frozenset[str]) -> DemonstrationContent:
+    """Read what texts show of calls of these tools, and beside them."""
     reader = _Reader(tools)
     for text in texts:
         reader.read_text(text, 0)
@@ -75,7 +75,7 @@ class _Reader:
 
     def __init__(self, tools: frozenset[str]) -> None:
         self.tools = tools
-        self.found = Demonstrated()
+        self.found = DemonstrationContent()
         names = "|".join(map(re.escape, sorted(tools, key=len, reverse=True)))
         self._called = re.compile(rf"(?<!\w)({names})(?!\w){_BETWEEN}") if tools else None
 
@@ -111,7 +111,7 @@ class _Reader:
             _add(self.found.numbers, match.group())
 
     def _read_value(self, value: Any, depth: int) -> None:
-        """All of a JSON value, texts within it included."""
+        """Read all of a JSON value, texts within it included."""
         if depth >= _DEEPEST:
             return
         if isinstance(value, str):
@@ -147,7 +147,7 @@ def _add(numbers: set[float], found: Any) -> None:
 
 
 def _as_object(value: Any) -> Mapping[str, Any] | None:
-    """An object, also as JSON text."""
+    """Return an object, also one written as JSON text; None for anything else."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
             value = json.loads(value)
@@ -157,14 +157,14 @@ def _as_object(value: Any) -> Mapping[str, Any] | None:
 
 
 def numbers_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Names and values of the arguments that are numbers other than 0."""
+    """Yield names and values of the arguments that are numbers other than 0."""
     for name, value in arguments.items():
         if isinstance(value, int | float) and not isinstance(value, bool) and value and abs(value) < _HUGE:
             yield name, rounded(float(value))
 
 
 def rounded(number: float) -> float:
-    """To twelve significant digits: what is compared was reckoned with."""
+    """Round to twelve significant digits, because computed numbers are compared."""
     return float(f"{number:.12g}")
 
 

@@ -6,12 +6,12 @@ import hashlib
 
 
 def unit(*key: object) -> float:
-    """A number in [0, 1) that depends on the key alone."""
+    """Return a number in [0, 1) that depends on the key alone."""
     text = "\x1f".join(map(str, key))
     raw = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(raw[:8], "big") / 2**64
 
 
 def derived_seed(*key: object) -> int:
-    """A 32-bit seed that depends on the key alone."""
+    """Return a 32-bit seed that depends on the key alone."""
     return int(unit(*key) * 2**32)

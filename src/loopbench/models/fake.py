@@ -1,58 +1,66 @@
-"""A model that makes the moves it is told to: for tests of what a product does with a loop, and for examples that run offline."""
+"""A model that gives listed answers: for tests of what a product does with a loop, and for examples that run offline."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
 
-from loopbench.protocol import Capabilities, Chunk, Inexpressible, ModelError, Move, Reply, Request
+from loopbench.protocol import Capabilities, Chunk, Inexpressible, Move, Reply, Request
 
 from .native import NATIVE
 from .streaming import pieces
 from .tokens import estimate_input, estimate_usage
 
+FakeAnswer = Move | Reply | str | BaseException
+FakeItem = FakeAnswer | Callable[[Request], FakeAnswer | Awaitable[FakeAnswer]]
+
 
 class FakeModel:
-    """Answers the n-th request with the n-th item: a move, said in the request's own format; a whole Reply; or an error, raised.
+    """Answers the n-th request with the n-th item, and every request after the list with `then`.
 
-        model = Listed(Act("Add them.", (ToolCall("add", {"a": 2, "b": 3}),)), Answer("That is it.", "5"))
+        model = FakeModel(Act("Add them.", (ToolCall("add", {"a": 2, "b": 3}),)), Answer("That is it.", "5"))
 
-    What no format should say, an invalid answer for one, is listed as a Reply. `requests` holds what it was asked. Raises
-    LookupError when asked more often than there are items, ValueError for a move that the request's format cannot say.
+    An item is a move, which is written in the request's own format; a text; a whole Reply, which is given as it is (an invalid
+    answer, for example); an error, which is raised; or a function of the request, async or not, that returns one of these.
+    `requests` keeps the requests. Raises LookupError for a request after the list where `then` is not given, and ValueError for
+    a move that the request's format cannot express.
     """
 
-    def __init__(self, *items: Move | Reply | ModelError, capabilities: Capabilities | None = None) -> None:
+    def __init__(
+        self, *items: FakeItem, then: FakeItem | None = None, name: str = "fake", capabilities: Capabilities | None = None
+    ) -> None:
         self.items = items
+        self.then = then
+        self.name = name
         self.capabilities = capabilities or Capabilities()
         self.requests: list[Request] = []
 
-    @property
-    def name(self) -> str:
-        return "listed"
-
     async def complete(self, request: Request) -> Reply:
-        """Raises the listed errors."""
+        """Return the next item's reply, or raise its error."""
         self.requests.append(request)
-        if len(self.requests) > len(self.items):
-            raise LookupError(
-                f"asked {len(self.requests)} times (now to {request.role.value}), but {len(self.items)} items are listed"
-            )
-        item = self.items[len(self.requests) - 1]
-        if isinstance(item, ModelError):
-            raise item
-        reply = item if isinstance(item, Reply) else self._said(item, request)
+        count = len(self.requests)
+        item = self.items[count - 1] if count <= len(self.items) else self.then
+        if item is None:
+            raise LookupError(f"request {count} (role {request.role.value}) has no item: the list has {len(self.items)}")
+        answer = item(request) if callable(item) else item
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, BaseException):
+            raise answer
+        if isinstance(answer, Reply):
+            return answer
+        reply = Reply(answer) if isinstance(answer, str) else self._rendered(answer, request)
         return Reply(reply.text, reply.calls, estimate_usage(estimate_input(request), reply), reply.finish_reason)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """The same in pieces."""
+        """Yield the same reply in pieces."""
         for chunk in pieces(await self.complete(request)):
             yield chunk
 
-    def _said(self, move: Move, request: Request) -> Reply:
+    def _rendered(self, move: Move, request: Request) -> Reply:
         codec = request.codec or NATIVE
         try:
             return codec.render(move)
         except Inexpressible as error:
-            count = len(self.requests)
-            raise ValueError(
-                f"item {count} cannot be said in the format {codec.name}, which lacks: {error}. It is {move}"
-            ) from None
+            place = f"item {len(self.requests)}"
+            raise ValueError(f"{place} cannot be expressed in the format {codec.name}, which lacks {error}: {move}") from None

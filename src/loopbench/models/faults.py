@@ -63,7 +63,7 @@ class Fault:
     landed_at: int = field(default=0)
     """Number of receipts issued when it landed: what is issued later may be its recovery."""
     strikes: int = 0
-    """Of a tool's fault: how many runs of the call it has disturbed."""
+    """How many runs of its call a tool's fault has disturbed."""
     seen: bool = False
     """The model has been shown that something came of it."""
 
@@ -72,7 +72,7 @@ class Fault:
         return self.kind.partition(".")[0]
 
     def active(self, attempt: int, feedback_seen: bool) -> bool:
-        """Whether it still strikes at the (0-based) attempt."""
+        """Return whether the fault still strikes at the (0-based) attempt."""
         if self.clearing == "feedback":
             return not feedback_seen
         return self.clearing == "never" or attempt < self.attempts
@@ -110,7 +110,7 @@ def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> boo
 
 
 def draw(profile: Profile, key: tuple[object, ...], point: FaultPoint, call: PlannedCall | None, first: bool) -> Fault | None:
-    """The fault of a point, if any: one draw, keyed by trial and point, never by loop or scope."""
+    """Draw the fault of a point, if any: one draw, keyed by trial and point, never by loop or scope."""
     if not profile.rates:
         return None
     u = unit(*key, "fault", point)
@@ -140,7 +140,7 @@ def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: Fault
 
 
 def spoil(kind: str, reply: Reply) -> Reply:
-    """A reply as a bad wire leaves it: the raw arguments of its calls where there are any, else its text.
+    """Spoil a reply as a bad wire does: the raw arguments of its calls if it has any, else its text.
 
     Text beside calls is an aside: a design must not escape by having the model talk.
     """
@@ -171,12 +171,12 @@ _NO_OPENING = {ord(char): None for char in "{[<"}
 def disturb(
     kind: str, move: Move, known: Mapping[str, ToolCall], specs: Mapping[str, ToolSpec], guess: Any = NOT_DETERMINED
 ) -> tuple[Move, ...]:
-    """A move as a confused model makes it, in order of preference; the move itself where the kind finds nothing to change.
+    """Return a move as a confused model makes it, in order of preference; the move itself if the kind finds nothing to change.
 
     `known`: calls made before, by planned id, in order. `specs`: tools by name. `guess`: what the model would answer now.
     """
     if kind in ("decision.early_finish", "decision.no_tool"):
-        return stated("I can answer this already.", guess, SURE)
+        return answer_options("I can answer this already.", guess, SURE)
     if kind in ("decision.repeated_call", "decision.never_finish"):
         return (Act("I should make sure of this.", (list(known.values())[-1],)),) if known else (move,)
     if not isinstance(move, Act) or not move.calls:
@@ -185,8 +185,8 @@ def disturb(
     return (replace(move, calls=(first, *move.calls[1:])),)
 
 
-def stated(thought: str, value: Any, confidence: float) -> tuple[Move, ...]:
-    """An answer in the ways that formats differ in: as a value, as text, with a confidence, without a value, as prose."""
+def answer_options(thought: str, value: Any, confidence: float) -> tuple[Move, ...]:
+    """Return an answer in the ways that formats differ in: a value, text, with a confidence, without a value, prose."""
     text = render_value(value)
     rated = (Answer(thought, value, confidence), Answer(thought, text, confidence))
     return (Answer(thought, value), Answer(thought, text), *rated, Answer(thought), Answer("", value), Answer("", text), Text(text))
@@ -212,7 +212,7 @@ def _confuse(kind: str, call: ToolCall, spec: ToolSpec | None) -> ToolCall:
 
 
 def mislead(value: Any) -> Any:
-    """Another value of the same kind; never equal to the one given."""
+    """Return another value of the same kind, never equal to the one given."""
     if value is None:
         return 42
     if isinstance(value, bool):

@@ -44,7 +44,7 @@ def fits(schema: Mapping[str, Any], value: Any) -> bool:
 
 
 def fill(schema: Mapping[str, Any], value: Any) -> Any:
-    """The value itself where it is valid; else an object, list or nesting of them that has it in the first place that takes it.
+    """Return the value if valid, else an object, list or nesting of them that has it in the first place that takes it.
 
     Properties named for an answer come first. Raises Unfillable.
     """
@@ -56,7 +56,7 @@ def fill(schema: Mapping[str, Any], value: Any) -> Any:
 
 
 def least(schema: Mapping[str, Any]) -> Any:
-    """The least that is valid under a schema. Raises Unfillable where none is found."""
+    """Return the least value that is valid under a schema. Raises Unfillable if none is found."""
     made = _Filler(schema).least(schema, 0)
     if not fits(schema, made):
         raise Unfillable("no value is found that the schema takes")
@@ -64,7 +64,7 @@ def least(schema: Mapping[str, Any]) -> Any:
 
 
 def otherwise(schema: Mapping[str, Any], value: Any) -> Any:
-    """Another value that the schema takes, different in every leaf that can be; None where there is none.
+    """Return another value that the schema takes, different in every leaf that can be; None if there is not one.
 
     What a fluent model makes up that has no idea: the right form, and nothing in it is true.
     """
@@ -84,7 +84,7 @@ def _otherwise(schema_text: str, value_text: str) -> Any:
 
 
 def _change(place: tuple[Any, Any], root: list[Any], validator: Any, listed: Sequence[Sequence[Any]]) -> bool:
-    """Whether a leaf could be given another value."""
+    """Give a leaf another value. Return whether one was found."""
     holder, key = place
     old = holder[key]
     for other in (*(item for items in listed if old in items for item in items if item != old), mislead(old)):
@@ -96,7 +96,7 @@ def _change(place: tuple[Any, Any], root: list[Any], validator: Any, listed: Seq
 
 
 def _leaves(holder: Any) -> Iterator[tuple[Any, Any]]:
-    """All places of a value that hold no list or object, with what they stand in."""
+    """Yield the key of every leaf of a value, with the list or object that holds it."""
     for key, item in holder.items() if isinstance(holder, dict) else enumerate(holder):
         if isinstance(item, dict | list):
             yield from _leaves(item)
@@ -115,8 +115,8 @@ def _enumerations(schema: Any) -> Iterator[list[Any]]:
             yield from _enumerations(part)
 
 
-def taken(schema: Mapping[str, Any], made: Any) -> Any:
-    """The value that `fill` made this of; where there is none, all of it."""
+def filled_value(schema: Mapping[str, Any], made: Any) -> Any:
+    """Return the value that `fill` made this of; all of it if there is not one."""
     for place, value in enumerate(_inside(made)):
         if place >= MAX_PLACES:
             break
@@ -133,7 +133,7 @@ def _fills(schema: Mapping[str, Any], value: Any, made: Any) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal as JSON: 1, 1.0 and true are three values."""
+    """Return whether two values are equal as JSON: 1, 1.0 and true are three values."""
     try:
         return canonical_json(one) == canonical_json(other)
     except (TypeError, ValueError, RecursionError):
@@ -141,7 +141,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _inside(value: Any) -> Iterator[Any]:
-    """All parts of a value, the outer ones first."""
+    """Yield all parts of a value, the outer ones first."""
     level = [value] if isinstance(value, dict | list) else []
     while level:
         parts = [item for whole in level for item in (whole.values() if isinstance(whole, dict) else whole)]
@@ -157,7 +157,7 @@ class _Filler:
         self.nodes = 0
 
     def with_value(self, schema: Any, value: Any, depth: int) -> Iterator[Any]:
-        """Values made of `value` that the schema may take, the best first. Raises Unfillable."""
+        """Yield values made of `value` that the schema may take, the best first. Raises Unfillable."""
         self._count(depth)
         if self._fits(schema, value):
             yield value
@@ -177,7 +177,7 @@ class _Filler:
                 yield [inner, *rest]
 
     def _tried(self, schema: Any, value: Any, depth: int) -> Iterator[Any]:
-        """The same one level down, where a place that cannot be filled is passed over."""
+        """Yield the same one level down, passing over a place that cannot be filled."""
         try:
             yield from self.with_value(schema, value, depth + 1)
         except Unfillable:
@@ -185,7 +185,7 @@ class _Filler:
                 raise
 
     def least(self, schema: Any, depth: int) -> Any:
-        """A small value of the schema's kind; whether it is valid is for the caller to see. Raises Unfillable."""
+        """Return a small value of the schema's kind; the caller checks whether it is valid. Raises Unfillable."""
         self._count(depth)
         schema = self._resolved(schema)
         if "const" in schema:
@@ -204,7 +204,7 @@ class _Filler:
         return self._plain(schema, depth)
 
     def _plain(self, schema: Mapping[str, Any], depth: int) -> Any:
-        """The least of a type."""
+        """Return the least value of the schema's type."""
         kind = schema.get("type", "object" if "properties" in schema else "string")
         if isinstance(kind, list):
             kind = kind[0] if kind else "null"
@@ -221,7 +221,7 @@ class _Filler:
         return False if kind == "boolean" else None
 
     def _object(self, schema: Mapping[str, Any], depth: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What is given and the least of all else that is required, in the schema's order."""
+        """Return what is given and the least of all else that is required, in the schema's order."""
         properties = schema.get("properties")
         known = properties if isinstance(properties, Mapping) else {}
         required = schema.get("required")
@@ -231,7 +231,7 @@ class _Filler:
         return {name: given[name] if name in given else self.least(known.get(name, {}), depth + 1) for name in names}
 
     def _resolved(self, schema: Any) -> Mapping[str, Any]:
-        """The schema that a reference within the root stands for."""
+        """Return the schema that a reference within the root stands for."""
         for _ in range(MAX_DEPTH):
             if not isinstance(schema, Mapping):
                 return {}
@@ -275,13 +275,13 @@ def _options(schema: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _rank(name: str) -> int:
-    """Properties named for an answer first; the others stay in the schema's order."""
+    """Return a sort key: properties named for an answer come first, the others stay in the schema's order."""
     plain = name.lower()
     return _FOR_ANSWERS.index(plain) if plain in _FOR_ANSWERS else len(_FOR_ANSWERS)
 
 
 def _bounded(wanted: Any, least_count: int) -> int:
-    """A minimum that a schema states, as a count. Raises Unfillable for one that is too high to meet."""
+    """Return a minimum that a schema states, as a count. Raises Unfillable for one that is too high to meet."""
     if isinstance(wanted, bool) or not isinstance(wanted, int | float):
         return least_count
     if wanted > MAX_LENGTH:
@@ -290,7 +290,7 @@ def _bounded(wanted: Any, least_count: int) -> int:
 
 
 def _least_number(schema: Mapping[str, Any]) -> Any:
-    """0, or the number that is nearest to a bound above or below it."""
+    """Return 0, or the number that is nearest to a bound above or below it."""
     low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
     high, below = schema.get("maximum"), schema.get("exclusiveMaximum")
     whole = schema.get("type") == "integer"

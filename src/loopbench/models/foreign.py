@@ -23,8 +23,8 @@ from loopbench.protocol import (
 from loopbench.protocol.wire import from_json, native_call, read_call, to_json
 
 from .faults import NOT_DETERMINED
-from .filling import Unfillable, fill, fits, least, same, taken
-from .openai_wire import ChatRequest
+from .filling import Unfillable, fill, filled_value, fits, least, same
+from .wires.chat import ChatRequest
 
 MANY = 64
 FINISHING = frozenset(
@@ -62,7 +62,7 @@ class ForeignCodec:
 
     @property
     def max_calls(self) -> int:
-        """0 where the request leaves no room for a call but the finishing one: then the model answers."""
+        """Most calls of a move; 0 if the request leaves no room for a call but the finishing one: then the model answers."""
         if not self.tools or self.choice == "none" or (self.is_forced and self.finishing is not None):
             return 0
         return MANY if self.parallel else 1
@@ -84,7 +84,7 @@ class ForeignCodec:
         return named or (own[0] if own and self.choice == "required" else None)
 
     def render(self, move: Move) -> Reply:
-        """Raises Inexpressible."""
+        """Write a move. Raises Inexpressible."""
         try:
             reply = self._said(move)
             if not self._reads_as(reply, move):
@@ -95,24 +95,24 @@ class ForeignCodec:
         return reply
 
     def parse(self, reply: Reply) -> Move:
-        """Raises WireError."""
+        """Read a move. Raises WireError."""
         finishing = self.finishing
         if finishing is not None and len(reply.calls) == 1 and reply.calls[0].name == finishing.name:
             arguments = dict(read_call(reply.calls[0]).arguments)
             if not arguments:
                 return Answer("", reply.text)
-            return Answer(reply.text, taken(finishing.parameters, arguments))
+            return Answer(reply.text, filled_value(finishing.parameters, arguments))
         if reply.calls:
             return Act(reply.text, tuple(read_call(call) for call in reply.calls))
         if self.schema is None:
             return Answer("", reply.text)
         try:
-            return Answer("", taken(self.schema, from_json(reply.text)))
+            return Answer("", filled_value(self.schema, from_json(reply.text)))
         except ValueError as error:
             raise WireError(f"The reply is no JSON: {error}") from None
 
     def constrained(self, reply: Reply) -> Reply:
-        """The reply, or where it is none that the request allows, what constrained decoding leaves of it.
+        """Return the reply, or what constrained decoding leaves of it if the request does not allow it.
 
         A model that is made to call a tool, or to write after a schema, does so even if it has nothing fitting to say.
         """
@@ -185,7 +185,7 @@ class ForeignCodec:
         return Reply("", (self._call(call),), reply.usage, "tool_calls")
 
     def _value_unsaid(self, reply: Reply) -> Any:
-        """The answer that could not be said, as well as the model can tell."""
+        """Return the answer that could not be expressed, as well as the model can tell."""
         answers = (move.value for move in self.unsaid if isinstance(move, Answer) and move.value is not None)
         if (answer := next(answers, None)) is not None:
             return answer
@@ -196,7 +196,7 @@ class ForeignCodec:
 
 
 def foreign_codec(asked: ChatRequest, task_tools: Collection[str] = ()) -> ForeignCodec:
-    """The codec for one request. `task_tools`: names of the tools that the task is solved with."""
+    """Return the codec for one request. `task_tools`: names of the tools that the task is solved with."""
     request = asked.request
     made = sum(len(message.calls) for message in request.messages)
     return ForeignCodec(request.tools, request.tool_choice, request.response_schema, request.parallel_calls, task_tools, made)
@@ -220,7 +220,7 @@ def _is_valid_text(schema: Mapping[str, Any], value: Any) -> bool:
 
 
 def _filled(schema: Mapping[str, Any], value: Any) -> Any:
-    """A value after the schema, with the answer in it where it has room; an empty object where nothing is found that is valid."""
+    """Return a value that fits the schema, with the answer in it if it has room; an empty object if no valid one is found."""
     for said in (value, render_value(value)):
         try:
             return fill(schema, said)

@@ -21,7 +21,7 @@ class Window:
         self._sum = 0
 
     def wait_s(self, amount: int, now: float) -> float:
-        """Seconds until there is room, if nothing else is spent; 0 when there is."""
+        """Return the seconds until there is room if nothing else is spent; 0 if there is."""
         self._forget(now)
         over = self._sum + min(amount, self.limit) - self.limit
         if over <= 0:
@@ -39,7 +39,7 @@ class Window:
         return spent
 
     def correct(self, spent: _Spent, amount: int) -> None:
-        """What it came to in the end."""
+        """Correct an estimate to the amount that was used."""
         if not spent.is_over:
             self._sum += amount - spent.amount
             spent.amount = amount
@@ -164,19 +164,19 @@ class Permit:
     is_back: bool = field(default=False, init=False)
 
     def succeeded(self, tokens: int | None = None) -> None:
-        """Give it back; `tokens`: what the reply took, where somebody counted."""
+        """Give the permit back after a reply; `tokens`: what the reply took, if counted."""
         if self._give_back():
             self.limits.concurrency.succeeded()
             if tokens is not None and self.spent is not None and self.limits.tokens is not None:
                 self.limits.tokens.correct(self.spent, tokens)
 
     def refused(self) -> None:
-        """Give it back: the provider had too many."""
+        """Give the permit back after a refusal: the provider had too many requests."""
         if self._give_back():
             self.limits.concurrency.refused(self.round_trip)
 
     def failed(self) -> None:
-        """Give it back; nothing is learnt from it."""
+        """Give the permit back after any other failure."""
         self._give_back()
 
     def _give_back(self) -> bool:

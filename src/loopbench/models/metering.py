@@ -70,7 +70,7 @@ class Meter:
         self._started = time.monotonic()
 
     def begin(self) -> None:
-        """Seconds count from now on: what gets ready before, such as workers, takes nothing off a budget."""
+        """Start to count seconds: what gets ready before, such as workers, takes nothing off a budget."""
         self._started = time.monotonic()
 
     def admit(self) -> None:
@@ -88,7 +88,7 @@ class Meter:
 
     @property
     def exhausted(self) -> str:
-        """Which limit is used up, in words; empty while there is room."""
+        """The limit that is used up, in words; empty while there is room."""
         budget = self.budget
         if budget.is_unlimited:
             return ""
@@ -133,46 +133,46 @@ class MeteredModel(WrappedModel):
 
     @property
     def waiting_s(self) -> float:
-        """How long the oldest request in flight has been waiting for its reply, or a stream's next piece; 0 where there is none."""
+        """Seconds that the oldest request in flight has waited for its reply, or a stream's next piece; 0 if none is in flight."""
         return time.perf_counter() - min(self._in_flight.values()) if self._in_flight else 0.0
 
     async def complete(self, request: Request) -> Reply:
-        """Raises BudgetExceeded before the call that would go beyond; otherwise as the model does."""
+        """Return the model's reply. Raises BudgetExceeded before a call beyond the budget, and what the model raises."""
         self._admit()
         ticket = object()
         started = self._in_flight[ticket] = time.perf_counter()
         try:
             reply = await self.model.complete(request)
         except ModelError as error:
-            self._heard(request, None, error, started)
+            self._count(request, None, error, started)
             raise
         finally:
             del self._in_flight[ticket]
-        return self._heard(request, reply, None, started) or reply
+        return self._count(request, reply, None, started) or reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """Counts the last chunk's reply; of a stream that is closed before, the text that came."""
+        """Yield the model's chunks. Counts the last chunk's reply, or the text that came if the stream is closed before."""
         self._admit()
         ticket = object()
         started = self._in_flight[ticket] = time.perf_counter()
         text = ""
-        heard = False
+        counted = False
         try:
             async with contextlib.aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(request))) as chunks:
                 async for chunk in chunks:
                     text += chunk.text
                     if chunk.reply is not None:
-                        chunk = replace(chunk, reply=self._heard(request, chunk.reply, None, started))
-                        heard = True
+                        chunk = replace(chunk, reply=self._count(request, chunk.reply, None, started))
+                        counted = True
                     del self._in_flight[ticket]  # as long as the loop looks at it, nobody waits for the model
                     yield chunk
                     self._in_flight[ticket] = time.perf_counter()
         except ModelError as error:
-            self._heard(request, None, error, started)
+            self._count(request, None, error, started)
             raise
         except GeneratorExit:
-            if not heard:
-                self._heard(request, Reply(text, finish_reason="other"), None, started)
+            if not counted:
+                self._count(request, Reply(text, finish_reason="other"), None, started)
             raise
         finally:
             self._in_flight.pop(ticket, None)
@@ -182,7 +182,7 @@ class MeteredModel(WrappedModel):
             self.meter.simulated_s = self.tunnel.simulated_s
         self.meter.admit()
 
-    def _heard(self, request: Request, reply: Reply | None, error: ModelError | None, started: float) -> Reply | None:
+    def _count(self, request: Request, reply: Reply | None, error: ModelError | None, started: float) -> Reply | None:
         if reply is not None and reply.usage is None:
             reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
         self.meter.add(reply.usage if reply is not None and reply.usage is not None else Usage())
@@ -225,7 +225,7 @@ class MeteredToolbox(Toolbox):
         return seen
 
     async def _in_tunnel(self, tunnel: Tunnel, fault: Fault | None, call: ToolCall, digest: str, validate: bool) -> Observation:
-        """The call as its fault, if any, leaves it; with a receipt where a tool gave a result."""
+        """Run a call as its fault, if any, leaves it; a result of the tool gets a receipt."""
         if fault is not None:
             tunnel.land(fault, None, True)
             if fault.kind in _NO_RESULT:
@@ -245,7 +245,7 @@ class MeteredToolbox(Toolbox):
         return Observation(seen.tool_name, seen.status, text, seen.error_type, value, seen.call_id, seen.seconds)
 
     async def _lost(self, fault: Fault, tunnel: Tunnel, call: ToolCall) -> Observation:
-        """A call whose result never comes."""
+        """Return what a loop sees of a call whose result never comes."""
         if fault.kind == "tool.garbage":
             noise = f"{GARBAGE} {int(unit(call.name, fault.point) * 16**8):08x}"
             return Observation(call.name, "success", noise, None, noise, call.call_id)
@@ -256,7 +256,7 @@ class MeteredToolbox(Toolbox):
         return Observation(call.name, "error", "service unavailable, try again", "ToolUnavailable", None, call.call_id)
 
     def _time_limit_s(self, name: str) -> float:
-        """A tool's own limit, else the toolbox's; where there is none, an injected hang still ends."""
+        """Return the tool's own limit, else the toolbox's, else the default: an injected hang always ends."""
         tool = self.get(name)
         own = tool.time_limit_s if tool is not None else None
         return own or self.time_limit_s or DEFAULT_TIME_LIMIT_S

@@ -9,7 +9,7 @@ from loopbench.protocol.wire import native_call, read_call
 class NativeCodec:
     """Native tool calls; text without calls is the answer.
 
-    Cannot say: an answer with a thought or a confidence, or that is no text; calls of arguments that JSON does not give back.
+    Cannot say: an answer with a thought or a confidence, or that is not text; calls of arguments that JSON does not give back.
     """
 
     name = "native"

@@ -34,7 +34,7 @@ class InOrder(WrappedModel):
             return await self.model.complete(request)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """A turn for each chunk: between two of them a design may wait for what it asks in another scope."""
+        """Take a turn for each chunk: between two of them a design may wait for what it asks in another scope."""
         chunks = cast(AsyncGenerator[Chunk, None], self.model.stream(request))
         async with contextlib.aclosing(chunks):
             while True:

@@ -16,11 +16,11 @@ from loopbench.dspy_seam import close_local_clients, local_client
 from loopbench.protocol import Capabilities, Chunk, Codec, ModelError, ProviderError, Reply, Request, WrappedModel
 
 from .native import NATIVE
-from .openai_wire import ChatRequest
 from .scripted import Scripted
 from .server import ServedTrial, Server
 from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
+from .wires.chat import ChatRequest
 
 
 class Switchboard:

@@ -27,7 +27,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.digest import canonical_json
 
-from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, mislead, stated
+from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, answer_options, mislead
 from .receipts import Form, Ledger, ReceiptEntry, Sighting, Truth, call_digest, sightings
 
 MADE_UP = 4711
@@ -41,11 +41,11 @@ class Known(NamedTuple):
     value: Any
     receipt: str
     distance: float
-    """From the prompt's end, 0 to 1."""
+    """Distance from the prompt's end, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PromptView:
     """What the model makes of one prompt."""
 
     plan: Plan
@@ -69,8 +69,8 @@ class View:
     overlooked: Collection[str] = ()
     """Goals that the model sees no call for."""
 
-    def without(self, forgotten: Collection[str]) -> View:
-        """The same prompt with some results overlooked."""
+    def without(self, forgotten: Collection[str]) -> PromptView:
+        """Return the same prompt with some results overlooked."""
         return replace(self, known={name: item for name, item in self.known.items() if name not in forgotten})
 
     @property
@@ -82,17 +82,17 @@ class View:
         return {name: item.value for name, item in self.known.items()}
 
     def shows_tool(self, name: str) -> bool:
-        """Whether a tool is offered, or its name stands in the text as a word of its own ("add" is no part of "address")."""
+        """Return whether a tool is offered, or its name is a word of its own in the text ("address" does not name "add")."""
         return name in self.tools or _has_word(self.text, name)
 
     def ready(self) -> list[PlannedCall]:
-        """Unknown calls whose dependencies are known, in the plan's order."""
+        """Return unknown calls whose dependencies are known, in the plan's order."""
         needs = self.plan.dependencies
         return [call for call in self.unknown if needs[call.id] <= self.known.keys()]
 
 
-def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, tools: Collection[str] = ()) -> View:
-    """Which planned calls the prompt shows. `oracle`: the truth of each planned call."""
+def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, tools: Collection[str] = ()) -> PromptView:
+    """Read which planned calls the prompt shows. `oracle`: the truth of each planned call."""
     seen = sightings(text)
     known: dict[str, Known] = {}
     misled = stuck = False
@@ -117,7 +117,7 @@ def read(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: str, too
             break
         else:
             stuck = stuck or failed > len(planned.alternatives)
-    return View(plan, text, tools, known, misled, stuck, ledger.forms)
+    return PromptView(plan, text, tools, known, misled, stuck, ledger.forms)
 
 
 def _latest(seen: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool) -> tuple[ReceiptEntry, float] | None:
@@ -136,7 +136,7 @@ def _latest(seen: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool) -> t
 
 
 def _forms(planned: PlannedCall, values: Mapping[str, Any], given: tuple[object, ...], ledger: Ledger) -> list[Form]:
-    """The call that a planned one stands for, given the results so far, then its alternatives.
+    """Return the call that a planned one stands for, given the results so far, then its alternatives.
 
     `given`: names and identities of the results, in order. Each form is noted down: where a prompt shows a result but no longer
     those that it came from, it is known by its receipt.
@@ -215,12 +215,12 @@ class Decision(NamedTuple):
     point: str
     """Id of the move's first planned call, or `answer`."""
     options: tuple[Move, ...]
-    """In order of preference."""
+    """Moves in order of preference."""
     calls: tuple[str, ...] = ()
     """Ids of the planned calls that the move makes."""
 
 
-def decide(view: View, ask: PolicyRequest) -> Decision:
+def decide(view: PromptView, ask: PolicyRequest) -> Decision:
     """The calls that can be made now, at most `max_calls`; the answer once all results are known."""
     ready = view.ready()[: ask.max_calls]
     if not ready or view.stuck:
@@ -241,7 +241,7 @@ def _lacks_tool(planned: PlannedCall) -> Text:
     return Text(f"I would need a tool for this: {planned.goal}")
 
 
-def _chosen(planned: PlannedCall, view: View, ask: PolicyRequest) -> ToolCall | None:
+def _chosen(planned: PlannedCall, view: PromptView, ask: PolicyRequest) -> ToolCall | None:
     """The planned call itself, or an alternative once patience with it is used up."""
     tried = ask.failures.get(planned.id, 0) - ask.patience + 1
     if tried <= 0 or not planned.alternatives:
@@ -249,23 +249,23 @@ def _chosen(planned: PlannedCall, view: View, ask: PolicyRequest) -> ToolCall | 
     return concrete(planned.alternatives[min(tried, len(planned.alternatives)) - 1], view.values)
 
 
-def answer(view: View, ask: PolicyRequest) -> Decision:
+def answer(view: PromptView, ask: PolicyRequest) -> Decision:
     """The answer iff all results are legible; else "not determined", or a bluff."""
     if view.unknown or view.stuck:
         confidence = SURE if ask.bluffs else UNSURE
-        return Decision(ANSWER, stated("Some results are missing.", guess(view, ask.bluffs), confidence))
+        return Decision(ANSWER, answer_options("Some results are missing.", guess(view, ask.bluffs), confidence))
     value = _derived(view)
-    return Decision(ANSWER, stated("All results are in.", value if view.says is None else view.says(value), SURE))
+    return Decision(ANSWER, answer_options("All results are in.", value if view.says is None else view.says(value), SURE))
 
 
-def guess(view: View, bluffs: bool) -> Any:
+def guess(view: PromptView, bluffs: bool) -> Any:
     """What a model says that does not have all results: "not determined", or a fluent wrong value."""
     if not bluffs:
         return NOT_DETERMINED
     return _made_up(view.plan.answer) if view.bluff is None else view.bluff
 
 
-def _derived(view: View) -> Any:
+def _derived(view: PromptView) -> Any:
     """The plan's answer, if it has one; an answer that refers to no result is wrong all the same when a tool lied."""
     if view.plan.answer is None:
         return NOT_DETERMINED
@@ -287,12 +287,12 @@ def _made_up(answer: Any) -> Any:
     return mislead(answer)
 
 
-def understand(view: View, ask: PolicyRequest) -> Decision:
+def understand(view: PromptView, ask: PolicyRequest) -> Decision:
     tools = tuple(dict.fromkeys(call.tool for call in view.plan.calls))
     return Decision(ANSWER, (Understanding("find the answer with tools", tools), Understanding("find the answer")))
 
 
-def plan(view: View, ask: PolicyRequest) -> Decision:
+def plan(view: PromptView, ask: PolicyRequest) -> Decision:
     """One task per unknown call, its goal as description."""
     unknown = {call.id for call in view.unknown}
     tasks = tuple(
@@ -301,7 +301,7 @@ def plan(view: View, ask: PolicyRequest) -> Decision:
     return Decision(tasks[0].id if tasks else ANSWER, (Tasks(tasks, "Collect what is missing."), Tasks(tasks)))
 
 
-def select(view: View, ask: PolicyRequest) -> Decision:
+def select(view: PromptView, ask: PolicyRequest) -> Decision:
     """The calls whose goal stands in the request and that can be made; all that can be made where no goal does: the task is all."""
     named = {call.id for call in view.plan.calls if call.goal in view.text}
     is_all = not named and not any(goal in view.text for goal in view.overlooked)
@@ -313,23 +313,23 @@ def select(view: View, ask: PolicyRequest) -> Decision:
     return Decision(point, (Act("", tuple(call for _, call in chosen)),), tuple(name for name, _ in chosen))
 
 
-def recount(view: View, ask: PolicyRequest) -> Decision:
+def recount(view: PromptView, ask: PolicyRequest) -> Decision:
     """The legible results with their receipts (roles reason and summarize)."""
     goals = {call.id: call.goal for call in view.plan.calls}
     lines = [f"{goals[name]}: {render_value(item.value)} {item.receipt}" for name, item in view.known.items()]
     return Decision(ANSWER, (Text("\n".join(lines) or "Nothing is known yet."),))
 
 
-def judge(view: View, ask: PolicyRequest) -> Decision:
+def judge(view: PromptView, ask: PolicyRequest) -> Decision:
     """Done iff all receipts are legible (roles reflect and validate)."""
     missing = tuple(call.goal for call in view.unknown)
     reason = "All results are in." if not missing else "Some results are missing."
     return Decision(ANSWER, (Completion(not missing, reason, missing), Completion(not missing, reason), Completion(not missing)))
 
 
-def recover(view: View, ask: PolicyRequest) -> Decision:
+def recover(view: PromptView, ask: PolicyRequest) -> Decision:
     """Retry, then the plan's alternative, after `patience` failures that the model saw; then skip, as with an expected error."""
-    failed = _asked_about(view, ask)
+    failed = _failed_call(view, ask)
     if failed is None or failed.fails or view.stuck:
         return Decision(ANSWER, (Recovery("skip", None, "Nothing is to be done about it."), Recovery("skip")))
     beyond = ask.failures.get(failed.id, 0) - ask.patience
@@ -344,14 +344,14 @@ def recover(view: View, ask: PolicyRequest) -> Decision:
     return Decision(failed.id, (Recovery("skip", None, "It keeps failing."), Recovery("skip")))
 
 
-def _form(planned: PlannedCall, option: int, view: View) -> ToolCall | None:
-    """The call as it was made before, or as the prompt lets it be made; `option`: 0, or 1 and on for the alternatives."""
+def _form(planned: PlannedCall, option: int, view: PromptView) -> ToolCall | None:
+    """Return the call as made before, or as the prompt lets it be made; `option`: 0, or 1 and on for the alternatives."""
     made = [form.call for form in view.forms.get(planned.id, ()) if form.option == option]
     return made[0] if made else concrete((planned, *planned.alternatives)[option], view.values)
 
 
-def _asked_about(view: View, ask: PolicyRequest) -> PlannedCall | None:
-    """The planned call whose failure a request tells of: whose arguments it shows, whose tool it names most often.
+def _failed_call(view: PromptView, ask: PolicyRequest) -> PlannedCall | None:
+    """Return the planned call whose failure a request tells of: whose arguments it shows, whose tool it names most often.
 
     Results that the call came from need not be shown: the request names the failed call itself.
     """
@@ -371,19 +371,19 @@ def _asked_about(view: View, ask: PolicyRequest) -> PlannedCall | None:
 
 
 def _share_shown(call: ToolCall, compact: str) -> float:
-    """How much of a call's arguments stands in a text without white space."""
+    """Return how much of a call's arguments stands in a text without white space."""
     shown = [f'"{name}":{canonical_json(value)}' in compact for name, value in call.arguments.items()]
     return sum(shown) / len(shown) if shown else 0.0
 
 
-def format_draft(view: View, ask: PolicyRequest) -> Decision:
-    """The draft that the request shows: what the model stated last, else the answer where it stands there."""
+def format_draft(view: PromptView, ask: PolicyRequest) -> Decision:
+    """Repeat the draft that the request shows: what the model stated last, else the answer if it stands there."""
     derived = render_value(_derived(view)) if view.plan.answer is not None and not view.unknown else ""
     drafts = (draft for draft in (ask.said, derived) if draft and draft in view.text)
     return Decision(ANSWER, (Text(next(drafts, NOT_DETERMINED)),))
 
 
-POLICY: Mapping[Role, Callable[[View, PolicyRequest], Decision]] = {
+POLICY: Mapping[Role, Callable[[PromptView, PolicyRequest], Decision]] = {
     Role.DECIDE: decide,
     Role.UNDERSTAND: understand,
     Role.PLAN: plan,

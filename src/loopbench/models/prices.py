@@ -12,7 +12,7 @@ from pathlib import Path
 from loopbench.protocol import Usage
 
 PER = 1_000_000
-"""Tokens that a price is for."""
+"""The number of tokens that a price is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Price:
     input: float
     output: float
     cached_input: float | None = None
-    """For input from the provider's cache; None: as for any input."""
+    """The price for input from the provider's cache; None: as for any input."""
 
     def __post_init__(self) -> None:
         """Raises ValueError."""
@@ -36,7 +36,7 @@ class Price:
             raise ValueError(f"cached_input must not exceed input: {self.cached_input} > {self.input}")
 
     def on(self, usage: Usage) -> Usage:
-        """The usage with its two ledgers: what is billed, and what it would have cost had nothing come from a cache."""
+        """Price a usage: what is billed, and what it would have cost had nothing come from a cache."""
         cached_price = self.input if self.cached_input is None else self.cached_input
         saved = usage.cached_tokens * (self.input - cached_price) / PER
         nominal = (usage.input_tokens * self.input + usage.output_tokens * self.output) / PER
@@ -47,7 +47,7 @@ KEYS = tuple(field.name for field in fields(Price))
 
 
 def read_prices(path: Path) -> dict[str, Price]:
-    """Prices by model name, from a TOML file with a table for each.
+    """Read prices by model name, from a TOML file with a table for each.
 
         ["openai/gpt-4o-mini"]
         input = 0.15

@@ -13,7 +13,7 @@ from loopbench.protocol import Capabilities, Message, ModelError, ProviderError,
 from .real import RealModel
 
 MAX_TOKENS = 256
-"""Of one reply: a model that thinks first gets to its answer."""
+"""Limit of one reply, so that a model that thinks first gets to its answer."""
 MAX_ATTEMPTS = 2
 
 _NUMBERS = {
@@ -38,20 +38,20 @@ class ProbeResult:
 
     name: str
     works: bool | None
-    """None: it could not be found out."""
+    """None if it could not be found out."""
     said: str = ""
     """Why not, in one line."""
     seconds: float | None = None
-    """Until the reply, retries included; None where nothing was asked."""
+    """Seconds until the reply, retries included; None if nothing was asked."""
     usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class ProbeReport:
     """What a model showed."""
 
     capabilities: Capabilities | None
-    """None where it does not answer at all."""
+    """None if it does not answer at all."""
     checks: tuple[ProbeResult, ...]
     trouble: str = ""
     """Why it does not answer, in one line."""
@@ -64,8 +64,8 @@ class _Stopped(Exception):
     """No further request would be answered."""
 
 
-async def probe(model: RealModel) -> Probed:
-    """Fewer than ten checks of a few tokens each. A refused key ends it at once. Raises nothing for what a provider says.
+async def probe(model: RealModel) -> ProbeReport:
+    """Ask fewer than ten requests of a few tokens each. A refused key ends it at once. Raises nothing for what a provider says.
 
     A failure that may pass is met with one more attempt at most: some servers fail for good at what they cannot do.
     """
@@ -74,15 +74,15 @@ async def probe(model: RealModel) -> Probed:
     try:
         checks.append(await _check("plain", partial(model.complete, _ask("Reply with the one word: ok")), _any_reply))
         if not checks[0].works:
-            return Probed(None, tuple(checks), checks[0].said)
+            return ProbeReport(None, tuple(checks), checks[0].said)
         checks += await _tools(model)
         checks.append(await _check("response schema", partial(model.complete, _ask("Name a color.", schema=True)), _follows))
         checks.append(await _streaming(model))
         seeded = replace(_ask("Reply with the one word: ok"), sampling=Sampling(max_tokens=MAX_TOKENS, seed=1))
         checks.append(await _check("seed", partial(model.complete, seeded), _any_reply))
     except _Stopped as stopped:
-        return Probed(None, tuple(checks), str(stopped))
-    return Probed(_capabilities(Probed(None, tuple(checks)), model.capabilities), tuple(checks))
+        return ProbeReport(None, tuple(checks), str(stopped))
+    return ProbeReport(_capabilities(ProbeReport(None, tuple(checks)), model.capabilities), tuple(checks))
 
 
 def _less_patient(model: RealModel) -> RealModel:
@@ -158,8 +158,8 @@ def _calls_one(reply: Reply) -> str:
     try:
         arguments = json.loads(reply.calls[0].arguments)
     except ValueError:
-        return "the arguments of its call are no JSON"
-    return "" if isinstance(arguments, dict) else "the arguments of its call are no object"
+        return "the arguments of its call are not JSON"
+    return "" if isinstance(arguments, dict) else "the arguments of its call are not an object"
 
 
 def _calls_multiply(reply: Reply) -> str:
@@ -177,12 +177,12 @@ def _follows(reply: Reply) -> str:
     try:
         value = json.loads(reply.text)
     except ValueError:
-        return "the reply is no JSON"
+        return "the reply is not JSON"
     return "" if isinstance(value, dict) and value.get("color") in _COLORS else "the reply does not follow the schema"
 
 
-def _capabilities(found: Probed, known: Capabilities) -> Capabilities:
-    """What was shown; where nothing was, what was known before."""
+def _capabilities(found: ProbeReport, known: Capabilities) -> Capabilities:
+    """Return what the checks showed; what was known before if they showed nothing."""
     names = {
         "native_tools": "native tools",
         "tool_choice": "forced tool",

@@ -47,7 +47,7 @@ FAULT_KINDS: dict[str, str] = {
     "provider.slow": "the reply comes late",
     "provider.dropped": "the connection breaks before the reply",
     "provider.cut": "the connection breaks in the middle of the reply",
-    "provider.garbled": "the provider answers with what is no JSON",
+    "provider.garbled": "the provider answers with what is not JSON",
     "tool.raises": "the tool raises",
     "tool.flaky": "the tool raises twice, then works",
     "tool.hangs": "the tool never returns",
@@ -114,7 +114,7 @@ class Weakness(_Section):
     @model_validator(mode="after")
     def _of_calls(self) -> Self:
         if self.kind == "answer" and self.tool is not None:
-            raise ValueError("the form of an answer is no tool's; leave out 'tool'")
+            raise ValueError("the form of an answer does not belong to a tool; leave out 'tool'")
         return self
 
 
@@ -142,7 +142,7 @@ class Profile(_Section):
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A profile without weaknesses reads, and has the digest, as before there were any."""
+        """Leave out empty weaknesses: a profile without any keeps the digest that it had before there were any."""
         made: dict[str, Any] = dump(self)
         if not made.get("weaknesses"):
             made.pop("weaknesses", None)
@@ -154,13 +154,13 @@ class Profile(_Section):
         for place, weakness in enumerate(weaknesses):
             if any((weakness.kind, weakness.tool) == (other.kind, other.tool) for other in weaknesses[:place]):
                 of = "" if weakness.tool is None else f" of {weakness.tool}"
-                raise ValueError(f"{weakness.kind!r}{of} stands twice")
+                raise ValueError(f"{weakness.kind!r}{of} is a duplicate")
         return weaknesses
 
     @field_validator("rates", mode="before")
     @classmethod
     def _quoted(cls, rates: Any) -> Any:
-        """In TOML a dotted key without quotes is a table."""
+        """Refuse a dotted key without quotes, which is a table in TOML."""
         for family, inner in rates.items() if isinstance(rates, dict) else ():
             if isinstance(inner, dict):
                 raise ValueError(f'put the fault kind in quotes: "{family}.{next(iter(inner), "…")}" = …')
@@ -185,25 +185,21 @@ class Profile(_Section):
         """sha256 of all that the profile says, its description aside."""
         return digest(self.model_dump(exclude={"description"}))
 
-    @property
-    def is_clean(self) -> bool:
-        return not self.rates and not self.forget and not self.weaknesses
-
 
 def built_in_profiles() -> tuple[str, ...]:
-    """Names, sorted."""
+    """Return their names, sorted."""
     return tuple(sorted(item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml")))
 
 
 def load_profile(name: str) -> Profile:
-    """A built-in profile by name, or a file of the user's by path (`.toml`).
+    """Load a built-in profile by name, or a file of the user's by path (`.toml`).
 
     Raises ValueError, in one line that names file and field, or OSError.
     """
     if name.endswith(".toml"):
         return _parse(Path(name).read_bytes(), name)
     if name not in built_in_profiles():
-        raise ValueError(f"unknown profile {name!r}, which is no .toml file either; {_nearest(name, built_in_profiles())}")
+        raise ValueError(f"unknown profile {name!r}, which is not a .toml file either; {_nearest(name, built_in_profiles())}")
     return _built_in(name)
 
 
@@ -220,7 +216,7 @@ def _parse(raw: bytes, source: str) -> Profile:
     try:
         data = tomllib.loads(raw.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{source}: no valid TOML: {error}") from None
+        raise ValueError(f"{source}: not valid TOML: {error}") from None
     try:
         return Profile.model_validate(data)
     except ValidationError as error:
@@ -237,7 +233,7 @@ _SECTIONS: dict[str, type[_Section]] = {"clears": Clears, "abilities": Abilities
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    """A hint: the nearest right name, else all of them."""
+    """Return a hint: the nearest right name, else all of them."""
     names = list(known)
     near = difflib.get_close_matches(name, names, 1)
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"

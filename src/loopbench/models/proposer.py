@@ -43,7 +43,7 @@ class ScriptedProposer:
     capabilities = Capabilities(native_tools=False, tool_choice=False, parallel_calls=False)
 
     def __init__(self, seed: int = 0, *, garbled: bool = False) -> None:
-        """`garbled`: replies in no usable form, as models give that do not keep to the format."""
+        """`garbled`: every reply is unusable, as from a model that does not keep to the format."""
         self.seed = seed
         self.garbled = garbled
         self._asked: Counter[str] = Counter()
@@ -55,7 +55,7 @@ class ScriptedProposer:
         return Reply(text, usage=estimate_usage(estimate_input(request), Reply(text)))
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """The same reply in pieces."""
+        """Yield the same reply in pieces."""
         for chunk in pieces(await self.complete(request)):
             yield chunk
 
@@ -66,11 +66,11 @@ class ScriptedProposer:
         self._occurrence(request)
 
     def _answer(self, request: Request) -> str:
-        asked = read_asked(request)
+        asked = read_proposal_request(request)
         return _rendered(asked, _Proposal(asked, hints_for(asked, (self.seed, *self._occurrence(request)))))
 
     def _occurrence(self, request: Request) -> tuple[str, int]:
-        """What is asked, and how often it has been asked before."""
+        """Return a key of the request, and how often it has been sent before."""
         asked = sha256(repr(request.as_dict()))  # not JSON, which cannot say everything that a request may hold
         with self._lock:
             count = self._asked[asked]
@@ -122,8 +122,8 @@ _FIELDS = re.compile(r"^\d+\. `(\w+)` \(([^\n]*?)\):", re.MULTILINE)
 _ATTEMPT = re.compile(r"^\[\d+\] «(?:««\n)?\s*Instruction #\d+: (.*?)»(?:»»)?$", re.MULTILINE | re.DOTALL)
 
 
-def read_asked(request: Request) -> ProposalRequest:
-    """What a request wants filled in, and what it tells."""
+def read_proposal_request(request: Request) -> ProposalRequest:
+    """Read what a request wants filled in, and what it tells."""
     system = "\n".join(message.content for message in request.messages if message.role == "system")
     rest = [message.content for message in request.messages if message.role != "system"]
     body = rest[-1] if rest else ""
@@ -150,7 +150,7 @@ def _form(structure: str) -> Literal["chat", "json", "xml"]:
 
 
 def _inputs(body: str, names: list[str], form: str) -> dict[str, str]:
-    """The input fields of a user's message: each stands behind its name, in order."""
+    """Return the input fields of a user's message; each stands behind its name, in order."""
     marks: list[tuple[str, int, int]] = []
     at = 0
     for name in names:
@@ -167,7 +167,7 @@ def _inputs(body: str, names: list[str], form: str) -> dict[str, str]:
 
 
 def _schemas(structure: str, outputs: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
-    """What a format says of fields that are no plain text."""
+    """Return the schemas that a format gives for fields that are not plain text."""
     found: dict[str, Mapping[str, Any]] = {}
     for text in (structure, _unescaped(structure)):
         for name in outputs:
@@ -183,7 +183,7 @@ def _schemas(structure: str, outputs: Mapping[str, str]) -> dict[str, Mapping[st
 
 
 def _best_attempt(text: str) -> str:
-    """The last of some attempts: they stand in the order of their scores."""
+    """Return the last attempt: they stand in the order of their scores."""
     attempts = _ATTEMPT.findall(text)
     return re.sub(r"^    ", "", attempts[-1], flags=re.MULTILINE).strip() if attempts else ""
 
@@ -196,7 +196,7 @@ def _unescaped(text: str) -> str:
 
 
 def hints_for(asked: ProposalRequest, key: tuple[object, ...]) -> tuple[str, ...]:
-    """Names of hints: those that help against the failures told, where they are not there already; else some drawn by the key."""
+    """Return names of hints: those against the failures in the request that are not there already, else some drawn by the key."""
     known = asked.current or asked.text
     new = [name for name, hint in HINTS.items() if hint not in known] or list(HINTS)
     telling = [name for name in symptoms(asked.text) if name in new]
@@ -208,7 +208,7 @@ def hints_for(asked: ProposalRequest, key: tuple[object, ...]) -> tuple[str, ...
 
 
 def symptoms(text: str) -> tuple[str, ...]:
-    """Kinds of weakness that the feedback in a text tells of, in the order of `CURES`."""
+    """Return the kinds of weakness that the feedback in a text tells of, in the order of `CURES`."""
     found = {kind for was, meant in _arguments(text) for kind in _difference(was, meant)}
     if _NEVER_MADE.search(text):
         found.add("step")
@@ -232,7 +232,7 @@ def _is_of_thousands(line: str) -> bool:
 
 
 def _arguments(text: str) -> Iterator[tuple[Any, Any]]:
-    """What arguments were, and what was planned."""
+    """Yield what arguments were, and what was planned."""
     for match in _ARGUMENT.finditer(text):
         try:
             was, end = _DECODER.raw_decode(text, match.end())
@@ -243,7 +243,7 @@ def _arguments(text: str) -> Iterator[tuple[Any, Any]]:
 
 
 def _difference(was: Any, meant: Any) -> Iterator[str]:
-    """The kinds of weakness that made one value of another."""
+    """Yield the kinds of weakness that made one value of another."""
     pairs = [(was, meant)]
     while pairs:
         one, other = pairs.pop()
@@ -263,7 +263,7 @@ class _Proposal:
 
     asked: ProposalRequest
     names: tuple[str, ...]
-    """Of the hints."""
+    """Names of the hints."""
 
     @property
     def hints(self) -> str:
@@ -275,7 +275,7 @@ class _Proposal:
         return "\n\n".join(filter(None, [self.asked.current, self.hints]))
 
     def value(self, name: str, kind: str) -> Any:
-        """For an output field of this name and type."""
+        """Return the value for an output field of this name and type."""
         if kind == "str":
             return self._text(name)
         if kind.startswith("dict[str, str]"):
@@ -302,7 +302,7 @@ class _Proposal:
         return SENTENCES.get(name, f"This is what there is to say about {name.replace('_', ' ')}.")
 
     def _modules(self) -> list[str]:
-        """Names of the modules that advice is asked for."""
+        """Return names of the modules that advice is asked for."""
         try:
             listed = json.loads(self.asked.inputs.get("module_names", ""))
         except (ValueError, RecursionError):

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from loopbench.dspy_seam import DspyModel, close_local_clients, local_client, open_lm
+from loopbench.dspy_seam import DspyModel, open_lm
 from loopbench.protocol import (
     DEFAULT_SAMPLING,
     Capabilities,
@@ -25,14 +25,14 @@ from loopbench.protocol import (
 
 from .limits import Limits, Permit, Pressure
 from .prices import Price
-from .sampling import filled
+from .sampling import with_defaults
 from .tokens import estimate_input
 from .waits import waits
 
 FIRST_PAUSE_S = 0.5
-"""Before the second attempt; twice as long before each further one."""
+"""Seconds before the second attempt; twice as many before each further one."""
 MAX_PAUSE_S = 30.0
-"""Without a word from the provider."""
+"""Longest pause in seconds, unless the provider asks for more."""
 ABILITIES = frozenset({"tool_choice", "response_schema", "streaming"})
 """Capabilities that can be taken away: those that designs have another way for."""
 TYPICAL_OUTPUT = 256
@@ -41,7 +41,7 @@ OVERLOADED = 529
 
 Value = TypeVar("Value")
 Attempt = Callable[[Permit, float], Awaitable[Value]]
-"""By a permit, until a deadline on the event loop's clock."""
+"""A function that makes one attempt, by a permit, until a deadline on the event loop's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +60,16 @@ class RealOptions:
     most_in_flight: int = 64
     """Requests under way at once; refusals bring it down for a while."""
     prices: Mapping[str, Price] = field(default_factory=dict)
-    """By model name; a price given here wins over DSPy's list."""
+    """Prices by model name; a price given here wins over DSPy's list."""
     without: frozenset[str] = frozenset()
     """Capabilities that the model is to be treated as lacking: see `ABILITIES`."""
     context_tokens: int | None = None
     """Longest request in tokens, estimated: a longer one is not sent. None: what the provider takes."""
     sampling: Sampling = DEFAULT_SAMPLING
-    """Where a request leaves it open."""
+    """Sampling for what a request leaves open."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError, in one line."""
+        """Check the options. Raises ValueError, in one line."""
         for name in ("call_timeout_s", "attempts", "patience_s", "most_in_flight"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be greater than 0, got {getattr(self, name)!r}")
@@ -115,13 +115,13 @@ class RealModel:
         return self._limits.pressure
 
     def with_capabilities(self, capabilities: Capabilities) -> RealModel:
-        """The same model, known to be able to do these things; limits start anew. `without` stays taken away."""
+        """Return the same model with these capabilities, less `without`; limits start anew."""
         made = RealModel(self.model, self.options)
         made.capabilities = _reduced(capabilities, self.options)
         return made
 
     async def complete(self, request: Request) -> Reply:
-        """Raises ContextOverflow, and ProviderError: the last attempt's, or of kind `timeout` when patience has run out."""
+        """Return a reply. Raises ContextOverflow, or ProviderError: the last attempt's, or a `timeout` out of patience."""
 
         async def attempt(permit: Permit, deadline: float) -> Reply:
             async with asyncio.timeout_at(deadline):
@@ -134,7 +134,7 @@ class RealModel:
         return replace(reply, failed_attempts=tuple(failed)) if failed else reply
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
-        """Tried again only before the first chunk. Closing it early closes the connection. Raises what `complete` raises."""
+        """Yield a reply's chunks; tries again only before the first. Closing early closes the connection. Raises as `complete`."""
         if not self.capabilities.streaming:
             reply = await self.complete(request)
             yield Chunk(reply.text, reply=reply)
@@ -142,8 +142,8 @@ class RealModel:
         request = self._fitting(request)
         failed: list[str] = []
 
-        async def attempt(permit: Permit, deadline: float) -> _Opened:
-            opened = _Opened(self.model.stream(request), permit, deadline)
+        async def attempt(permit: Permit, deadline: float) -> _OpenStream:
+            opened = _OpenStream(self.model.stream(request), permit, deadline)
             try:
                 await opened.advance()
             except BaseException:
@@ -165,7 +165,7 @@ class RealModel:
             await close()
 
     async def _insist(self, request: Request, attempt: Attempt[Value], failed: list[str]) -> Value:
-        """One attempt after the other; `failed` gets the kinds of those that were overcome."""
+        """Make one attempt after the other; `failed` gets the kinds of failures that were overcome."""
         clock, lost = asyncio.get_running_loop().time, waits()
         left_s = self.options.patience_s
         while True:
@@ -189,7 +189,7 @@ class RealModel:
             left_s -= pause_s
 
     async def _once(self, attempt: Attempt[Value], permit: Permit, left_s: float) -> Value:
-        """What an attempt gives keeps its permit until it is read; one that fails gives it back here."""
+        """Make one attempt. What it gives keeps its permit until it is read; a failure gives it back here."""
         allowed_s = min(self.options.call_timeout_s, left_s)
         try:
             return await attempt(permit, asyncio.get_running_loop().time() + allowed_s)
@@ -201,14 +201,14 @@ class RealModel:
         raise ProviderError(f"no reply within {limit_s:g} s", "timeout")
 
     def _fitting(self, request: Request) -> Request:
-        """The request as it is sent. Raises ContextOverflow for one that is longer than the options allow."""
+        """Return the request as it is sent. Raises ContextOverflow for one that is longer than the options allow."""
         longest = self.options.context_tokens
         if longest is not None and (tokens := estimate_input(request)) > longest:
             raise ContextOverflow(f"the request has about {tokens} tokens, and {longest} are allowed")
-        return filled(request, self.options.sampling)
+        return with_defaults(request, self.options.sampling)
 
     def _expected(self, request: Request) -> int:
-        """Tokens, estimated; 0 where nobody asks."""
+        """Return the estimated tokens of a request and its reply; 0 if tokens are not limited."""
         if self.options.tokens_per_minute is None:
             return 0
         longest = request.sampling.max_tokens
@@ -216,7 +216,7 @@ class RealModel:
         return estimate_input(request) + round(output)
 
     def _received(self, reply: Reply, permit: Permit) -> Reply:
-        """A whole reply, priced; the permit goes back."""
+        """Return a whole reply with its price, and give the permit back."""
         usage = reply.usage
         if usage is None:
             permit.succeeded()
@@ -227,7 +227,7 @@ class RealModel:
         return reply if price is None else replace(reply, usage=price.on(usage))
 
 
-class _Opened:
+class _OpenStream:
     """A stream that has begun, or ended."""
 
     def __init__(self, stream: AsyncIterator[Chunk], permit: Permit, deadline: float) -> None:
@@ -242,7 +242,7 @@ class _Opened:
             self.next = await anext(self.stream, None)
 
     async def chunks(self, failed: list[str]) -> AsyncGenerator[Chunk, None]:
-        """All of them, the first included. Raises ModelError."""
+        """Yield all chunks, the first included. Raises ModelError."""
         try:
             while self.next is not None:
                 yield self.next
@@ -281,7 +281,7 @@ def _reduced(capabilities: Capabilities, options: RealOptions) -> Capabilities:
 
 
 def _settle(permit: Permit, error: BaseException) -> None:
-    """A permit back after a failure: refusals for being too many make room."""
+    """Give a permit back after a failure; a refusal of too many requests lowers the concurrency."""
     if isinstance(error, ProviderError) and (error.kind == "rate_limit" or error.status == OVERLOADED):
         permit.refused()
     else:
@@ -295,19 +295,9 @@ def _pause_s(error: ProviderError, failed: int) -> float:
 
 
 def open_model(name: str, base_url: str | None = None, options: RealOptions = DEFAULTS) -> RealModel:
-    """A model by DSPy's name for it, `provider/model`; its key comes from the environment. Opens no connection.
+    """Open a model by DSPy's name for it, `provider/model`; its key comes from the environment. Makes no connection.
 
     `base_url`: an OpenAI-compatible server or gateway; left out: what `PROVIDER_BASE_URL` names, else the provider's own.
-    Raises ValueError, in one line, for an unknown provider, a provider without its key, and an address that is none.
+    Raises ValueError, in one line, for an unknown provider, a provider without its key, and an address that cannot be used.
     """
     return RealModel(DspyModel(open_lm(name, base_url)), options)
-
-
-__all__ = [
-    "ABILITIES",
-    "RealModel",
-    "RealOptions",
-    "close_local_clients",
-    "local_client",
-    "open_model",
-]

@@ -20,7 +20,7 @@ _RECEIPT = re.compile(r"\[r:([0-9a-f]{6})\.([0-9a-f]{4})\]")
 
 
 def call_digest(tool: str, arguments: Mapping[str, Any]) -> str:
-    """Six hex digits of tool and canonical arguments."""
+    """Return six hex digits of tool and canonical arguments."""
     try:
         text = canonical_json([tool, arguments])
     except (TypeError, ValueError, RecursionError):  # what JSON cannot say was not planned either
@@ -29,7 +29,7 @@ def call_digest(tool: str, arguments: Mapping[str, Any]) -> str:
 
 
 def content_digest(text: str) -> str:
-    """Four hex digits of the text that a tool returned."""
+    """Return four hex digits of the text that a tool returned."""
     return sha256(text)[:4]
 
 
@@ -112,7 +112,7 @@ class Sighting(NamedTuple):
 
 
 def sightings(text: str) -> dict[str, list[Sighting]]:
-    """CALL → the receipts of that call in a text, in order."""
+    """Return the receipts in a text, in order, by their CALL digest."""
     if "[r:" not in text:
         return {}
     found: dict[str, list[Sighting]] = {}
@@ -123,5 +123,5 @@ def sightings(text: str) -> dict[str, list[Sighting]]:
 
 
 def strip_receipts(text: str) -> str:
-    """The text as the tool gave it."""
+    """Return the text as the tool gave it."""
     return re.sub(rf" ?{_RECEIPT.pattern}", "", text)

@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 from loopbench.protocol import DEFAULT_SAMPLING, Chunk, Model, Reply, Request, Sampling, WrappedModel
 
 
-def filled(request: Request, defaults: Sampling) -> Request:
-    """The request with the defaults for what it leaves open."""
+def with_defaults(request: Request, defaults: Sampling) -> Request:
+    """Return the request with the defaults for what it leaves open."""
     if defaults == DEFAULT_SAMPLING:
         return request
     asked = request.sampling.as_dict()
@@ -25,7 +25,7 @@ class WithSampling(WrappedModel):
         self.defaults = defaults
 
     async def complete(self, request: Request) -> Reply:
-        return await self.model.complete(filled(request, self.defaults))
+        return await self.model.complete(with_defaults(request, self.defaults))
 
     def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        return self.model.stream(filled(request, self.defaults))
+        return self.model.stream(with_defaults(request, self.defaults))

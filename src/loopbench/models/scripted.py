@@ -30,13 +30,13 @@ from loopbench.protocol.model import ProviderTrouble
 from .draws import unit
 from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, shows_feedback, spoil
 from .native import NATIVE
-from .policy import POLICY, Decision, PolicyRequest, View, guess, read, shows_text
+from .policy import POLICY, Decision, PolicyRequest, PromptView, guess, read, shows_text
 from .profiles import Profile
 from .receipts import Truth, call_digest
 from .streaming import pieces
 from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
-from .weaknesses import FollowedPlan, PlanWithSlips, is_in_thousands, shown_by, slips_of
+from .weaknesses import PlanWithSlips, WorkingPlan, is_in_thousands, slips_of, split_examples
 
 PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {
     "provider.rate_limit": ("rate_limit", 429, "rate limit reached"),
@@ -46,7 +46,7 @@ PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {
     "provider.cut": ("connection", None, "the connection broke in the middle of the reply"),
     "provider.garbled": ("server", None, "the provider's answer is no JSON"),
 }
-"""Kind of fault → the trouble that it is, its HTTP status where the provider gives one, and words for it."""
+"""Kind of fault → the trouble that it is, its HTTP status (None if the provider gives none), and words for it."""
 
 
 @dataclass(slots=True)
@@ -64,15 +64,38 @@ class _Visits:
     """Results that were overlooked here."""
 
     def failed(self) -> None:
-        """The prompt showed that nothing good came of the last attempt."""
+        """Note that the prompt showed that nothing good came of the last attempt."""
         self.failures += 1
         if self.fault is not None and self.fault.strikes:  # a tool's fault that has not struck yet cannot be seen
             self.fault.seen = True
 
     def got_through(self) -> None:
-        """A clean reply: what struck here before is overcome."""
+        """Note a clean reply: what struck here before is overcome."""
         for fault in (*self.lapses, *([self.fault] if self.fault is not None else ())):
             fault.recovered = fault.recovered or fault.landed
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One request on its way to a reply."""
+
+    request: Request
+    codec: Codec
+    tokens: int
+    """Estimated size of the request."""
+    followed: WorkingPlan
+    view: PromptView
+
+    decision: Decision = field(init=False)
+    point: FaultPoint = field(init=False)
+    visits: _Visits = field(init=False)
+    fault: Fault | None = None
+    """The fault that strikes this reply."""
+
+    move: Move | None = None
+    """What the reply says; None for prose."""
+    reply: Reply = field(init=False)
+    delay_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +121,7 @@ class Script:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What every draw of the trial starts from."""
+        """The key that every draw of the trial starts from."""
         return (self.seed, self.task, self.repeat)
 
 
@@ -118,11 +141,12 @@ class Scripted:
         self._visits: dict[tuple[FaultPoint, str], _Visits] = {}
         bluff = script.profile.bluff
         self._bluffs = bluff > 0 and unit(*script.key, "bluff") < bluff  # a trait of the trial's model, the same for every loop
-        self._said = ""
+        self._stated = ""
+        """The last answer that was given."""
         self._first = script.plan.calls[0].id if script.plan.calls else ANSWER
         self._planned = {call.id: call for call in script.plan.calls}
         weaknesses = [one for one in script.profile.weaknesses if script.words or one.kind != "answer"]
-        self._course = PlanWithSlips(script.plan, slips_of(script.plan, weaknesses, script.key, script.tools))
+        self._plan = PlanWithSlips(script.plan, slips_of(script.plan, weaknesses, script.key, script.tools))
         self._slips: dict[tuple[str, str], Fault] = {}
         """What has slipped so far, by kind and planned call."""
 
@@ -131,7 +155,7 @@ class Scripted:
         return "scripted"
 
     async def complete(self, request: Request) -> Reply:
-        """Raises ContextOverflow and ProviderError as the profile has it."""
+        """Return the model's reply. Raises ContextOverflow and ProviderError as the profile has it."""
         self.tunnel.asked(request.scope)
         before, seconds, injected = self.tunnel.book(), self.script.profile.latency_s, False
         try:
@@ -146,72 +170,78 @@ class Scripted:
         return reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """The same reply in pieces."""
+        """Yield the same reply in pieces."""
         for chunk in pieces(await self.complete(request)):
             yield chunk
 
-    # --- one reply ---
+    # --- one reply, in four stages ---
 
     def _reply(self, request: Request) -> tuple[Reply, float]:
-        """The reply and its delay in seconds."""
+        """Return the reply and its delay in seconds."""
+        turn = self._read(request)
+        self._decide(turn)
+        self._disturb(turn)
+        self._render(turn)
+        return turn.reply, turn.delay_s
+
+    def _read(self, request: Request) -> _Turn:
+        """Refuse what no model with these abilities takes, and read the rest."""
         tokens = estimate_input(request)
         limit = self.script.profile.abilities.context_tokens
         if limit is not None and tokens > limit:
             raise ContextOverflow(f"the request has about {tokens} tokens, the context holds {limit}")
         if request.tool_choice not in (None, "auto", "none") and not self.capabilities.tool_choice:
             raise ProviderError("tool_choice is not supported", "refused", status=400, injected=True)
+        messages = split_examples(request)
+        followed = self._plan.at(messages, self.script.oracle, request.role)
+        view = self._view(request, "\n".join([message.content for message in messages.live]), followed)
+        return _Turn(request, request.codec or NATIVE, tokens, followed, view)
 
-        shown = shown_by(request)
-        followed = self._course.at(shown, self.script.oracle, request.role)
-        view = self._view(request, "\n".join([message.content for message in shown.live]), followed)
-        codec = request.codec or NATIVE
-        decision = self._decide(request, view, codec)
-        point = FaultPoint(request.role.value, decision.point)
-        visits = self._visit(point, request, bool(view.known))
+    def _decide(self, turn: _Turn) -> None:
+        """Decide on the next move, and draw what may go wrong at its point."""
+        request = turn.request
+        turn.decision = self._decision(turn, turn.view)
+        turn.point = FaultPoint(request.role.value, turn.decision.point)
+        visits = turn.visits = self._visit(turn.point, request, bool(turn.view.known))
         if request.role is Role.RECOVER:
-            self._told_of_failure(decision.point, request.scope)
+            self._note_failure(turn.point.call, request.scope)
         attempt = visits.attempts
         visits.attempts += 1
-        fault = visits.fault
-        if fault is not None and (fault.family == "tool" or not fault.active(attempt, visits.failures > 0)):
-            fault = None  # a tool's fault strikes where the tool runs
+        if visits.fault is not None and visits.fault.family != "tool" and visits.fault.active(attempt, visits.failures > 0):
+            turn.fault = visits.fault  # a tool's fault strikes where the tool runs
         if visits.failures or request.role is Role.RECOVER:  # patience may be used up: the policy can only know now
-            decision = self._decide(request, view, codec)
-
-        forgotten = self._forgotten(view, point, attempt) if fault is None else ()
+            turn.decision = self._decision(turn, turn.view)
+        if turn.fault is not None:
+            return
+        forgotten = self._forgotten(turn, attempt)
         if forgotten:
-            decision = self._forget(request, view, codec, decision, point, forgotten)
-        elif fault is None and point.call == ANSWER:  # elsewhere the call's result tells: see Tunnel.settle
+            self._forget(turn, forgotten)
+        elif turn.point.call == ANSWER:  # elsewhere the call's result tells: see Tunnel.settle
             visits.got_through()
-        move, reply = _render(codec, decision.options)
-        visits.last = (request, _NOTHING)  # all that the loop has, should the provider fail now
-        move, reply, delay_s = self._apply(fault, request, view, codec, move, reply)
-        self._slip(request, view, followed, decision, move, fault)
+
+    def _disturb(self, turn: _Turn) -> None:
+        """Write the move in the request's format, as the fault and the weaknesses leave it. Raises ProviderError."""
+        turn.move, turn.reply = _first_expressible(turn.codec, turn.decision.options)
+        turn.visits.last = (turn.request, _NOTHING)  # all that the loop has, should the provider fail now
+        if turn.fault is not None:
+            self._strike(turn, turn.fault)
+        if self._plan.slips:
+            self._slip(turn)
+
+    def _render(self, turn: _Turn) -> None:
+        """Complete the reply, and note what later turns need of it."""
+        move, fault, visits = turn.move, turn.fault, turn.visits
         if isinstance(move, Answer) and move.value is not None:
-            self._said = render_value(move.value)
-        reply = Reply(reply.text, reply.calls, estimate_usage(tokens, reply), reply.finish_reason)
-        visits.last = (request, reply)
+            self._stated = render_value(move.value)
+        turn.reply = replace(turn.reply, usage=estimate_usage(turn.tokens, turn.reply))
+        visits.last = (turn.request, turn.reply)
         visits.invented = fault is not None and fault.kind == "decision.unknown_tool" and not fault.absorbed
         if isinstance(move, Act) and (fault is None or fault.family != "wire" or fault.absorbed):
-            self._arm(decision.calls, move, point, request, reply)
-        return reply, delay_s
+            self._arm(turn, move)
 
-    def _arm(self, planned: Sequence[str], move: Act, point: FaultPoint, request: Request, reply: Reply) -> None:
-        """Let the tools' faults strike the calls of a move: all of them, so that no design escapes by making several at once."""
-        for name, call in zip(planned, move.calls, strict=False):
-            own = FaultPoint(point.role, name)
-            if own == point:
-                visits = self._visits[point, request.scope]
-            elif (drawn := self._draw(own)) is not None and drawn.family == "tool":  # the reply's own fault is its first call's
-                visits = self._visit(own, request)
-                visits.attempts += 1
-                visits.last = (request, reply)
-            else:
-                continue
-            if visits.fault is not None and visits.fault.family == "tool":
-                self.tunnel.arm(call_digest(call.name, call.arguments), visits.fault)
+    # --- read ---
 
-    def _view(self, request: Request, text: str, followed: FollowedPlan) -> View:
+    def _view(self, request: Request, text: str, followed: WorkingPlan) -> PromptView:
         offered = [tool.name for tool in request.tools]
         view = read(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered)
         if followed.says is not None or followed.forgotten:
@@ -224,19 +254,21 @@ class Scripted:
                 return replace(view, stuck=True)
         return view
 
-    def _decide(self, request: Request, view: View, codec: Codec) -> Decision:
+    # --- decide ---
+
+    def _decision(self, turn: _Turn, view: PromptView) -> Decision:
+        """Return what the policy decides on a view of the turn's prompt, from what has happened in the turn's scope so far."""
         failures: dict[str, int] = {}
         invented = set[str]()
         for (point, scope), visits in self._visits.items():
-            if scope != request.scope or point.role not in CALLING:
+            if scope != turn.request.scope or point.role not in CALLING:
                 continue
             failures[point.call] = failures.get(point.call, 0) + visits.failures
             if visits.invented:
                 invented.add(point.call)
-        profile = self.script.profile
-        return POLICY[request.role](
-            view, PolicyRequest(codec.max_calls, failures, profile.patience, self._bluffs, self._said, invented)
-        )
+        patience = self.script.profile.patience
+        known = PolicyRequest(turn.codec.max_calls, failures, patience, self._bluffs, self._stated, invented)
+        return POLICY[turn.request.role](view, known)
 
     def _draw(self, point: FaultPoint, any_known: bool = True) -> Fault | None:
         planned = self._planned.get(point.call)
@@ -248,48 +280,62 @@ class Scripted:
         if visits is None:
             fault = self._draw(point, any_known)
             if fault is not None:
-                self.tunnel.disturbances.append(fault)
+                self.tunnel.faults.append(fault)
             visits = self._visits[point, request.scope] = _Visits(fault)
         elif visits.last is not None and shows_feedback(visits.last[0], request, visits.last[1]):
             visits.failed()
         return visits
 
-    def _told_of_failure(self, call: str, scope: str) -> None:
-        """A request to recover shows the model that a call failed, whatever decided on it."""
+    def _note_failure(self, call: str, scope: str) -> None:
+        """Count a failure that a request to recover shows to the model, whatever role decided on the call."""
         for role in CALLING:
             visits = self._visits.get((FaultPoint(role, call), scope))
             if visits is not None:
                 visits.failed()
 
-    # --- disturbances ---
+    def _forgotten(self, turn: _Turn, attempt: int) -> Collection[str]:
+        rate = self.script.profile.forget
+        if rate == 0 or turn.point.role not in _MAY_OVERLOOK:
+            return ()
+        key = (*self.script.key, "forget", turn.point, attempt)
+        return [name for name, item in turn.view.known.items() if unit(*key, name) < rate * item.distance]
 
-    def _apply(
-        self, fault: Fault | None, request: Request, view: View, codec: Codec, move: Move | None, reply: Reply
-    ) -> tuple[Move | None, Reply, float]:
-        """Move and reply as the fault leaves them, and the reply's delay in seconds. Raises ProviderError."""
-        if fault is None:
-            return move, reply, 0.0
+    def _forget(self, turn: _Turn, forgotten: Collection[str]) -> None:
+        """Decide again without the results that were overlooked; it is a fault if the decision is another one."""
+        clean, turn.decision = turn.decision, self._decision(turn, turn.view.without(forgotten))
+        if turn.decision.options != clean.options:
+            fault = Fault("decision.forget", turn.point, "after", 1)
+            self.tunnel.faults.append(fault)
+            self.tunnel.land(fault, turn.request, True)
+            turn.visits.lapses.append(fault)
+
+    # --- disturb ---
+
+    def _strike(self, turn: _Turn, fault: Fault) -> None:
+        """Change the turn's move, reply and delay as the fault has it. Raises ProviderError."""
         if fault.family == "provider":
-            return move, reply, self._provider_fault(fault, request)
+            turn.delay_s = self._provider_fault(fault, turn.request)
+            return
+        move = turn.move
         if fault.family == "wire":
-            spoiled = spoil(fault.kind, reply)
-            self.tunnel.land(fault, request, spoiled != reply)
-            fault.absorbed = fault.landed and move is not None and _reads_as(codec, spoiled, move)
-            return move, spoiled, 0.0
-        known = {name: item.call for name, item in view.known.items()}
-        said = guess(view, self._bluffs)
-        options = disturb(fault.kind, move, known, self.script.tools, said) if move is not None else ()
-        changed, other = _render(codec, options)
+            spoiled = spoil(fault.kind, turn.reply)
+            self.tunnel.land(fault, turn.request, spoiled != turn.reply)
+            fault.absorbed = fault.landed and move is not None and _reads_as(turn.codec, spoiled, move)
+            turn.reply = spoiled
+            return
+        known = {name: item.call for name, item in turn.view.known.items()}
+        options = disturb(fault.kind, move, known, self.script.tools, guess(turn.view, self._bluffs)) if move is not None else ()
+        changed, reply = _first_expressible(turn.codec, options)
         if changed == move:
-            return move, reply, 0.0
-        self.tunnel.land(fault, request, True)
+            return
+        self.tunnel.land(fault, turn.request, True)
         if changed is None:  # a format in which the mistake cannot be made
             fault.absorbed = True
-            return move, reply, 0.0
-        return changed, other, 0.0
+        else:
+            turn.move, turn.reply = changed, reply
 
     def _provider_fault(self, fault: Fault, request: Request) -> float:
-        """The reply's delay in seconds. Raises ProviderError."""
+        """Return the reply's delay in seconds. Raises ProviderError."""
         self.tunnel.land(fault, request, True)
         if fault.kind == "provider.slow":
             fault.recovered = True
@@ -297,57 +343,53 @@ class Scripted:
         kind, status, text = PROVIDER_FAULTS[fault.kind]
         raise ProviderError(text if status is None else f"{status}: {text}", kind, status=status, injected=True)
 
-    def _forgotten(self, view: View, point: FaultPoint, attempt: int) -> Collection[str]:
-        rate = self.script.profile.forget
-        if rate == 0 or point.role not in _MAY_OVERLOOK:
-            return ()
-        key = (*self.script.key, "forget", point, attempt)
-        return [name for name, item in view.known.items() if unit(*key, name) < rate * item.distance]
-
-    def _forget(
-        self, request: Request, view: View, codec: Codec, clean: Decision, point: FaultPoint, forgotten: Collection[str]
-    ) -> Decision:
-        """What is decided without the results that were overlooked; a fault where that is something else."""
-        decision = self._decide(request, view.without(forgotten), codec)
-        if decision.options != clean.options:
-            fault = Fault("decision.forget", point, "after", 1)
-            self.tunnel.disturbances.append(fault)
-            self.tunnel.land(fault, request, True)
-            self._visits[point, request.scope].lapses.append(fault)
-        return decision
-
-    def _slip(
-        self, request: Request, view: View, followed: FollowedPlan, decision: Decision, move: Move | None, fault: Fault | None
-    ) -> None:
+    def _slip(self, turn: _Turn) -> None:
         """Note what a weakness has spoiled in a move that the loop gets: once for each call, scheduled and landed in one.
 
         An answer's slip is overcome when the answer is stated again in its right form; that of a call, as with any fault, when the
         right call gives its true result later (see Tunnel.settle).
         """
-        if not self._course.slips:
-            return
-        right = replace(view, plan=self.script.plan, overlooked=())
-        due = self._decide(request, right, request.codec or NATIVE).calls if followed.forgotten else ()
-        slips = followed.slipped(decision.calls, move, due=due, is_informed=not (view.unknown or view.stuck))
+        view, move = turn.view, turn.move
+        due: Sequence[str] = ()
+        if turn.followed.forgotten:
+            due = self._decision(turn, replace(view, plan=self.script.plan, overlooked=())).calls
+        slips = turn.followed.slipped(turn.decision.calls, move, due=due, is_informed=not (view.unknown or view.stuck))
         for kind, call in sorted(slips):
             if (kind, call) in self._slips:
                 continue
-            slip = self._slips[kind, call] = Fault(f"weakness.{kind}", FaultPoint(request.role.value, call), "never", 0)
-            self.tunnel.disturbances.append(slip)
-            self.tunnel.land(slip, request if fault is None else None, True)  # a reply is marked with one fault
+            slip = self._slips[kind, call] = Fault(f"weakness.{kind}", FaultPoint(turn.request.role.value, call), "never", 0)
+            self.tunnel.faults.append(slip)
+            self.tunnel.land(slip, turn.request if turn.fault is None else None, True)  # a reply is marked with one fault
         stated = self._slips.get(("answer", ANSWER))
         if stated is not None and isinstance(move, Answer) and move.value is not None and not view.unknown:
             stated.recovered = not is_in_thousands(move.value)
+
+    # --- render ---
+
+    def _arm(self, turn: _Turn, move: Act) -> None:
+        """Let the tools' faults strike the calls of a move: all of them, so that no design escapes by making several at once."""
+        for name, call in zip(turn.decision.calls, move.calls, strict=False):
+            own = FaultPoint(turn.point.role, name)
+            if own == turn.point:
+                visits = turn.visits
+            elif (drawn := self._draw(own)) is not None and drawn.family == "tool":  # the reply's own fault is its first call's
+                visits = self._visit(own, turn.request)
+                visits.attempts += 1
+                visits.last = (turn.request, turn.reply)
+            else:
+                continue
+            if visits.fault is not None and visits.fault.family == "tool":
+                self.tunnel.arm(call_digest(call.name, call.arguments), visits.fault)
 
 
 _NOTHING = Reply()
 _STATE_THE_ANSWER = frozenset({Role.DECIDE, Role.ANSWER})
 _MAY_OVERLOOK = frozenset({Role.DECIDE, Role.PLAN, Role.SELECT, Role.REFLECT})
-"""Where a result that is overlooked can still be asked for again."""
+"""Roles in which a result that is overlooked can still be asked for again."""
 
 
-def _render(codec: Codec, options: Sequence[Move]) -> tuple[Move | None, Reply]:
-    """The first option that the codec can say. Prose where it can say none: a model always says something."""
+def _first_expressible(codec: Codec, options: Sequence[Move]) -> tuple[Move | None, Reply]:
+    """Return the first option that the codec can express, else prose: a model always says something."""
     for move in options:
         try:
             return move, codec.render(move)

@@ -11,7 +11,7 @@ PIECE = 12
 
 
 def pieces(reply: Reply) -> Iterator[Chunk]:
-    """The text word by word, then each call's name and its arguments in pieces; the last chunk holds the reply."""
+    """Yield the text word by word, then each call's name and its arguments in pieces; the last chunk holds the reply."""
     for index, word in enumerate(reply.text.split(" ") if reply.text else ()):
         yield Chunk(word if index == 0 else f" {word}")
     for index, call in enumerate(reply.calls):

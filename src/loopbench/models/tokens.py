@@ -18,7 +18,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def estimate_input(request: Request) -> int:
-    """Tokens of all that a request shows."""
+    """Estimate the tokens of all that a request shows."""
     total = _tools_tokens(request.tools) if request.tools else 0
     if request.response_schema is not None:
         total += estimate_tokens(canonical_json(request.response_schema))
@@ -35,7 +35,7 @@ def _tool_tokens(name: str, description: str, parameters: str) -> int:
 
 
 def tool_tokens(tool: ToolSpec) -> int:
-    """Tokens of one tool's description."""
+    """Estimate the tokens of one tool's description."""
     return _tool_tokens(tool.name, tool.description, canonical_json(tool.parameters))
 
 
@@ -43,7 +43,7 @@ _last: tuple[tuple[ToolSpec, ...], int] = ((), 0)
 
 
 def _tools_tokens(tools: tuple[ToolSpec, ...]) -> int:
-    """Tokens of all tools of a request; a run's requests offer the very same, and schemas are long."""
+    """Estimate the tokens of all tools, once: a run's requests offer the very same, and schemas are long."""
     global _last
     if _last[0] is not tools:
         _last = (tools, sum(map(tool_tokens, tools)))
@@ -51,6 +51,6 @@ def _tools_tokens(tools: tuple[ToolSpec, ...]) -> int:
 
 
 def estimate_usage(input_tokens: int, reply: Reply) -> Usage:
-    """Usage of a reply that no provider counted."""
+    """Estimate the usage of a reply that no provider counted."""
     output = estimate_tokens(reply.text) + sum(estimate_tokens(call.name) + estimate_tokens(call.arguments) for call in reply.calls)
     return Usage(input_tokens, output, estimated=True)

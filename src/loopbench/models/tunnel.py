@@ -18,10 +18,10 @@ _SCOPE: ContextVar[str] = ContextVar("loopbench_scope", default="")
 
 @dataclass(frozen=True, slots=True)
 class FaultState:
-    """One disturbance as a reply left it: what the model's side of the tunnel knows of it."""
+    """One fault as a reply left it: what the model's side of the tunnel knows of it."""
 
     number: int
-    """0-based, in the order in which the trial's disturbances came up."""
+    """0-based, in the order in which the trial's faults came up."""
     kind: str
     role: str
     call: str
@@ -50,7 +50,7 @@ class ReplyEffects:
     """In the place of a reply came a failure that is the treatment, no infrastructure's."""
     unknown: tuple[str, ...] = ()
     faults: tuple[FaultState, ...] = ()
-    """Those that came up or changed."""
+    """The faults that came up or changed."""
 
 
 class Tunnel:
@@ -61,12 +61,12 @@ class Tunnel:
         self.real_time = real_time
         self.slow_s = slow_s
         self.ledger = Ledger()
-        self.disturbances: list[Fault] = []
+        self.faults: list[Fault] = []
         self.simulated_s = 0.0
         self.unknown: tuple[str, ...] = ()
         """Planned calls whose results the last prompt did not show that asked for a decision or the answer."""
         self._effects: dict[str, tuple[float, str | None, bool, tuple[str, ...], tuple[FaultState, ...]]] = {}
-        """By scope, as the fields of Effects: only a recording asks for them."""
+        """Fields of ReplyEffects by scope: only a recording asks for them."""
         self._armed: dict[str, list[tuple[str, Fault]]] = {}
         self._struck: dict[str, str] = {}
         self._repeated: dict[tuple[int, str, FaultPoint], Fault] = {}
@@ -81,23 +81,23 @@ class Tunnel:
             self.simulated_s += seconds
 
     def asked(self, scope: str) -> None:
-        """The running task has sent a request of this scope: the calls that follow in it are the scope's."""
+        """Note that the running task has sent a request of this scope: the calls that follow in it are the scope's."""
         _SCOPE.set(scope)
-        self._effects.pop(scope, None)  # of a reply that nobody asked about: no later one's
+        self._effects.pop(scope, None)  # those of an earlier reply do not belong to this one
 
     def arm(self, call: str, fault: Fault) -> None:
-        """The scope's runs of the call with this digest are disturbed until the fault clears."""
+        """Let a fault strike the scope's runs of the call with this digest until it clears."""
         waiting = self._armed.setdefault(call, [])
         if not any(fault is other for _, other in waiting):
             waiting.append((_SCOPE.get(), fault))
 
     @property
     def has_armed(self) -> bool:
-        """Whether any call may be disturbed."""
+        """Whether a fault may strike any call."""
         return bool(self._armed)
 
     def take(self, call: str) -> Fault | None:
-        """The fault that strikes this run of a call, if any, whether a model decided on it or a loop tries again by itself.
+        """Return the fault that strikes this run of a call, if any, whether a model decided on it or a loop tries again by itself.
 
         It strikes its own scope, in whatever order scopes run; calls of a task that has sent no scope's request are anyone's.
         """
@@ -108,7 +108,7 @@ class Tunnel:
         return None
 
     def land(self, fault: Fault, request: Request | None, landed: bool) -> None:
-        """The loop has received a fault; remembered with the request that it struck."""
+        """Note that the loop has received a fault, with the request that it struck."""
         if not landed:
             return
         fault.landed = True
@@ -117,19 +117,19 @@ class Tunnel:
             self.mark_struck(request, fault.kind)
 
     def struck(self, request: Request) -> str | None:
-        """The kind of fault that a request's reply suffered, if any; asked once."""
+        """Return the kind of fault that a request's reply suffered, if any, and forget it."""
         return self._struck.pop(request.scope, None)
 
     def book(self) -> list[FaultState]:
-        """All disturbances as they stand."""
-        if not self.disturbances:
+        """Return the state of all faults."""
+        if not self.faults:
             return []
         armed: dict[int, list[str]] = {}
         for call, waiting in self._armed.items():
             for _, fault in waiting:
                 armed.setdefault(id(fault), []).append(call)
         states = []
-        for number, fault in enumerate(self.disturbances):
+        for number, fault in enumerate(self.faults):
             landed = fault.landed and fault.family != "tool"  # a tool's lands where the tool runs
             state = FaultState(
                 number, fault.kind, fault.point.role, fault.point.call, fault.clearing, fault.attempts,
@@ -140,13 +140,13 @@ class Tunnel:
         return states
 
     def note(self, request: Request, before: Sequence[FaultState], seconds: float, injected: bool) -> None:
-        """A reply has been made that found the book as `before`: its effects wait to be asked for, under its scope."""
+        """Keep the effects of a reply that found the faults as `before`, under its scope."""
         after = self.book()
         changed = tuple(now for number, now in enumerate(after) if number >= len(before) or before[number] != now)
         self._effects[request.scope] = (seconds, self._struck.get(request.scope), injected, self.unknown, changed)
 
     def effects(self, scope: str) -> ReplyEffects | None:
-        """Those of the scope's last reply; None from its next request on, until that is replied to."""
+        """Return the effects of the scope's last reply; None from its next request until the reply to that."""
         known = self._effects.get(scope)
         return None if known is None else ReplyEffects(*known)
 
@@ -165,7 +165,7 @@ class Tunnel:
         known = self._repeated.get(which)
         if known is None:
             known = self._repeated[which] = Fault(state.kind, point, state.clearing, state.attempts)
-            self.disturbances.append(known)
+            self.faults.append(known)
         if state.landed:
             known.landed, known.landed_at = True, min(state.landed_at, len(self.ledger.issued))
         known.absorbed, known.recovered, known.seen = state.absorbed, state.recovered, state.seen
@@ -173,7 +173,7 @@ class Tunnel:
             self.arm(call, known)
 
     def mark_struck(self, request: Request, kind: str | None) -> None:
-        """The request's reply suffered a fault of this kind."""
+        """Note that the request's reply suffered a fault of this kind."""
         if kind is not None:
             self._struck[request.scope] = kind
 
@@ -182,10 +182,10 @@ class Tunnel:
 
         Scopes may be answered in any order; the record must not show in which.
         """
-        for fault in self.disturbances:
+        for fault in self.faults:
             truth = oracle.get(fault.point.call)
             if truth is None or not fault.landed or fault.recovered:
                 continue
             later = self.ledger.issued[fault.landed_at :]
             fault.recovered = any((entry.call, entry.content) == (truth.call, truth.content) for entry in later)
-        self.disturbances.sort(key=lambda fault: (str(fault.point), fault.kind, fault.landed, fault.absorbed, fault.recovered))
+        self.faults.sort(key=lambda fault: (str(fault.point), fault.kind, fault.landed, fault.absorbed, fault.recovered))

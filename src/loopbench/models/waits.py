@@ -1,4 +1,4 @@
-"""Time that a trial loses to its provider's failures and to limits of our own: none of it is its loop's."""
+"""Time that a trial loses to its provider's failures and to limits of our own: the loop is not to blame for it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Waits:
 
     @property
     def seconds(self) -> float:
-        """Until now, on the event loop's clock."""
+        """Seconds lost until now, on the event loop's clock."""
         if self._since is not None:
             self._add(self._since)
         return sum(end - start for start, end in self._spans)
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """What happens inside is lost."""
+        """Count what happens inside as lost."""
         if self._since is None:
             self._since = asyncio.get_running_loop().time()
         self._waiting += 1
@@ -39,20 +39,20 @@ class Waits:
                 self._since = None
 
     def lost(self, seconds: float) -> None:
-        """A failed attempt took so long; known only now."""
+        """Count the seconds of a failed attempt, which is known only now."""
         self._add(asyncio.get_running_loop().time() - seconds)
 
     def _add(self, start: float) -> None:
-        """From then until now; one span with all that it meets."""
+        """Add the span from then until now, joined with all that it meets."""
         while self._spans and self._spans[-1][1] >= start:
             start = min(start, self._spans.pop()[0])
         self._spans.append((start, asyncio.get_running_loop().time()))
 
 
 WAITS: ContextVar[Waits | None] = ContextVar("loopbench_waits", default=None)
-"""Of the trial that the running task belongs to."""
+"""The waits of the trial that the running task belongs to."""
 
 
 def waits() -> Waits:
-    """Those of the running trial; outside of any, some that nobody reads."""
+    """Return the waits of the running trial; outside of a trial, some that nobody reads."""
     return WAITS.get() or Waits()

@@ -17,7 +17,7 @@ from typing import Any
 from loopbench.protocol import Act, Answer, Message, Move, Plan, PlannedCall, Ref, Request, Role, ToolSpec, refs, render_value
 from loopbench.protocol.program import EXAMPLES
 
-from .demonstrations import Demonstrated, demonstrated, is_plain_number, numbers_of, rounded, texts_of
+from .demonstrations import DemonstrationContent, is_plain_number, numbers_of, read_demonstrations, rounded, texts_of
 from .draws import unit
 from .faults import ANSWER, mislead
 from .policy import MADE_UP
@@ -59,7 +59,7 @@ CURES: Mapping[str, Cure] = {
 
 
 @dataclass(frozen=True)
-class ShownExample:
+class PromptParts:
     """A request's messages: those of the task at hand, and the demonstrations, which are of other tasks."""
 
     live: Sequence[Message]
@@ -72,7 +72,7 @@ class ShownExample:
 
     @cached_property
     def example_texts(self) -> tuple[str, ...]:
-        """Of demonstrations as messages."""
+        """Texts of the demonstrations that are messages."""
         return texts_of(self.examples)
 
     @cached_property
@@ -82,13 +82,13 @@ class ShownExample:
         return tuple(listed for _, found, listed in parts if found)
 
 
-def shown_by(request: Request) -> ShownExample:
-    """A request's messages told apart."""
+def split_examples(request: Request) -> PromptParts:
+    """Split a request's messages into those of the task at hand and the demonstrations."""
     if not request.examples:
-        return ShownExample(request.messages)
+        return PromptParts(request.messages)
     start = sum(message.role == "system" for message in request.messages[:1])  # a later one may be of a demonstration
     end = start + request.examples
-    return ShownExample((*request.messages[:start], *request.messages[end:]), request.messages[start:end])
+    return PromptParts((*request.messages[:start], *request.messages[end:]), request.messages[start:end])
 
 
 # --- slips ---
@@ -107,20 +107,20 @@ class Slip:
     """The one tool that the weakness is about; None: all."""
     specs: Mapping[str, ToolSpec] = field(default_factory=dict)
 
-    def is_covered(self, shown: ShownExample) -> bool:
+    def is_covered(self, shown: PromptParts) -> bool:
         """Whether the prompt shows how to do it right."""
         if CURES[self.kind].phrase.search(shown.told):
             return True
         if self.kind == "answer":
-            seen = demonstrated((*shown.example_texts, *shown.labelled), frozenset())
+            seen = read_demonstrations((*shown.example_texts, *shown.labelled), frozenset())
             return any(is_plain_number(answer) for answer in seen.answers)
         if not shown.examples:
             return False
-        seen = demonstrated(shown.example_texts, self.tools)
+        seen = read_demonstrations(shown.example_texts, self.tools)
         return any(self._is_right(tool, arguments, seen) for tool, arguments in seen.calls if self._is_call(tool, arguments))
 
     def spoiled(self, call: PlannedCall) -> PlannedCall:
-        """A planned call as the model makes it that does not know better; the alternatives of the same kind too."""
+        """Return a planned call as a model makes it that does not know better, and its alternatives likewise."""
         changed = tuple(map(self.spoiled, call.alternatives))
         alternatives = call.alternatives if changed == call.alternatives else changed
         arguments = self._arguments(call) if self.only in (None, call.tool) else call.arguments
@@ -136,7 +136,7 @@ class Slip:
         return call.arguments
 
     def _is_call(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether an object next to a tool's name can be its arguments: the tool's description is none."""
+        """Return whether an object next to a tool's name can be its arguments, unlike the tool's description."""
         from .filling import fits  # JSON schema takes long to import, and most trials have no weakness
 
         spec = self.specs.get(tool)
@@ -144,7 +144,7 @@ class Slip:
             return not {"properties", "$ref"} & arguments.keys()
         return arguments.keys() <= spec.parameters.get("properties", {}).keys() and fits(spec.parameters, dict(arguments))
 
-    def _is_right(self, tool: str, arguments: Mapping[str, Any], seen: Demonstrated) -> bool:
+    def _is_right(self, tool: str, arguments: Mapping[str, Any], seen: DemonstrationContent) -> bool:
         if self.kind == "unit":
             signs = [_unit_sign(number, seen, self._is_whole(tool, name)) for name, number in numbers_of(arguments)]
             return True in signs and False not in signs
@@ -160,8 +160,8 @@ class Slip:
         return isinstance(item, Mapping) and item.get("type") == "integer"
 
 
-def _unit_sign(number: float, seen: Demonstrated, whole: bool) -> bool | None:
-    """True for a number that is given as it was said, False for a hundredth of one that was; None where nothing tells."""
+def _unit_sign(number: float, seen: DemonstrationContent, whole: bool) -> bool | None:
+    """Return True for a number given as it was said, False for a hundredth of one that was, None if nothing tells."""
     said = seen.numbers
     is_hundredth = rounded(100 * number) in said or (whole and any(math.trunc(other / 100) == number for other in said))
     if number in said:
@@ -190,7 +190,7 @@ def _slip(plan: Plan, weakness: Weakness, specs: Mapping[str, ToolSpec]) -> Slip
 
 
 def _scaled(value: Any, whole: bool) -> Any:
-    """A hundredth of a number, or of what a whole number leaves of it; anything else as it is."""
+    """Return a hundredth of a number, cut to a whole one where only those are taken; anything else as it is."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _HUGE:
         return value
     if whole:
@@ -205,7 +205,7 @@ _DAY_FIRST = re.compile(r"\d{2}/\d{2}/\d{4}")
 
 
 def _day_first(value: Any) -> Any:
-    """ISO dates at any depth with the day first."""
+    """Return a value with its ISO dates, at any depth, written with the day first."""
     if isinstance(value, str):
         match = _ISO_DATE.fullmatch(value)
         return value if match is None else "/".join(reversed(match.groups()))
@@ -236,7 +236,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def in_thousands(value: Any) -> Any:
-    """A number as so many thousand, in words; 0, and anything else, as it is."""
+    """Return a number as so many thousand, in words; 0, and anything else, as it is."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value or not abs(value) < _HUGE:
         return value
     return f"{render_value(_scaled(value / 10, whole=False))} thousand"
@@ -249,8 +249,8 @@ _IN_THOUSANDS = re.compile(r"-?[\d.e+-]+ thousand")
 
 
 @dataclass(frozen=True, slots=True)
-class FollowedPlan:
-    """What the model goes by in one request."""
+class WorkingPlan:
+    """The plan that the model follows in one request."""
 
     plan: Plan
     spoiled: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
@@ -263,7 +263,7 @@ class FollowedPlan:
     def slipped(
         self, calls: Sequence[str], move: Move | None, *, due: Collection[str] = (), is_informed: bool = False
     ) -> set[tuple[str, str]]:
-        """The slips that a move shows, as kind and planned call (or `answer`).
+        """Return the slips that a move shows, as kind and planned call (or `answer`).
 
         `calls`: ids of the planned calls that it makes. `due`: of those that it would make by the right plan. `is_informed`: the
         model has all results that it thinks it needs.
@@ -288,12 +288,12 @@ class PlanWithSlips:
     def __init__(self, plan: Plan, slips: Sequence[Slip]) -> None:
         self.plan = plan
         self.slips = slips
-        self._right = FollowedPlan(plan)
-        self._made: dict[tuple[frozenset[str], frozenset[str]], FollowedPlan] = {}
+        self._right = WorkingPlan(plan)
+        self._made: dict[tuple[frozenset[str], frozenset[str]], WorkingPlan] = {}
         """Kept: planned calls are known by their identity."""
 
-    def at(self, shown: ShownExample, oracle: Mapping[str, Truth], role: Role = Role.DECIDE) -> FollowedPlan:
-        """What is followed in a request. A planner forgets nothing: who chooses the calls does.
+    def at(self, shown: PromptParts, oracle: Mapping[str, Truth], role: Role = Role.DECIDE) -> WorkingPlan:
+        """Return the plan that is followed in a request. A planner forgets nothing: who chooses the calls does.
 
         A call whose true result stands in the prompt was made right, and counts as such: it was decided on by a request that covers
         the weakness, such as another predictor's.
@@ -311,7 +311,7 @@ class PlanWithSlips:
         return self._made[key]
 
 
-def _spoil(plan: Plan, slips: Sequence[Slip], done: Collection[str]) -> FollowedPlan:
+def _spoil(plan: Plan, slips: Sequence[Slip], done: Collection[str]) -> WorkingPlan:
     """`done`: ids of calls that were made right."""
     forgotten = frozenset(name for slip in slips if slip.kind == "step" for name in slip.calls if name not in done)
     blamed: dict[str, set[tuple[str, str]]] = {}
@@ -332,7 +332,7 @@ def _spoil(plan: Plan, slips: Sequence[Slip], done: Collection[str]) -> Followed
     answer = _made_up_answer(plan.answer, forgotten)
     says = in_thousands if any(slip.kind == "answer" for slip in slips) else None
     goals = {call.id: call.goal for call in plan.calls if call.id in forgotten}
-    return FollowedPlan(Plan(tuple(calls), answer), {name: frozenset(found) for name, found in blamed.items()}, goals, says)
+    return WorkingPlan(Plan(tuple(calls), answer), {name: frozenset(found) for name, found in blamed.items()}, goals, says)
 
 
 def _made_up_call(call: PlannedCall, forgotten: Collection[str]) -> PlannedCall:
@@ -343,14 +343,14 @@ def _made_up_call(call: PlannedCall, forgotten: Collection[str]) -> PlannedCall:
 
 
 def _made_up_answer(answer: Any, forgotten: Collection[str]) -> Any:
-    """Made up where it comes from what was forgotten; one that names no results comes from all of them."""
+    """Return an answer, made up if it comes from what was forgotten; one that names no results comes from all of them."""
     if forgotten and answer is not None and not any(refs(answer)):
         return mislead(answer)
     return _made_up(answer, forgotten)
 
 
 def _made_up(value: Any, forgotten: Collection[str]) -> Any:
-    """A value with something made up in the place of results that were never asked for."""
+    """Return a value with something made up in the place of results that were never asked for."""
     if isinstance(value, Ref):
         return MADE_UP if value.call in forgotten else value
     if isinstance(value, Mapping):

@@ -162,7 +162,7 @@ sys.addaudithook(lambda event, _: os._exit(9) if event in ("socket.connect", "so
 
 
 def test_S4_18_the_module_runs_a_demo_offline() -> None:
-    done = python(f"{OFFLINE}import runpy; runpy.run_module('loopbench.loops.bare_standalone', run_name='__main__')")
+    done = python(f"{OFFLINE}import runpy; runpy.run_module('loopbench.loops.bare', run_name='__main__')")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "What is 5 + 3? -> 8 (1 steps)",

@@ -20,12 +20,13 @@ from loopbench.datasets.validity import Replayed, replay
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.models.metering import MeteredToolbox
-from loopbench.models.openai_wire import BadRequest, ChatRequest
 from loopbench.models.profiles import Profile, built_in_profiles, load_profile
 from loopbench.models.receipts import Truth, call_digest, content_digest, sightings
 from loopbench.models.scripted import Scripted
 from loopbench.models.server import OwnRequest, ServedTrial, UnknownModel, WrongMethod
 from loopbench.models.tunnel import Tunnel
+from loopbench.models.wires.chat import ChatRequest
+from loopbench.models.wires.fields import BadRequest
 from loopbench.protocol import (
     Message,
     ModelError,
@@ -270,7 +271,7 @@ class _Trial:
     def report(self) -> dict[str, Any]:
         """The trial so far."""
         self.tunnel.settle(self.truth)
-        faults = self.tunnel.disturbances
+        faults = self.tunnel.faults
         return {
             "task": self.key.task,
             "repeat": self.key.repeat,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from loopbench.protocol import Act, Answer, Inexpressible, Move, NativeCall, Reply, Role, ToolCall, WireError
 from loopbench.protocol.wire import from_json, native_call, read_once, to_json
 
-from .output import FINISH, WRAPPED, InvalidOutput, JsonOutput, Output, converted
+from .output import FINISH, WRAPPED, InvalidOutput, Output, converted
 from .xml_output import output_xml, read_output
 
 
@@ -19,7 +19,7 @@ class ReadCall:
 
     call: ToolCall
     problem: str = ""
-    """What is wrong with the arguments; empty where nothing is."""
+    """What is wrong with the arguments; empty if nothing is."""
 
     @property
     def is_finish(self) -> bool:
@@ -82,7 +82,7 @@ def arguments_of(move: Answer, output: Output) -> Mapping[str, Any]:
     """The arguments of `__finish__` that state an answer. Raises Inexpressible."""
     if move.value is None or move.confidence is not None:
         raise Inexpressible("an answer without a value, or with a confidence")
-    arguments = {WRAPPED: move.value} if is_wrapped(output) else move.value
+    arguments = {WRAPPED: move.value} if output.is_wrapped else move.value
     if not isinstance(arguments, Mapping):
         raise Inexpressible("an answer that is no object")
     to_json(dict(arguments))
@@ -95,16 +95,11 @@ def arguments_of(move: Answer, output: Output) -> Mapping[str, Any]:
 
 def value_of(arguments: Mapping[str, Any], output: Output) -> Any:
     """The answer that arguments state. Raises WireError where the one that holds it is missing."""
-    if not is_wrapped(output):
+    if not output.is_wrapped:
         return dict(arguments)
     if WRAPPED not in arguments:
         raise WireError(f"the argument {WRAPPED!r} of {FINISH} is missing")
     return arguments[WRAPPED]
-
-
-def is_wrapped(output: Output) -> bool:
-    """Whether the answer is the one argument `answer`, not the arguments."""
-    return isinstance(output, JsonOutput) and output.is_wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +143,3 @@ class XmlCodec:
 def native_codec(output: Output, role: Role) -> FinishCodec:
     """For deciding requests (role decide), and for the forced `__finish__` (role answer), which can hold no other call."""
     return FinishCodec(output) if role is Role.DECIDE else FinishCodec(output, "finish.forced", role, 0)
-
-
-def first_finish(calls: Sequence[ReadCall]) -> ReadCall | None:
-    return next((call for call in calls if call.is_finish), None)

@@ -12,11 +12,11 @@ from loopbench.protocol.chat import MessageRole
 History = list[Any]
 """Messages as dicts in OpenAI's chat format."""
 REMOVED = "(removed)"
-"""Stands for a result that was taken out of the history while its call stayed."""
+"""The text in the place of a result that was taken out of the history while its call stayed."""
 
 
 def assistant_entry(reply: Reply) -> dict[str, Any]:
-    """A reply as the history holds it."""
+    """Return a reply in the form that the history holds."""
     return Message("assistant", reply.text, reply.calls).as_dict()
 
 
@@ -25,7 +25,7 @@ def entry(role: MessageRole, content: str) -> dict[str, Any]:
 
 
 def insert_results(history: History, asked: Mapping[str, Any], results: Sequence[tuple[str, str]]) -> bool:
-    """Put results, `(id, text)` in call order, behind the message that made the calls; False where that is gone."""
+    """Put results, `(id, text)` in call order, behind the message that made the calls. Return False if that is gone."""
     place = place_of(history, asked)
     if place is None:
         return False
@@ -34,7 +34,7 @@ def insert_results(history: History, asked: Mapping[str, Any], results: Sequence
 
 
 def place_of(history: History, asked: Mapping[str, Any]) -> int | None:
-    """Where a message stands, or the copy of it that a hook has put in its place."""
+    """Return the index of a message, or of the copy that a hook has put in its place; None if absent."""
     for index in range(len(history) - 1, -1, -1):
         item = history[index]
         if item is asked or (isinstance(item, Mapping) and item.get("tool_calls", ()) == asked.get("tool_calls")):
@@ -43,13 +43,13 @@ def place_of(history: History, asked: Mapping[str, Any]) -> int | None:
 
 
 def is_system(item: Any) -> bool:
-    """Whether an item is a system message."""
+    """Return whether an item is a system message."""
     return _message(item).role == "system"
 
 
 @dataclass(slots=True)
 class _Slot:
-    """A message, and the results of its calls as they are found."""
+    """A message, and the results of its calls so far."""
 
     message: Message
     results: list[str | None] = field(default_factory=list)
@@ -63,10 +63,10 @@ class _Slot:
 
 
 def legal_messages(history: History) -> tuple[tuple[Message, ...], int]:
-    """The messages with exactly one result next to every call, and how many had to be mended.
+    """Return the messages with exactly one result next to every call, and how many had to be mended.
 
-    A result belongs to the nearest call before it that has its id and no result yet. One without call is left out; a call
-    without result gets `(removed)`.
+    A result belongs to the nearest call before it that has its id and no result yet. A result without a call is left out; a
+    call without a result gets `(removed)`.
     """
     slots: list[_Slot] = []
     waiting: list[_Slot] = []
@@ -91,7 +91,7 @@ def legal_messages(history: History) -> tuple[tuple[Message, ...], int]:
 
 
 def _message(item: Any) -> Message:
-    """Whatever a hook has put into the history, as a message; what is none is shown as the user's words."""
+    """Return whatever a hook has put into the history as a message; anything that is not one becomes the user's words."""
     if isinstance(item, Message):
         return item
     if not isinstance(item, Mapping):

@@ -1,4 +1,4 @@
-"""Calling the user's hooks: an async one in place, a plain one off the event loop."""
+"""Calling the user's hooks: an async hook in place, a plain one off the event loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HookFailed(Exception):
 
 
 async def call_hook(hook: Callable[[Any], Any], argument: Any) -> Any:
-    """What the hook returns. Raises HookFailed, except for what a branch inside it may end with (row S3-17)."""
+    """Return what the hook returns. Raises HookFailed, except for the errors that may end a branch inside it (row S3-17)."""
     try:
         if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004
             return await hook(argument)

@@ -24,7 +24,6 @@ from loopbench.protocol import (
     Sampling,
     StopReason,
     Toolbox,
-    WireError,
     in_own_format,
     own_prompt,
     prompted,
@@ -34,16 +33,17 @@ from loopbench.protocol import (
 from loopbench.protocol.program import merged
 from loopbench.protocol.values import error_text
 
-from .codec import ReadCall, XmlCodec, first_finish, native_codec, read_calls
+from .codec import ReadCall, XmlCodec, native_codec, read_calls
 from .history import History, entry
 from .hooks import HookFailed, ParseError, call_hook
 from .models import resolve_model
-from .output import FINISH, InvalidOutput, JsonOutput, Output, spec_of
+from .output import FINISH, JsonOutput, Output, spec_of
 from .run import Ending, Run, ToolResult, Unfinished
+from .stated import StatedAnswer, stated_answer, stated_in_xml
 from .step import Step
 from .streaming import streamed
 from .tools import CurrentTools, refuse_reserved
-from .xml_output import input_xml, instruction, read_output
+from .xml_output import input_xml, instruction
 
 SYSTEM_PROMPT = """\
 Solve the task in the user's message. Call the tools that you are given where they help, one or several at a time, and look at \
@@ -57,7 +57,7 @@ NOT_RUN = "Tool error: not run, __finish__ was called"
 NOT_RUN_FORCED = "Tool error: not run, only __finish__ can be called now"
 NOT_ACCEPTED = "Not accepted yet: other tools were called with it. Look at their results, then call __finish__ again."
 DECIDE = "decide"
-"""The one predictor: every request is its, the forced ones too."""
+"""The only predictor: it makes every request, the forced ones too."""
 REFUSALS = frozenset({"refused", "bad_request"})
 """Kinds of provider errors that a forced tool choice may meet where it is not supported."""
 
@@ -67,7 +67,7 @@ class Finish:
     """Call tools until `__finish__` is called with a valid answer. Raises ValueError for a negative limit."""
 
     max_steps: int | None = None
-    """Most steps before the answer is forced, the one that finishes included; None is a single turn."""
+    """Most steps before the answer is forced, including the step that finishes; None is a single turn."""
     parse_retries: int = 2
     """How many invalid finishes in a row may be corrected, in the loop and again when forced."""
     retries_consume_steps: bool = True
@@ -85,15 +85,15 @@ class Finish:
     system_prompt: str | None = SYSTEM_PROMPT
     """System text; None for none."""
     temperature: float | None = None
-    """Of every request; None leaves it to the model."""
+    """Sampling temperature of every request; None leaves it to the model."""
     max_tokens: int | None = None
-    """Of every reply; None leaves it to the model."""
+    """Most tokens of a reply; None leaves it to the model."""
     on_step: Callable[[Step], Any] | None = field(default=None, repr=False, compare=False, metadata={"option": False})
     """Called after a step's tools and before the next request, def or async def."""
     on_stream: Callable[[Any], Any] | None = field(default=None, repr=False, compare=False, metadata={"option": False})
-    """Called with every StreamChunk; where it is given, replies are streamed."""
+    """Called with every StreamChunk; if given, replies are streamed."""
     resolver: Callable[[Any], Model] = field(default=resolve_model, repr=False, compare=False, metadata={"option": False})
-    """What makes a Model of a name or a dict that `on_step` puts into `step.model`."""
+    """Makes a Model of a name or a dict that `on_step` puts into `step.model`."""
     program: Program | None = field(default=None, repr=False, compare=False, metadata={"option": False})
     """Instructions and demonstrations in the place of the design's own."""
 
@@ -139,7 +139,7 @@ class Finish:
         return merged({DECIDE: own_prompt(self.system_prompt or "", "reply")}, self.program or {})
 
     def with_predictors(self, program: Program) -> Self:
-        """The same loop with other prompts. Raises ValueError for a predictor that it does not have."""
+        """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
         return replace(self, program=merged(self.predictors, program))
 
     def with_step_limit(self, tool_steps: int) -> Self:
@@ -149,7 +149,7 @@ class Finish:
         return run_sync(self.run(query, tools, model))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        """Raises ValueError for a tool named `__finish__`."""
+        """Run the loop on a query. Raises ValueError for a tool named `__finish__`."""
         output = JsonOutput.of(query.schema if self.typed_output else None)
         run = self.begin(output, tools, model, [entry("user", input_xml({"question": query.full_text}))], observer)
         error: Exception | None = None
@@ -171,7 +171,7 @@ class Finish:
         return Outcome(ending.value, ending.stop, run.counter, None, details, gave_up=ending.stop is StopReason.MAX_STEPS)
 
     def begin(self, output: Output, tools: Toolbox, model: Model, history: History, observer: Observer = SILENT) -> Run:
-        """A run that is about to start; `history` follows the system message. Raises ValueError for a tool named `__finish__`."""
+        """Return a run that is about to start; `history` follows the system message. Raises ValueError for a reserved tool name."""
         refuse_reserved(tools)
         prompt = self.predictors[DECIDE]
         shown = in_own_format(prompt)
@@ -182,10 +182,9 @@ class Finish:
         return run
 
     async def drive(self, run: Run) -> Ending:
-        """The loop itself. Raises ParseError, ModelError and HookFailed."""
-        is_single = self.max_steps is None
+        """Run the loop itself. Raises ParseError, ModelError and HookFailed."""
         limit = 1 if self.max_steps is None else self.max_steps
-        retries_are_steps = self.retries_consume_steps and not is_single
+        retries_are_steps = self.retries_consume_steps and not self._is_single_turn
         is_retry = False
         while run.counter < limit or (is_retry and not retries_are_steps):
             reply = await self._ask(run, native_codec(run.output, Role.DECIDE))
@@ -200,31 +199,47 @@ class Finish:
                 is_retry = True
                 continue
 
-            finish = first_finish(calls)
-            value, problem = (None, "") if finish is None else checked(run.output, finish)
-            if finish is not None and not problem and (len(calls) == 1 or is_single or self.finish_with_tools == "stop"):
-                if len(calls) > 1:
-                    others = [call.call.name for call in calls if call is not finish]
-                    run.observer.note("not_run", tools=others, reason=f"{FINISH} wins")
-                return Ending(StopReason.FINISHED, value)
-
-            results = await self._results(run, calls, finish, problem)
-            run.last = Unfinished(tuple(call.call for call in calls), tuple(results))
-
-            finished = None if is_single or self.on_step is None else await self._on_step(run, reply, calls, results)
-            run.answer_calls(results)
-            if finished is not None:
-                return finished
-            if problem:
-                self._count_failure(run, problem)
-            elif is_single:
-                return Ending(StopReason.UNFINISHED, unfinished=run.last)
-            elif any(result.was_executed for result in results):
-                run.failures = 0
-            is_retry = bool(problem)
+            stated = stated_answer(run.output, calls)
+            if self._ends_run(run, calls, stated):
+                return Ending(StopReason.FINISHED, stated.value)
+            ending = await self._take_step(run, reply, calls, stated)
+            if ending is not None:
+                return ending
+            is_retry = bool(stated.problem)
         return await self._force(run)
 
+    @property
+    def _is_single_turn(self) -> bool:
+        return self.max_steps is None
+
+    def _ends_run(self, run: Run, calls: Sequence[ReadCall], stated: StatedAnswer) -> bool:
+        """Return whether a step's `__finish__` wins: it is valid, and other calls beside it do not have to run first (row B3-5)."""
+        if stated.call is None or stated.problem:
+            return False
+        others = [call.call.name for call in calls if call is not stated.call]
+        if others and self.finish_with_tools != "stop" and not self._is_single_turn:
+            return False
+        if others:
+            run.observer.note("not_run", tools=others, reason=f"{FINISH} wins")
+        return True
+
     # --- one step ---
+
+    async def _take_step(self, run: Run, reply: Reply, calls: Sequence[ReadCall], stated: StatedAnswer) -> Ending | None:
+        """Run the calls, show the hook the step, and put the results into the history. Return None if the run goes on."""
+        results = await self._results(run, calls, stated)
+        run.last = Unfinished(tuple(call.call for call in calls), tuple(results))
+        finished = None if self._is_single_turn or self.on_step is None else await self._on_step(run, reply, calls, results)
+        run.answer_calls(results)
+        if finished is not None:
+            return finished
+        if stated.problem:
+            self._count_failure(run, stated.problem)
+        elif self._is_single_turn:
+            return Ending(StopReason.UNFINISHED, unfinished=run.last)
+        elif any(result.was_executed for result in results):
+            run.failures = 0
+        return None
 
     async def _ask(self, run: Run, codec: Codec, tool_choice: str | None = None) -> Reply:
         messages = run.messages()
@@ -244,17 +259,17 @@ class Finish:
             return await run.model.complete(request)
         return await streamed(run.model.stream(request), run.output, self.on_stream, run.observer)
 
-    async def _results(self, run: Run, calls: Sequence[ReadCall], finish: ReadCall | None, problem: str) -> list[ToolResult]:
-        """What comes of a step's calls, in call order: beside an invalid `__finish__` none runs (row B3-22)."""
-        if problem:
-            return [_result(call, f"Tool error: {problem}" if call is finish else NOT_RUN, "NotRun") for call in calls]
-        results = await self._execute(run, [call for call in calls if call is not finish])
-        if finish is not None:
-            results.insert(calls.index(finish), _result(finish, NOT_ACCEPTED, "NotRun"))
+    async def _results(self, run: Run, calls: Sequence[ReadCall], stated: StatedAnswer) -> list[ToolResult]:
+        """Return the results of a step's calls in call order; beside an invalid `__finish__` no call runs (row B3-22)."""
+        if stated.problem:
+            return _refused(calls, stated, NOT_RUN)
+        results = await self._execute(run, [call for call in calls if call is not stated.call])
+        if stated.call is not None:
+            results.insert(calls.index(stated.call), _result(stated.call, NOT_ACCEPTED, "NotRun"))
         return results
 
     async def _execute(self, run: Run, calls: Sequence[ReadCall]) -> list[ToolResult]:
-        """Run the calls that can be read; results in call order."""
+        """Run the calls that can be read. Return all results in call order."""
         seen = await run.tools.call_all(
             [call.call for call in calls if not call.problem], parallel=self.parallel_tools, max_in_flight=max(len(calls), 1)
         )
@@ -281,14 +296,7 @@ class Finish:
         """Show the hook the step, and take over what it changed. Raises HookFailed."""
         assert self.on_step is not None
         step = Step(
-            run.counter,
-            run.model_given,
-            run.temperature,
-            run.max_tokens,
-            reply,
-            [call.call for call in calls],
-            results,
-            run,
+            run.counter, run.model_given, run.temperature, run.max_tokens, reply, [call.call for call in calls], results, run
         )
         given = [(result, render_value(result.output)) for result in results]
         returned = await call_hook(self.on_step, step)
@@ -320,7 +328,7 @@ class Finish:
     # --- at the limit ---
 
     async def _force(self, run: Run) -> Ending:
-        """The forced `__finish__`, then XML, as far as they are on. Raises ParseError."""
+        """Ask for a forced `__finish__`, then for XML, whichever is switched on. Raises ParseError."""
         run.failures = 0
         ending = None
         if self.forced_finish in ("both", "tool_choice") and run.model.capabilities.tool_choice:
@@ -330,7 +338,7 @@ class Finish:
         return ending or Ending(StopReason.MAX_STEPS, MAX_STEPS_TEXT, run.last)
 
     async def _force_call(self, run: Run) -> Ending | None:
-        """None where the provider refuses, or gives a reply without `__finish__`, of which nothing is kept."""
+        """Return None if the provider refuses, or if its reply lacks `__finish__`; nothing of such a reply is kept."""
         while True:
             try:
                 reply = await self._ask(run, native_codec(run.output, Role.ANSWER), FINISH)
@@ -340,54 +348,36 @@ class Finish:
                 run.observer.note("not_forced", reason=str(error))
                 return None
             calls = read_calls(reply)
-            finish = first_finish(calls)
-            if finish is None:
+            stated = stated_answer(run.output, calls)
+            if stated.call is None:
                 run.observer.note("not_forced", reason=f"the reply did not call {FINISH}")
                 return None
             run.say(reply)
-            value, problem = checked(run.output, finish)
-            if not problem:
-                return Ending(StopReason.FORCED, value)
-            run.answer_calls(_refused(calls, finish, problem))
-            self._count_failure(run, problem, "forced ")
+            if not stated.problem:
+                return Ending(StopReason.FORCED, stated.value)
+            run.answer_calls(_refused(calls, stated, NOT_RUN_FORCED))
+            self._count_failure(run, stated.problem, "forced ")
 
     async def _force_xml(self, run: Run) -> Ending:
         run.tell(instruction(run.output.parameters))
         while True:
             reply = await self._ask(run, XmlCodec(run.output))
             calls = read_calls(reply)
-            finish = first_finish(calls)
+            stated = stated_answer(run.output, calls)
+            if stated.call is None:
+                stated = stated_in_xml(run.output, reply.text)
             run.say(reply)
-            value, problem = checked(run.output, finish) if finish is not None else checked_xml(run.output, reply.text)
-            if not problem:
-                return Ending(StopReason.FORCED, value)
-            run.answer_calls(_refused(calls, finish, problem))
-            if finish is None:
-                run.tell(f"Error: {problem}. Respond with your answer in the XML structure.")
-            self._count_failure(run, problem, "forced ")
+            if not stated.problem:
+                return Ending(StopReason.FORCED, stated.value)
+            run.answer_calls(_refused(calls, stated, NOT_RUN_FORCED))
+            if stated.call is None:
+                run.tell(f"Error: {stated.problem}. Respond with your answer in the XML structure.")
+            self._count_failure(run, stated.problem, "forced ")
 
 
-def checked(output: Output, finish: ReadCall) -> tuple[Any, str]:
-    """The answer that a `__finish__` states, or what is wrong with it."""
-    if finish.problem:
-        return None, finish.problem
-    try:
-        return output.validate(finish.call.arguments), ""
-    except InvalidOutput as error:
-        return None, f"{FINISH} was called with an invalid answer: {error}"
-
-
-def checked_xml(output: Output, text: str) -> tuple[Any, str]:
-    """The answer that an XML reply states, or what is wrong with it."""
-    try:
-        _, tree = read_output(text, output.parameters)
-        return output.validate(output.converted(tree)), ""
-    except (WireError, InvalidOutput) as error:
-        return None, str(error)
-
-
-def _refused(calls: Sequence[ReadCall], finish: ReadCall | None, problem: str) -> list[ToolResult]:
-    return [_result(call, f"Tool error: {problem}" if call is finish else NOT_RUN_FORCED, "NotRun") for call in calls]
+def _refused(calls: Sequence[ReadCall], stated: StatedAnswer, others: str) -> list[ToolResult]:
+    """Return results that say what is wrong with the stated answer; `others` says why the other calls did not run."""
+    return [_result(call, f"Tool error: {stated.problem}" if call is stated.call else others, "NotRun") for call in calls]
 
 
 def _result(call: ReadCall, text: str, error: str) -> ToolResult:

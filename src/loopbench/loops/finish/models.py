@@ -24,8 +24,7 @@ class Retrying(WrappedModel):
         return await self._attempts(self.model.complete, request)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """Only what fails before its first chunk is tried again. Raises the last attempt's error."""
-
+        """Stream a reply; only a failure before the first chunk is tried again. Raises the last attempt's error."""
         opened: tuple[AsyncIterator[Chunk], list[Chunk]] = await self._attempts(_opened, self.model, request)
         stream, first = opened
         try:
@@ -48,7 +47,7 @@ class Retrying(WrappedModel):
 
 
 async def _opened(model: Model, request: Request) -> tuple[AsyncIterator[Chunk], list[Chunk]]:
-    """A stream, and its first chunk if it has one."""
+    """Return a stream, and its first chunk if it has one."""
     stream = model.stream(request)
     async for chunk in stream:
         return stream, [chunk]
@@ -56,9 +55,9 @@ async def _opened(model: Model, request: Request) -> tuple[AsyncIterator[Chunk],
 
 
 def resolve_model(given: Any) -> Model:
-    """A Model as it is; a name, `provider/model`, through DSPy; a dict of `model`, `num_retries`, `retry_delay` and settings.
+    """Return a Model: one that is given, a name (`provider/model`) through DSPy, or a dict.
 
-    Raises ValueError for anything else.
+    The dict holds `model`, `num_retries`, `retry_delay` and settings. Raises ValueError for anything else.
     """
     if isinstance(given, Model):
         return given

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from loopbench.protocol import SILENT, Model, Observer, StopReason, Tool, Toolbox, run_sync
+from loopbench.protocol import SILENT, StopReason, Tool, Toolbox, run_sync
 
 from .history import History, entry, is_system, place_of
 from .hooks import HookFailed
@@ -38,7 +38,7 @@ from .tools import as_tool, refuse_reserved
 from .xml_output import input_xml, model_xml
 
 MAX_DEPTH = 3
-"""How deep branches may stand in branches."""
+"""How deep branches may be nested."""
 
 
 class UnfinishedError(Exception):
@@ -83,7 +83,7 @@ class Module:
 
     `on_step(self, step)` and `on_stream(self, chunk)`, def or async def, are optional. The options of Finish are attributes
     too, but for `typed_output`, which `final_output` stands for. Raises ValueError when a class is made with a tool named
-    `__finish__` or an option out of range, TypeError for an input or output that is no pydantic model.
+    `__finish__` or an option out of range, TypeError for an input or output that is not a pydantic model.
     """
 
     model: ClassVar[Any] = None
@@ -118,7 +118,7 @@ class Module:
         refuse_reserved(_toolbox_of(cls))
 
     def __call__(self, **inputs: Any) -> Any:
-        """An instance of `final_output`, or Unfinished where a single turn ended in other tools.
+        """Return an instance of `final_output`, or Unfinished if a single turn ended in other tools.
 
         Raises what `acall` raises, and RuntimeError inside a running event loop.
         """
@@ -127,16 +127,16 @@ class Module:
         return run_sync(self.acall(**inputs))
 
     async def acall(self, **inputs: Any) -> Any:
-        """Like a plain call, awaited.
+        """Do what a plain call does, asynchronously.
 
         Raises pydantic's ValidationError for inputs that do not fit, ParseError, the provider's ModelError, whatever a hook raises,
         and UnfinishedError where the module is strict.
         """
-        return await self._call(inputs, None, resolve_model(self.model), self.model, [], 0, "", SILENT)
+        return await self._call(inputs)
 
     @property
     def history(self) -> History:
-        """Of the call that a hook runs in. Raises RuntimeError outside of a hook."""
+        """The history of the call that a hook runs in. Raises RuntimeError outside of a hook."""
         return self._current("history").run.history
 
     @history.setter
@@ -144,7 +144,7 @@ class Module:
         self._current("history").run.history = changed
 
     def branch(self, child: type[Module] | Module, **inputs: Any) -> Any:
-        """Run another module on a copy of this call's history: its result, to be awaited where a hook is async.
+        """Run another module on a copy of this call's history. Return its result, to be awaited in an async hook.
 
         Raises RuntimeError outside of a hook and for branches nested too deep; what ends the child in an error is raised here.
         """
@@ -167,18 +167,15 @@ class Module:
             raise RuntimeError(f"{what} belongs to a call: use it inside of on_step or on_stream")
         return call
 
-    async def _call(
-        self,
-        inputs: Mapping[str, Any],
-        parent: _Call | None,
-        model: Model,
-        model_given: Any,
-        inherited: History,
-        depth: int,
-        scope: str,
-        observer: Observer,
-    ) -> Any:
-        """One call from its inputs to its result."""
+    async def _call(self, inputs: Mapping[str, Any], parent: _Call | None = None, scope: str = "") -> Any:
+        """Run one call from its inputs to its result; a branch takes model, history and observer over from its parent."""
+        if parent is None or self.model is not None:
+            model_given, model = self.model, resolve_model(self.model)
+        else:
+            model_given, model = parent.run.model_given, parent.run.model
+        inherited, depth, observer = [], 0, SILENT
+        if parent is not None:
+            inherited, depth, observer = _inherited(parent.run), parent.depth + 1, parent.run.observer
         config = _config_of(self, getattr(self, "on_step", None), getattr(self, "on_stream", None))
         shown = _shown_input(type(self).__name__, self.initial_input, inputs)
         run = config.begin(_output_of(self.final_output), _toolbox_of(self), model, [*inherited, entry("user", shown)], observer)
@@ -226,7 +223,7 @@ def _output_of(final_output: type[BaseModel] | None) -> Output:
 
 
 def _shown_input(name: str, initial_input: type[BaseModel] | None, inputs: Mapping[str, Any]) -> str:
-    """The user message. Raises TypeError for inputs that nobody declared."""
+    """Return the user message. Raises TypeError for inputs that nobody declared."""
     if initial_input is not None:
         return model_xml(initial_input.model_validate(dict(inputs)))
     if inputs:
@@ -252,20 +249,18 @@ async def _branch(call: _Call, given: type[Module] | Module, inputs: Mapping[str
     name = type(child).__name__
     number = call.branches[name] = call.branches.get(name, 0) + 1
     scope = f"{call.run.scope}/{name}" + (f"-{number}" if number > 1 else "")
-    given_model = call.run.model_given if child.model is None else child.model
-    model = call.run.model if child.model is None else resolve_model(child.model)
-    return await child._call(inputs, call, model, given_model, _inherited(call.run), call.depth + 1, scope, call.run.observer)
+    return await child._call(inputs, call, scope)
 
 
 def _inherited(run: Run) -> History:
-    """A copy of the history without system message, and without the step whose calls have no results yet."""
+    """Return a copy of the history without system messages, and without the step whose calls have no results yet."""
     unfinished = place_of(run.history, run.asked) if run.asked is not None else None
     kept = (item for index, item in enumerate(run.history) if index != unfinished)
     return copy.deepcopy([item for item in kept if not is_system(item)])
 
 
 async def _watched(call: _Call, given: type[Module] | Module, inputs: Mapping[str, Any]) -> Any:
-    """A branch that ends with the call, whether or not the hook still waits for it."""
+    """Run a branch that ends with the call, whether or not the hook still waits for it."""
     if call.is_over:
         raise asyncio.CancelledError
     task = asyncio.current_task()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ValidationError
 
@@ -17,7 +17,7 @@ from .partial import Partial
 FINISH = "__finish__"
 DESCRIPTION = "Give your final answer. This ends the task."
 WRAPPED = "answer"
-"""The one argument that holds an answer which is no object."""
+"""The one argument that holds an answer which is not an object."""
 MAX_PROBLEMS = 5
 
 
@@ -32,21 +32,25 @@ class Output(Protocol):
     def parameters(self) -> Mapping[str, Any]:
         """JSON schema of the arguments of `__finish__`, type "object"."""
 
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether the answer is the one argument `answer`, not the arguments."""
+
     def validate(self, arguments: Mapping[str, Any]) -> Any:
-        """The answer that the arguments state. Raises InvalidOutput."""
+        """Return the answer that the arguments state. Raises InvalidOutput."""
 
     def built(self, arguments: Mapping[str, Any]) -> Any:
-        """Like `validate`, for a hook of the user's. Raises pydantic's ValidationError where a model validates."""
+        """Do what `validate` does, for a user's hook. Raises pydantic's ValidationError if a model validates."""
 
     def converted(self, tree: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Arguments from the texts of an XML reply."""
+        """Return arguments from the texts of an XML reply."""
 
     def snapshot(self, so_far: Mapping[str, Any], complete: Mapping[str, Any]) -> Any:
-        """What is known of an answer whose arguments are still being written."""
+        """Return what is known of an answer whose arguments are still being written."""
 
 
 def spec_of(output: Output) -> ToolSpec:
-    """The tool as the model sees it."""
+    """Return the tool as the model sees it."""
     return ToolSpec(FINISH, DESCRIPTION, output.parameters)
 
 
@@ -59,7 +63,7 @@ class JsonOutput:
 
     parameters: Mapping[str, Any]
     schema: Mapping[str, Any] | None
-    """Of the answer; None for text."""
+    """Schema of the answer; None for text."""
     is_wrapped: bool
 
     @classmethod
@@ -128,10 +132,11 @@ class ModelOutput:
 
     model: type[BaseModel]
     parameters: Mapping[str, Any]
+    is_wrapped: ClassVar[bool] = False
 
     @classmethod
     def of(cls, model: type[BaseModel]) -> ModelOutput:
-        """Raises TypeError for a model that is no object, such as a RootModel of a list."""
+        """Return the output for a model. Raises TypeError for one that is not an object, such as a RootModel of a list."""
         return cls(model, _schema_of(model))
 
     def validate(self, arguments: Mapping[str, Any]) -> Any:
@@ -155,12 +160,12 @@ class ModelOutput:
 
 @lru_cache(maxsize=256)
 def _schema_of(model: type[BaseModel]) -> Mapping[str, Any]:
-    """With its properties at the top, where pydantic has a reference to `$defs` for a model that holds itself."""
+    """Return a model's schema with its properties at the top; for a model that holds itself, pydantic puts a reference there."""
     schema = model.model_json_schema()
     if "$ref" in schema:
         schema = dict(resolved(schema, schema)) | {"$defs": schema["$defs"]}
     if schema.get("type") != "object":
-        raise TypeError(f"{model.__name__} is no object, as the arguments of {FINISH} are: give it a field for its value")
+        raise TypeError(f"{model.__name__} is not an object, as the arguments of {FINISH} are: give it a field for its value")
     return schema
 
 
@@ -168,7 +173,7 @@ def _schema_of(model: type[BaseModel]) -> Mapping[str, Any]:
 
 
 def resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema with a reference to `#/$defs/…` followed; no reference to elsewhere is."""
+    """Return a schema after following its reference to `#/$defs/…`; references to elsewhere are not followed."""
     for _ in range(20):  # a reference to a reference to itself
         if not isinstance(schema, Mapping):
             return {}
@@ -183,7 +188,7 @@ def resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def options_of(schema: Any, root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The alternatives of a schema, null first; the schema itself where it has none."""
+    """Return the alternatives of a schema, null first; the schema itself if it has none."""
     schema = resolved(schema, root)
     kinds = schema.get("type")
     found: list[Mapping[str, Any]]
@@ -196,7 +201,7 @@ def options_of(schema: Any, root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def converted(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
-    """A tree of texts with the texts read as their schema's types; a text that cannot be read so stays."""
+    """Return a tree of texts with the texts read as their schema's types; a text that cannot be read so stays."""
     options = options_of(schema, root)
     if isinstance(value, Mapping):
         shape = next((option for option in options if option.get("properties")), {})

@@ -20,9 +20,9 @@ _OPEN_NUMBER = re.compile(r"-?[0-9][0-9.eE+-]*$|-$")
 
 
 def partial_json(text: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """An object whose text may break off anywhere: with the string that is being written, and without it.
+    """Read an object whose text may break off anywhere: with the string that is being written, and without it.
 
-    A number counts only once it cannot go on. None for what is no object.
+    A number counts only once it cannot go on. Return None if the text is not an object.
     """
     if all(ending == '"' for ending in _STRING.findall(text)):  # not inside of a string
         text = _OPEN_NUMBER.sub("", text)
@@ -41,21 +41,21 @@ class Partial(Generic[T]):
         def __getattr__(self, name: str) -> Any: ...
 
     def __class_getitem__(cls, model: Any) -> Any:
-        """The class for a pydantic model. Raises TypeError for anything else."""
+        """Return the class for a pydantic model. Raises TypeError for anything else."""
         if isinstance(model, TypeVar):
             return super().__class_getitem__(model)  # type: ignore[misc]
         return cls.of(model)
 
     @staticmethod
     def of(model: type[BaseModel]) -> type[PartialModel]:
-        """Raises TypeError for what is no pydantic model."""
+        """Return the partial class of a model. Raises TypeError for anything but a pydantic model."""
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
             raise TypeError(f"Partial[T]: T must be a pydantic model, got {model!r}")
         return _partial_of(model)
 
     @staticmethod
     def read(model: type[BaseModel], so_far: Mapping[str, Any], complete: Mapping[str, Any]) -> PartialModel:
-        """What is known of a model: from an object with the string that is being written, and the same without it."""
+        """Return what is known of a model, from an object with the string that is being written and the same without it."""
         return Partial.of(model)._read(so_far, complete)
 
 
@@ -64,9 +64,9 @@ class PartialModel(BaseModel):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    # Underscores: no field of the user's can have such a name.
+    # Underscores: a user's field cannot have such a name.
     _adapters: ClassVar[Mapping[str, TypeAdapter[Any]]] = {}
-    """By the argument's name, which is the field's alias where it has one."""
+    """Adapters by the argument's name, which is the field's alias if it has one."""
     _names: ClassVar[Mapping[str, str]] = {}
     """Argument → field."""
 
@@ -83,7 +83,10 @@ class PartialModel(BaseModel):
 
 
 def _fitting(adapter: TypeAdapter[Any], value: Any, is_complete: bool) -> tuple[bool, Any]:
-    """The value as the field's type. What may still grow must be kept as it is: half a date is no date, half a text is one."""
+    """Return whether a value fits the field's type, and the value in that type.
+
+    A value that may still grow must keep its form: half a date is not a date, half a text is a text.
+    """
     try:
         made = adapter.validate_python(value)
         kept = is_complete or adapter.dump_python(made, by_alias=True, exclude_unset=True, warnings=False) == value
@@ -113,7 +116,7 @@ def _made(model: type[BaseModel], inside: tuple[type[BaseModel], ...]) -> type[P
 
 
 def _argument_name(name: str, alias: Any) -> str:
-    """As the model's JSON schema has it."""
+    """Return the name that the model's JSON schema has."""
     first = alias.choices[0] if isinstance(alias, AliasChoices) else alias
     return first if isinstance(first, str) else name
 
@@ -126,7 +129,7 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
 
 
 def _optional_inside(annotation: Any, inside: tuple[type[BaseModel], ...]) -> Any:
-    """An annotation with the models in it made partial; one that holds itself is a plain dict there."""
+    """Return an annotation with the models in it made partial; a model that holds itself becomes a plain dict there."""
     if isinstance(annotation, type) and get_origin(annotation) is None and issubclass(annotation, BaseModel):
         return dict[str, Any] if annotation in inside else _made(annotation, (*inside, annotation))
     origin, arguments = get_origin(annotation), get_args(annotation)

@@ -1,4 +1,4 @@
-"""What belongs to one run of the loop, and how it ended."""
+"""The state of one run of the loop, its results and its ending."""
 
 from __future__ import annotations
 
@@ -7,18 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopbench.protocol import (
-    SILENT,
-    Message,
-    Model,
-    Observation,
-    Observer,
-    Prompt,
-    Reply,
-    StopReason,
-    ToolCall,
-    render_value,
-)
+from loopbench.protocol import SILENT, Message, Model, Observation, Observer, Prompt, Reply, StopReason, ToolCall, render_value
 
 from .history import History, assistant_entry, entry, insert_results, legal_messages
 from .output import Output
@@ -29,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What a run leaves that ended without an answer: the last step's calls and what came of them."""
+    """The last step of a run that ended without an answer: its calls and their results."""
 
     tool_calls: tuple[ToolCall, ...]
     tool_results: tuple[ToolResult, ...]
@@ -37,7 +26,7 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the core ended."""
+    """How a run ended."""
 
     stop: StopReason
     value: Any = None
@@ -53,15 +42,15 @@ class Run:
     model: Model
     history: History
     prompt: Prompt
-    """Whose requests these are."""
+    """The prompt of the predictor that makes the requests."""
     examples: tuple[Message, ...] = ()
-    """Demonstrations, which stand in every request and never in the history."""
+    """Demonstrations, which are part of every request and never of the history."""
     observer: Observer = SILENT
     scope: str = ""
     has_hooks: bool = True
     """Whether anyone but the loop can change the history."""
     model_given: Any = None
-    """As it was named, where it was."""
+    """The model as it was given: a name, a dict or a Model."""
     temperature: float | None = None
     max_tokens: int | None = None
     counter: int = 0
@@ -73,7 +62,7 @@ class Run:
     """The history's message whose calls have no results yet."""
     is_mended: bool = False
     shown: tuple[Message, ...] = ()
-    """What the last request showed, and how much of the history that was."""
+    """The messages of the last request; `read` is how many entries of the history they cover."""
     read: int = 0
 
     def say(self, reply: Reply) -> None:
@@ -94,7 +83,7 @@ class Run:
         self.asked = None
 
     def messages(self) -> tuple[Message, ...]:
-        """What the next request shows; without hooks only what is new has to be read."""
+        """Return the messages of the next request; without hooks only what is new has to be read."""
         known = 0 if self.has_hooks else self.read
         made, count = legal_messages(self.history[known:])
         if count:
@@ -113,27 +102,27 @@ class Run:
 
 @dataclass(slots=True)
 class ToolResult:
-    """What came of one call."""
+    """The result of one call."""
 
     name: str
     output: Any
-    """The tool's own object, or an error's text; what stands here after `on_step` is what the model sees."""
+    """The tool's own object, or an error's text; the model sees what is here after `on_step`."""
     id: str = ""
-    """Of the call that it answers."""
+    """Id of the call that it answers."""
     error: str | None = None
-    """Name of the exception's class; None where the tool gave a result."""
+    """Name of the exception's class; None if the tool gave a result."""
     observed: Observation | None = field(default=None, repr=False)
     is_edited: bool = field(default=False, repr=False)
     """Whether a hook has changed the output in place, which its identity does not show."""
 
     @property
     def was_executed(self) -> bool:
-        """Whether the tool ran, to whatever end."""
+        """Whether the tool ran, whatever came of it."""
         return self.observed is not None and self.observed.error_type not in ("UnknownTool", "InvalidArguments")
 
     @property
     def text(self) -> str:
-        """As the model sees it: text as it is, what JSON can say as JSON, else `str()` (row S3-40)."""
+        """The text that the model sees: text unchanged, what JSON can say as JSON, else `str()` (row S3-40)."""
         seen = self.observed
         is_as_given = seen is not None and seen.ok and seen.value is self.output and not self.is_edited
         if seen is not None and is_as_given and self.output is not None:

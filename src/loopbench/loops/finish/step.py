@@ -1,4 +1,4 @@
-"""What the hooks see: a step with its calls and results, and the pieces of a streamed reply."""
+"""The arguments of the hooks: a step with its calls and results, and the pieces of a streamed reply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Step:
     """One step, for `on_step` to look at and to change what comes next."""
 
     counter: int
-    """1 for the first."""
+    """Number of the step; 1 for the first."""
     model: Any
     """The model in use; a name, a dict or a Model put here answers all later requests."""
     temperature: float | None
@@ -25,16 +25,16 @@ class Step:
     response: Reply
     tool_calls: list[ToolCall]
     tool_results: list[ToolResult]
-    """In the order of the calls."""
+    """Results in the order of the calls."""
     _run: Run = field(repr=False)
     finished: bool = False
     """Whether `finish` has been called."""
     answer: Any = None
-    """What `finish` was called with, validated."""
+    """The validated answer that `finish` was called with."""
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools on offer now, `__finish__` aside."""
+        """The tools on offer now, without `__finish__`."""
         return tuple(self._run.tools)
 
     @property
@@ -51,7 +51,7 @@ class Step:
         self._run.tools.add(tool)
 
     def remove_tool(self, name: str) -> None:
-        """Offer a tool no longer. Raises ValueError for `__finish__`."""
+        """Stop offering a tool. Raises ValueError for `__finish__`."""
         self._run.tools.remove(name)
 
     def finish(self, **arguments: Any) -> None:

@@ -1,4 +1,4 @@
-"""A streamed reply, told to `on_stream` piece by piece."""
+"""Streamed replies, handed to `on_stream` piece by piece."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Hook = Callable[[StreamChunk], Any]
 
 
 async def streamed(chunks: AsyncIterator[Chunk], output: Output, hook: Hook | None, observer: Observer) -> Reply:
-    """The whole reply, after every piece has been told. Raises ModelError, and HookFailed; the stream is closed then."""
+    """Return the whole reply after handing out every piece. Raises ModelError and HookFailed; the stream is closed then."""
     calls: dict[int, PartialCall] = {}
     reply: Reply | None = None
     try:
@@ -37,7 +37,7 @@ async def streamed(chunks: AsyncIterator[Chunk], output: Output, hook: Hook | No
 
 
 def _pieces(chunk: Chunk, calls: dict[int, PartialCall], output: Output) -> list[StreamChunk]:
-    """What one chunk says; the last has `done`, and the answer as a whole where it holds one."""
+    """Return the pieces of one chunk; the last piece of a reply has `done`, and the whole answer if the reply holds one."""
     made = []
     if chunk.text and (chunk.reply is None or chunk.call is not None or chunk.reply.calls):
         made.append(StreamChunk(chunk.text))

@@ -1,4 +1,4 @@
-"""The tools of one run: those that it was given, less and more as `on_step` has it."""
+"""The tools of one run: those that it was given, with what `on_step` adds and removes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def tool(function: F, /) -> F: ...
 @overload
 def tool(*, name: str | None = None, description: str | None = None, blocking: bool = True) -> Callable[[F], F]: ...
 def tool(function: Any = None, /, **settings: Any) -> Any:
-    """Make a function a tool: name, docstring and the schema of its arguments are read off it, and it stays as it is.
+    """Make a function a tool: its name, docstring and argument types describe it. The function itself is unchanged.
 
-    Raises TypeError where an argument's type has no JSON schema.
+    Raises TypeError if an argument's type has no JSON schema.
     """
     if function is None:
         return lambda decorated: _marked(decorated, settings)
@@ -33,7 +33,7 @@ def _marked(function: F, settings: dict[str, Any]) -> F:
 
 
 def as_tool(given: Tool | Callable[..., Any]) -> Tool:
-    """A tool as it is, a decorated function's, or one read off a plain function."""
+    """Return a given tool, the tool of a decorated function, or one made of a plain function."""
     if isinstance(given, Tool):
         return given
     made = getattr(given, _MARK, None)
@@ -41,7 +41,7 @@ def as_tool(given: Tool | Callable[..., Any]) -> Tool:
 
 
 def refuse_reserved(tools: Toolbox) -> None:
-    """Raises ValueError for a tool named `__finish__`, which ends the run (row G-6)."""
+    """Raise ValueError for a tool named `__finish__`, which ends the run (row G-6)."""
     if FINISH in tools:
         raise ValueError(f"a tool may not be named {FINISH!r}: that name ends the run")
 
@@ -54,7 +54,7 @@ class CurrentTools(Toolbox):
         self._given = given
 
     def add(self, given: Tool | Callable[..., Any]) -> None:
-        """Raises ValueError for the name of another tool, and for `__finish__`; the same tool again changes nothing."""
+        """Offer a tool; the same tool again changes nothing. Raises ValueError for another tool's name, and for `__finish__`."""
         added = as_tool(given)
         known = self.get(added.name)
         if added.name == FINISH:
@@ -65,7 +65,7 @@ class CurrentTools(Toolbox):
         self._tools.setdefault(added.name, added)
 
     def remove(self, name: str) -> None:
-        """Raises ValueError for `__finish__`; a name that is not there changes nothing."""
+        """Stop offering a tool; an unknown name changes nothing. Raises ValueError for `__finish__`."""
         if name == FINISH:
             raise ValueError(f"{FINISH} cannot be removed: without it the run could not end")
         self._tools.pop(name, None)

@@ -1,6 +1,6 @@
 """XML, both ways: the input of a call, the template that asks for an answer, and a lenient reader of what comes back.
 
-The reader knows the names that it looks for, and takes all other markup as text. It is no XML parser: it expands the five
+The reader knows the names that it looks for, and takes all other markup as text. It is not an XML parser: it expands the five
 predefined entities and character references only, fetches nothing and cannot be made to grow.
 """
 
@@ -28,25 +28,25 @@ Fill in the values. Do not repeat the descriptions."""
 
 
 def input_xml(fields: Mapping[str, Any], descriptions: Mapping[str, str] | None = None) -> str:
-    """`<input>` with one element per field, its description as attribute; fields of None are left out."""
+    """Return `<input>` with one element per field, its description as attribute; fields of None are left out."""
     described = descriptions or {}
     lines = [line for name, value in fields.items() for line in _element(name, value, described.get(name, ""))]
     return "\n".join(["<input>", *(INDENT + line for line in lines), "</input>"])
 
 
 def model_xml(instance: BaseModel) -> str:
-    """A pydantic instance as `<input>`."""
+    """Return a pydantic instance as `<input>`."""
     return input_xml(_fields(instance), _descriptions(instance))
 
 
 def output_xml(arguments: Mapping[str, Any]) -> str:
-    """`<output>` with the values filled in."""
+    """Return `<output>` with the values filled in."""
     lines = [line for name, value in arguments.items() for line in _element(name, "" if value is None else value)]
     return "\n".join(["<output>", *(INDENT + line for line in lines), "</output>"])
 
 
 def _element(name: str, value: Any, description: str = "") -> list[str]:
-    """The lines of one element; none for None."""
+    """Return the lines of one element; no line for None."""
     if value is None:
         return []
     if isinstance(value, Enum):
@@ -88,13 +88,13 @@ def _attribute(description: str) -> str:
 
 
 def instruction(parameters: Mapping[str, Any]) -> str:
-    """What asks for the answer in XML (row S3-22)."""
+    """Return the message that asks for the answer in XML (row S3-22)."""
     lines = [INDENT + line for line in _template(parameters, parameters, ())]
     return INSTRUCTION.format(template="\n".join(["<output>", *lines, "</output>"]))
 
 
 def _template(schema: Mapping[str, Any], root: Mapping[str, Any], above: tuple[str, ...]) -> list[str]:
-    """One element per property, with those of nested objects inside; an object that holds itself is left empty."""
+    """Return one element per property, nested objects inside; an object that holds itself is left empty."""
     lines: list[str] = []
     for name, item in schema.get("properties", {}).items():
         own = item if isinstance(item, Mapping) else {}
@@ -118,7 +118,7 @@ def _nested(shape: Mapping[str, Any], root: Mapping[str, Any], above: tuple[str,
 
 
 def _shape(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The alternative that has parts, if any; else the first that is not null."""
+    """Return the alternative that has parts, if any; else the first that is not null."""
     options = options_of(schema, root)
     parts = [option for option in options if option.get("type") == "array" or option.get("properties")]
     return (parts or [option for option in options if option.get("type") != "null"] or [{}])[0]
@@ -133,9 +133,9 @@ _FENCE = re.compile(r"```\w*\s*\Z")
 
 
 def read_output(text: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The text before the first `<output>`, and what stands in it, as texts, lists of `<item>` and objects.
+    """Return the text before the first `<output>`, and its content as texts, lists of `<item>` and objects.
 
-    Raises WireError where there is none.
+    Raises WireError if there is no `<output>`.
     """
     text = _without_cdata(text)
     try:
@@ -150,7 +150,7 @@ def read_output(text: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str
 
 
 def _without_cdata(text: str) -> str:
-    """CDATA sections as escaped text; one that is never closed is text already."""
+    """Return the text with CDATA sections escaped; a section that is never closed is text already."""
     opening, closing = "<![CDATA[", "]]>"
     made, position = [], 0
     while (start := text.find(opening, position)) >= 0 and (end := text.find(closing, start)) >= 0:
@@ -172,7 +172,7 @@ def _object(text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> di
 
 
 def _value(text: str, schema: Any, shape: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[bool, Any]:
-    """Whether there is a value, and which: an empty element is "" for a text, None where that is allowed, else missing.
+    """Return whether there is a value, and which: an empty element is "" for a text, None if that is allowed, else missing.
 
     White space belongs to a free text only.
     """
@@ -203,7 +203,7 @@ def _has_parts(shape: Mapping[str, Any]) -> bool:
 
 
 def _elements(text: str, names: Iterable[str], is_leaf: Any) -> Iterable[tuple[str, str]]:
-    """The elements of these names that stand side by side, each with its inner text."""
+    """Yield the elements of these names that are siblings, each with its inner text."""
     names = list(names)
     position = 0
     while names and (found := _find(text, names, position, is_leaf)) is not None:
@@ -212,7 +212,7 @@ def _elements(text: str, names: Iterable[str], is_leaf: Any) -> Iterable[tuple[s
 
 
 def _find(text: str, names: list[str], position: int, is_leaf: Any) -> tuple[str, int, str, int] | None:
-    """The first closed element of one of these names: name, start, inner text, end. An opening tag without end is text."""
+    """Return the first closed element of these names: name, start, inner text, end. An opening tag without end is text."""
     opening = re.compile(rf"<({'|'.join(map(re.escape, names))}){_ATTRIBUTES}(/?)>")
     never_closed: set[str] = set()  # from here on: else every opening tag would have the rest of the text searched
     for start in opening.finditer(text, position):
@@ -229,7 +229,7 @@ def _find(text: str, names: list[str], position: int, is_leaf: Any) -> tuple[str
 
 
 def _end_of(text: str, name: str, position: int, is_leaf: bool) -> re.Match[str] | None:
-    """The closing tag that belongs to an opening one: the first for a leaf, else the one that balances it."""
+    """Return the closing tag that belongs to an opening one: the first for a leaf, else the one that balances it."""
     depth = 1
     last = None
     for tag in re.compile(rf"<(/?){re.escape(name)}{_ATTRIBUTES}(/?)>").finditer(text, position):

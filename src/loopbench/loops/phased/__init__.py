@@ -9,11 +9,10 @@ from .agent import Agent
 from .agent_tools import AgentEvent, AgentTools, AIMessage, RequestedCall, ToolFailed
 from .callbacks import AgentCallbacks, ToolExecutorCallbacks
 from .context import Scratchpad, ScratchpadEntry, ToolContext, ToolContextManager
-from .executor import ToolExecutor, ToolExecutorOptions
+from .executor import Executor, ToolExecutor, ToolExecutorOptions
 from .loop import Phased
-from .phases import Executor
 from .prompts import NO_DATA, PROMPTS
-from .state import Phase, PhaseTask, Reflection, TaskStatus, TaskType, ToolCall, ToolCallStatus, Understanding
+from .state import Phase, PhaseTask, PhaseToolCall, Reflection, TaskStatus, TaskType, ToolCallStatus, Understanding
 from .tools import get_tools
 
 __all__ = [
@@ -27,6 +26,7 @@ __all__ = [
     "Executor",
     "Phase",
     "PhaseTask",
+    "PhaseToolCall",
     "Phased",
     "Reflection",
     "RequestedCall",
@@ -49,5 +49,6 @@ __all__ = [
 
 LOOP = Phased
 
+# The names that the design's document gives them.
 Task = PhaseTask
-"""The name that the design's document gives it."""
+ToolCall = PhaseToolCall

@@ -14,17 +14,17 @@ from loopbench.protocol import BudgetExceeded, ModelError, Toolbox, ToolCall, re
 from .callbacks import ToolExecutorCallbacks
 from .codecs import SUMMARIZE
 from .context import Scratchpad, ScratchpadEntry
-from .ending import checkpoint, finish_together
+from .ending import checkpoint
 from .executor import ToolExecutorOptions, ToolSelector, announced
 from .prompts import SUMMARIZE_PROMPT, call_text, sections
 from .state import PhaseTask, TaskStatus, ToolCallStatus
 
 _SCOPE: ContextVar[str] = ContextVar("phased_scope", default="")
-"""Scope of the task whose calls run: summaries of different tasks are asked for at the same time."""
+"""Scope of the task whose calls run, as summaries of different tasks are requested at the same time."""
 
 
 class AgentEvent(TypedDict):
-    """What `execute_tool_calls` tells: `tool_start`, then `tool_end` or `tool_error`."""
+    """One event of `execute_tool_calls`: `tool_start`, then `tool_end` or `tool_error`."""
 
     type: str
     tool: str
@@ -34,7 +34,7 @@ class AgentEvent(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class RequestedCall:
-    """A call as a model's message holds it."""
+    """A call in a model's message."""
 
     id: str
     name: str
@@ -49,13 +49,13 @@ class AIMessage:
 
 
 class ToolFailed(Exception):
-    """A tool gave an error in the place of a result."""
+    """A tool gave an error instead of a result."""
 
 
 class AgentTools(ToolSelector):
     """An agent's own way with tools. It stands in for an executor; the context manager stays an object of its own.
 
-    It holds no state of a run.
+    It keeps no state of a run.
     """
 
     def __init__(self, options: ToolExecutorOptions) -> None:
@@ -67,7 +67,7 @@ class AgentTools(ToolSelector):
     async def execute_tool_call(self, tool_name: str, tool_args: Mapping[str, Any], query: str, scratchpad: Scratchpad) -> None:
         """Run one tool and add its result, as text, and a summary to the scratchpad.
 
-        Raises ValueError for an unknown tool, ToolFailed for one that fails, ModelError where no summary comes.
+        Raises ValueError for an unknown tool, ToolFailed for one that fails, ModelError if there is no summary.
         """
         seen = await self.toolbox.call(ToolCall(tool_name, tool_args))
         if seen.error_type == "UnknownTool":
@@ -101,7 +101,7 @@ class AgentTools(ToolSelector):
                 yield {"type": "tool_end", "tool": requested.name, "id": requested.id}
 
     async def summarize_tool_result(self, query: str, tool_name: str, tool_args: Mapping[str, Any], result: Any) -> str:
-        """What the model makes of a result. Raises ValueError without a model, ModelError where no reply comes."""
+        """Return the model's summary of a result. Raises ValueError without a model, ModelError if there is no reply."""
         if self.options.model is None:
             raise ValueError("summarize_tool_result needs a model: Agent(tools, model)")
         shown = sections(("Query", query), ("Result", f"{call_text(tool_name, tool_args)}:\n{render_value(result)}"))
@@ -115,7 +115,7 @@ class AgentTools(ToolSelector):
         callbacks: ToolExecutorCallbacks | None = None,
         cancellation_token: asyncio.Event | None = None,
     ) -> bool:
-        """As ToolExecutor's, in sequence and with summaries."""
+        """Do what ToolExecutor does, one call after the other and with summaries."""
         checkpoint(cancellation_token)
         calls = task.toolCalls or []
         told = callbacks or ToolExecutorCallbacks()
@@ -129,15 +129,7 @@ class AgentTools(ToolSelector):
                     await self._one(task, call, scratchpad, query_id, report)
                 checkpoint(cancellation_token)
 
-        def threaded() -> bool:
-            return any(call.status is TaskStatus.IN_PROGRESS and self._in_thread(call.tool) for call in calls)
-
-        try:
-            await finish_together({asyncio.create_task(in_sequence()): threaded}, cancellation_token, self.options.cancel_grace_s)
-        except asyncio.CancelledError:
-            self._abandoned(task, calls)
-            raise
-        return all(call.status is TaskStatus.COMPLETED for call in calls)
+        return await self._finish(task, {asyncio.create_task(in_sequence()): calls}, cancellation_token)
 
     async def _one(self, task: PhaseTask, call: ToolCallStatus, scratchpad: Scratchpad, query_id: str, report: announced) -> None:
         before = len(scratchpad.entries)
@@ -161,6 +153,6 @@ class AgentTools(ToolSelector):
 
 
 def _requested(call: Any, index: int) -> RequestedCall:
-    """A call in whatever form; one without an id gets its place as id."""
+    """Read a call in whatever form; a call without an id gets its place as id."""
     read = call.get if isinstance(call, Mapping) else lambda name, default=None: getattr(call, name, default)
     return RequestedCall(str(read("id") or f"call_{index}"), str(read("name")), read("args") or {})

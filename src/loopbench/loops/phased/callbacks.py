@@ -1,4 +1,4 @@
-"""What a program can listen to. Every method does nothing until it is overridden; one that raises is logged and fails nothing."""
+"""The callbacks of a run. A method does nothing until it is overridden; its exceptions are logged and do no harm."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ logger = logging.getLogger(__name__)
 
 
 class ToolExecutorCallbacks:
-    """Told of tool calls while they run."""
+    """Listens to tool calls while they run."""
 
     def on_tool_call_update(
         self, task_id: str, tool_index: int, status: TaskStatus, output: str | None = None, error: str | None = None
     ) -> None:
-        """A call went over to `status`. `tool_index`: its 0-based place in `task.toolCalls`."""
+        """The status of a call has become `status`. `tool_index`: its 0-based place in `task.toolCalls`."""
 
 
 class AgentCallbacks(ToolExecutorCallbacks):
-    """Told of phases, tasks and tool calls (row S1-28)."""
+    """Listens to phases, tasks and tool calls (row S1-28)."""
 
     streams: bool = False
     """True: the answer is streamed to `on_answer_stream` where the model can."""
@@ -54,7 +54,7 @@ class AgentCallbacks(ToolExecutorCallbacks):
 
 
 def notify(callback: Callable[..., None], *args: Any) -> None:
-    """Call a callback; what it raises is logged. Cancellation and BudgetExceeded leave."""
+    """Call a callback and log its exceptions, except for cancellation and BudgetExceeded, which are raised."""
     try:
         callback(*args)
     except BudgetExceeded:

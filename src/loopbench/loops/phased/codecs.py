@@ -30,7 +30,7 @@ from .state import Reflection
 MAX_CALLS = 64
 """Most calls that one choice of tools may hold."""
 NO_CALL = "none"
-"""What a model says that needs no tool: an empty reply might as well be a lost one."""
+"""The reply of a model that needs no tool; an empty reply might as well be a lost one."""
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 
@@ -44,7 +44,7 @@ class JsonCodec(Codec, Protocol):
 
     @property
     def form(self) -> str:
-        """What the system text says of the format."""
+        """The system text about the format."""
 
 
 # --- one codec per phase ---
@@ -168,7 +168,7 @@ class ReflectCodec:
         return Completion(read.isComplete, read.reasoning, read.missingInfo)
 
     def reflection(self, reply: Reply) -> Reflection:
-        """All that the reply says; the move has no place for the next steps. Raises WireError."""
+        """Return all that the reply says; the move has no place for the next steps. Raises WireError."""
         data = read_object(reply.text)
         if not isinstance(data.get("isComplete"), bool):
             raise WireError('"isComplete" must be true or false')
@@ -210,7 +210,7 @@ class ContextsCodec:
         return Text(_text(data, "why", ""))
 
     def chosen(self, reply: Reply) -> tuple[str, ...]:
-        """The labels in the order of the results; unknown ones are left out. Raises WireError, also where all are unknown."""
+        """Return the labels in the order of the results without unknown ones. Raises WireError, also if all are unknown."""
         self.parse(reply)
         wanted = read_object(reply.text)["contexts"]
         known = tuple(label for label, _ in self.contents if label in wanted)
@@ -265,7 +265,7 @@ class SchemaAnswerCodec:
 
 @dataclass(frozen=True, slots=True)
 class TextAnswerCodec:
-    """The reply's text is the answer. Cannot say a thought, a confidence, or a value that is no text."""
+    """The reply's text is the answer. Cannot say a thought, a confidence, or a value that is not text."""
 
     name: str = "phased.answer"
     role: Role = Role.ANSWER
@@ -341,7 +341,7 @@ ANSWER = TextAnswerCodec()
 
 
 def read_object(text: str) -> dict[str, Any]:
-    """Raises WireError for anything but one JSON object."""
+    """Read one JSON object. Raises WireError for anything else."""
     try:
         data = from_json(text)
     except ValueError as error:
@@ -359,7 +359,7 @@ def _text(data: Mapping[str, Any], key: str, default: str | None = None) -> str:
 
 
 def _texts(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """A list of texts; a single text is a list of one, and nothing is none."""
+    """Read a list of texts; a single text is a list of one, and a missing list is empty."""
     value = data.get(key)
     items = [value] if isinstance(value, str) else value if value is not None else []
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
@@ -372,7 +372,7 @@ def _said(codec: Codec, move: Move, data: Mapping[str, Any]) -> Reply:
 
 
 def _checked(codec: Codec, move: Move, reply: Reply) -> Reply:
-    """The reply, where it reads as the move. Raises Inexpressible otherwise."""
+    """Return the reply if it reads as the move. Raises Inexpressible otherwise."""
     try:
         same = codec.parse(reply) == move
     except (WireError, RecursionError) as error:

@@ -24,7 +24,7 @@ class ToolContext:
     tool: str
     args: Mapping[str, Any]
     result: str
-    """As text."""
+    """The result as text."""
     task_id: str
     query_id: str
 
@@ -38,7 +38,10 @@ class ToolContextManager:
         self._kept: dict[str, dict[str, ToolContext]] = {}
 
     def save(self, tool_name: str, args: Mapping[str, Any], result: Any, task_id: str, query_id: str) -> str:
-        """The pointer. What JSON cannot say is kept as its text. Raises OSError where the directory cannot be written."""
+        """Keep a result and return its pointer; what JSON cannot say is kept as text.
+
+        Raises OSError if the directory cannot be written.
+        """
         group = sha256(query_id)[:16]
         number = len(self._pointers(group)) + 1
         while True:
@@ -49,11 +52,11 @@ class ToolContextManager:
             number += 1
 
     def load(self, pointers: Iterable[str]) -> list[ToolContext]:
-        """In the order asked for. Raises KeyError for an unknown pointer."""
+        """Return results in the order of their pointers. Raises KeyError for an unknown pointer."""
         return [self._get(pointer) for pointer in pointers]
 
     def pointers_for(self, query_id: str) -> list[str]:
-        """All pointers of a query, oldest first."""
+        """Return all pointers of a query, oldest first."""
         return self._pointers(sha256(query_id)[:16])
 
     def _pointers(self, group: str) -> list[str]:
@@ -62,7 +65,7 @@ class ToolContextManager:
         return sorted(f"{group}/{file.stem}" for file in (self._directory / group).glob("*.json"))
 
     def _put(self, group: str, context: ToolContext) -> bool:
-        """Keep it; False where another instance has just taken the pointer."""
+        """Keep a context. Return False if another instance has just taken the pointer."""
         if self._directory is None:
             self._kept.setdefault(group, {})[context.pointer] = context
             return True
@@ -98,7 +101,7 @@ _FIELDS = ("tool", "args", "result", "task_id", "query_id")
 
 
 def _plain(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as JSON gives them back, so that memory and directory keep the same."""
+    """Return arguments as JSON gives them back, so that memory and directory keep the same."""
     try:
         made: dict[str, Any] = json.loads(json.dumps(dict(args), default=render_value))
     except (TypeError, ValueError, RecursionError):
@@ -119,7 +122,7 @@ class ScratchpadEntry:
 
 @dataclass(slots=True)
 class Scratchpad:
-    """What the tool calls of one task gave, in order."""
+    """The results of one task's tool calls, in order."""
 
     entries: list[ScratchpadEntry] = field(default_factory=list)
 
@@ -131,7 +134,7 @@ class Scratchpad:
 
     @property
     def text(self) -> str:
-        """As the model is shown it."""
+        """The text that the model sees."""
         return "\n".join(_entry_text(entry) for entry in self.entries)
 
 

@@ -15,7 +15,7 @@ TOKEN_SET = "the cancellation token is set"  # noqa: S105  (no password)
 
 
 def checkpoint(token: asyncio.Event | None) -> None:
-    """Raises CancelledError once the token is set (row S1-10)."""
+    """Raise CancelledError once the token is set (row S1-10)."""
     if token is not None and token.is_set():
         raise asyncio.CancelledError(TOKEN_SET)
 
@@ -30,7 +30,7 @@ async def stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def unless_set(token: asyncio.Event | None, work: Coroutine[Any, Any, T]) -> T:
-    """What `work` gives; once the token is set it is cancelled, and CancelledError raised."""
+    """Return the result of `work`; once the token is set, cancel it and raise CancelledError."""
     if token is None:
         return await work
     task, watcher = asyncio.create_task(work), asyncio.create_task(token.wait())
@@ -76,17 +76,17 @@ async def _wait_at_most(seconds: float, tasks: list[asyncio.Task[None]]) -> None
 
 @dataclass(slots=True)
 class RunEnd:
-    """Whether a run is over: its token is set, or something has failed in concurrent work."""
+    """The end of a run: its token is set, or something has failed in concurrent work."""
 
     token: asyncio.Event | None = None
     cause: BaseException | None = None
 
     def end(self, cause: BaseException) -> None:
-        """The first cause stays."""
+        """End the run; the first cause stays."""
         self.cause = self.cause or cause
 
     def checkpoint(self) -> None:
-        """Raises CancelledError or the cause once the run is over."""
+        """Raise CancelledError or the cause once the run is over."""
         checkpoint(self.token)
         if isinstance(self.cause, asyncio.CancelledError):
             raise asyncio.CancelledError(*self.cause.args)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from loopbench.protocol import SILENT, Act, Model, Observer, Program, Reply, Tool, Toolbox, Understanding
-from loopbench.protocol import ToolCall as Call
+from loopbench.protocol import SILENT, Act, Model, Observer, Program, Reply, Tool, Toolbox, ToolCall, Understanding
 
 from .callbacks import ToolExecutorCallbacks, notify
 from .codecs import SELECT
@@ -18,7 +17,7 @@ from .context import ToolContextManager
 from .ending import checkpoint, finish_together
 from .predictors import SELECT_TOOLS, predictors_of
 from .prompts import format_tool, paragraphs, sections, understanding_text
-from .state import PhaseTask, TaskStatus, ToolCall, ToolCallStatus
+from .state import PhaseTask, PhaseToolCall, TaskStatus, ToolCallStatus
 from .tools import as_toolbox
 
 CANCELLED = "cancelled"
@@ -26,29 +25,43 @@ CANCELLED = "cancelled"
 logger = logging.getLogger(__name__)
 
 
+class Executor(Protocol):
+    """The executor that the phases need (row S1-34). The token is passed only if the run has one."""
+
+    async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]: ...
+
+    async def execute_tools(
+        self,
+        task: PhaseTask,
+        query_id: str,
+        callbacks: ToolExecutorCallbacks | None = None,
+        cancellation_token: asyncio.Event | None = None,
+    ) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ToolExecutorOptions:
-    """What an executor works with."""
+    """The options of an executor."""
 
     tools: Toolbox | Sequence[Any]
     """A toolbox, or tools in any form (row S1-32)."""
     context_manager: ToolContextManager = field(default_factory=ToolContextManager)
     """Where results are kept."""
     model: Model | None = None
-    """Who picks the tools, and summarizes results; execution alone needs none."""
+    """The model that picks the tools and summarizes results; execution alone needs no model."""
     prompts: Mapping[str, str] | None = None
     """Texts that replace the default ones."""
     cancel_grace_s: float = 5.0
     """Seconds that tools in threads are waited for once the token is set."""
     observer: Observer = SILENT
     select_model: Model | None = None
-    """A smaller model that picks in the place of `model`."""
+    """A smaller model that picks the tools instead of `model`."""
     program: Program | None = None
-    """Instructions and demonstrations in the place of `prompts`."""
+    """Instructions and demonstrations instead of `prompts`."""
 
 
 class ToolSelector:
-    """What executor and agent have in common: tools, their descriptions, and the choice among them."""
+    """The common half of executor and agent: tools, their descriptions, and the choice among them."""
 
     def __init__(self, options: ToolExecutorOptions) -> None:
         self.options = options
@@ -56,9 +69,9 @@ class ToolSelector:
         self.predictors = predictors_of(options.prompts, options.program)
 
     async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]:
-        """The calls that the model picks for a task, from `task.context`; none where it needs no tool.
+        """Return the calls that the model picks for a task from `task.context`; an empty list if it needs no tool.
 
-        Raises ValueError without a model, WireError for an unreadable reply, ModelError where there is none.
+        Raises ValueError without a model, WireError for an unreadable reply, ModelError if there is no reply.
         """
         model = self.options.select_model or self.options.model
         if model is None:
@@ -71,19 +84,19 @@ class ToolSelector:
         return [ToolCallStatus(call.tool, call.args) for call in self._extract_tool_calls(reply)]
 
     def format_tool(self, tool: Tool) -> str:
-        """One tool as the model reads it."""
+        """Return the text of one tool that the model reads."""
         return format_tool(tool)
 
     def _format_tool_descriptions(self) -> str:
         return "\n".join(self.format_tool(tool) for tool in self.toolbox)
 
-    def _extract_tool_calls(self, response: Reply) -> list[ToolCall]:
-        """None in prose. Raises WireError for calls that cannot be read."""
+    def _extract_tool_calls(self, response: Reply) -> list[PhaseToolCall]:
+        """Return the calls of a reply; prose has none. Raises WireError for calls that cannot be read."""
         move = SELECT.parse(response)
-        return [ToolCall(call.name, call.arguments) for call in move.calls] if isinstance(move, Act) else []
+        return [PhaseToolCall(call.name, call.arguments) for call in move.calls] if isinstance(move, Act) else []
 
     def _in_thread(self, tool_name: str) -> bool:
-        """Whether a tool runs in a thread, which no cancellation can stop."""
+        """Return whether a tool runs in a thread, which no cancellation can stop."""
         tool = self.toolbox.get(tool_name)
         return tool is not None and tool.blocking and not tool.is_async
 
@@ -91,9 +104,25 @@ class ToolSelector:
         call.output = output
         keep(self.options.context_manager, task, call, query_id, self.options.observer)
 
-    def _abandoned(self, task: PhaseTask, calls: Iterable[ToolCallStatus]) -> None:
-        """Trace the threads that outlive a cancelled task."""
-        for call in calls:
+    async def _finish(
+        self, task: PhaseTask, running: Mapping[asyncio.Task[None], Sequence[ToolCallStatus]], token: asyncio.Event | None
+    ) -> bool:
+        """Wait for work on a task's calls. Return True iff every call is COMPLETED. `running`: work → the calls that it makes."""
+
+        def threaded(calls: Sequence[ToolCallStatus]) -> bool:
+            return any(call.status is TaskStatus.IN_PROGRESS and self._in_thread(call.tool) for call in calls)
+
+        try:
+            work = {made: partial(threaded, calls) for made, calls in running.items()}
+            await finish_together(work, token, self.options.cancel_grace_s)
+        except asyncio.CancelledError:
+            self._note_abandoned(task)
+            raise
+        return all(call.status is TaskStatus.COMPLETED for calls in running.values() for call in calls)
+
+    def _note_abandoned(self, task: PhaseTask) -> None:
+        """Log and note the threads that outlive a cancelled task."""
+        for call in task.toolCalls or ():
             if call.error == CANCELLED and self._in_thread(call.tool):
                 logger.warning("%s is still running in its thread; its result is dropped", call.tool)
                 self.options.observer.note("abandoned", tool=call.tool, task=task.id)
@@ -102,7 +131,7 @@ class ToolSelector:
 class ToolExecutor(ToolSelector):
     """Runs a task's tool calls at the same time, keeps their results, and can be cancelled. Usable without any agent.
 
-    It holds no state of a run: several agents may share one.
+    It keeps no state of a run, so several agents may share one.
     """
 
     async def execute_tools(
@@ -112,7 +141,7 @@ class ToolExecutor(ToolSelector):
         callbacks: ToolExecutorCallbacks | None = None,
         cancellation_token: asyncio.Event | None = None,
     ) -> bool:
-        """Run `task.toolCalls`; True iff every one is COMPLETED. A call that fails does not stop the others.
+        """Run `task.toolCalls`. Return True iff every call is COMPLETED; a call that fails does not stop the others.
 
         Raises CancelledError once the token is set: what ran is kept, what had not returned is FAILED "cancelled", and nothing is
         left running but threads that outlast `cancel_grace_s`.
@@ -124,7 +153,7 @@ class ToolExecutor(ToolSelector):
         async def one(index: int, call: ToolCallStatus) -> None:
             checkpoint(cancellation_token)
             with announced(task, index, call, told) as report:
-                seen = await self.toolbox.call(Call(call.tool, call.args))
+                seen = await self.toolbox.call(ToolCall(call.tool, call.args))
                 if seen.ok:  # kept even where the token was set meanwhile: the tool did run (row B1-6)
                     self._keep(task, call, seen.data, query_id)
                     report(TaskStatus.COMPLETED)
@@ -133,16 +162,8 @@ class ToolExecutor(ToolSelector):
                     report(TaskStatus.FAILED)
             checkpoint(cancellation_token)
 
-        def threaded(call: ToolCallStatus) -> bool:
-            return call.status is TaskStatus.IN_PROGRESS and self._in_thread(call.tool)
-
-        running = {asyncio.create_task(one(index, call)): partial(threaded, call) for index, call in enumerate(calls)}
-        try:
-            await finish_together(running, cancellation_token, self.options.cancel_grace_s)
-        except asyncio.CancelledError:
-            self._abandoned(task, calls)
-            raise
-        return all(call.status is TaskStatus.COMPLETED for call in calls)
+        running = {asyncio.create_task(one(index, call)): [call] for index, call in enumerate(calls)}
+        return await self._finish(task, running, cancellation_token)
 
 
 def keep(contexts: ToolContextManager, task: PhaseTask, call: ToolCallStatus, query_id: str, observer: Observer) -> None:
@@ -169,7 +190,7 @@ class announced:  # noqa: N801  (reads as a verb: `with announced(...)`)
         return self
 
     def __call__(self, status: TaskStatus) -> None:
-        """Set the call's status and tell it."""
+        """Set the call's status and tell the listener."""
         call = self._call
         call.status = status
         notify(self._callbacks.on_tool_call_update, self._task.id, self._index, status, call.output, call.error)

@@ -24,7 +24,7 @@ PREDICTORS: Mapping[str, tuple[str, str]] = {
     "answer": (Phase.ANSWER, "final_answer"),
     "summarize": (SUMMARIZE_PROMPT, "summary"),
 }
-"""Predictor → its text among PROMPTS, and an output field of its own; none is `answer`, which labelled examples have."""
+"""Predictor → its text among PROMPTS, and its output field, which is never `answer`: labelled examples have that field."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Predictor:
 
     @cached_property
     def shown(self) -> OwnPrompt:
-        """Read when it is first asked: few runs ask all predictors, and demonstrations may be many."""
+        """The prompt in our own format, read on first use: few runs ask all predictors, and demonstrations may be many."""
         return in_own_format(self.prompt)
 
     def request(self, text: str, form: str = "", **rest: Any) -> Request:
-        """`text`: of the user message. `form`: what follows the instructions whatever they are. `rest`: of the request."""
+        """Return a request. `text`: the user message. `form`: what follows the instructions. `rest`: fields of the request."""
         system = Message("system", f"{self.shown.text}\n\n{form}" if form else self.shown.text)
         asked = Message("user", text)
         return Request(
@@ -52,9 +52,9 @@ class Predictor:
 
 
 def program_of(prompts: Mapping[str, str] | None, changed: Program | None) -> Program:
-    """All predictors. `prompts`: texts that replace some of PROMPTS. `changed`: states that stand in the place of both.
+    """Return all predictors. `prompts`: texts that replace some of PROMPTS. `changed`: states that replace both.
 
-    Raises ValueError for a name that is none of theirs.
+    Raises ValueError for an unknown name.
     """
     texts = merged_prompts(prompts)
     own = {name: own_prompt(texts[text], output) for name, (text, output) in PREDICTORS.items()}
@@ -62,7 +62,7 @@ def program_of(prompts: Mapping[str, str] | None, changed: Program | None) -> Pr
 
 
 def predictors_of(prompts: Mapping[str, str] | None, changed: Program | None) -> Mapping[str, Predictor]:
-    """The same, by name, ready to ask."""
+    """Return all predictors by name, ready to ask."""
     return _OWN if prompts is None and changed is None else _opened(program_of(prompts, changed))
 
 

@@ -1,4 +1,4 @@
-"""What the model is told: one mapping from phase to text, and how tasks, results and failures are shown."""
+"""The prompts: one mapping from phase to text, and the texts of tasks, results and failures."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ PROMPTS: Mapping[str, str] = MappingProxyType(
         CONTEXTS_PROMPT: "You choose which of the results the answer to the question needs.",
     }
 )
-"""System texts by phase (EXECUTE: the choice of tools), and those of the three requests that are no phase of their own."""
+"""System texts by phase (EXECUTE: the choice of tools), and those of the three requests that are not a phase."""
 
 
 def merged_prompts(changed: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The default texts with some replaced. Raises ValueError for a name that is none of them."""
+    """Return the default texts with some replaced. Raises ValueError for an unknown name."""
     unknown = [name for name in changed or () if name not in PROMPTS]
     if unknown:
         raise ValueError(f"prompts: {unknown[0]!r} is none of {', '.join(map(str, PROMPTS))}")
@@ -45,7 +45,7 @@ def merged_prompts(changed: Mapping[str, str] | None) -> Mapping[str, str]:
 
 
 def sections(*parts: tuple[str, str]) -> str:
-    """Titled paragraphs; one without a text is left out."""
+    """Return titled paragraphs without those that have no text."""
     return paragraphs(*(f"{title}:\n{text}" for title, text in parts if text))
 
 
@@ -54,7 +54,7 @@ def paragraphs(*texts: str) -> str:
 
 
 def format_tool(tool: Tool) -> str:
-    """One tool: name, description, and its arguments as JSON."""
+    """Return one tool's name, description, and arguments as JSON."""
     return f"- {tool.name}: {tool.description} Arguments: {render_value(tool.parameters.get('properties', {}))}"
 
 
@@ -70,7 +70,7 @@ def call_text(tool: str, args: Mapping[str, object]) -> str:
 
 
 def results_text(tasks: Iterable[PhaseTask]) -> str:
-    """What the tasks gave, in their order: summaries where there are any, else the results whole."""
+    """Return the tasks' results in their order: summaries if there are any, else whole results."""
     lines = []
     for task in tasks:
         lines += [f"[{task.id}] {call_text(call.tool, call.args)}:\n{shown(call)}" for call in completed(task)]
@@ -79,7 +79,7 @@ def results_text(tasks: Iterable[PhaseTask]) -> str:
 
 
 def thoughts_text(tasks: Iterable[PhaseTask]) -> str:
-    """What reason tasks came to."""
+    """Return the conclusions of reason tasks."""
     return "\n".join(f"[{task.id}] {task.output}" for task in tasks if task.output)
 
 
@@ -88,12 +88,12 @@ def completed(task: PhaseTask) -> list[ToolCallStatus]:
 
 
 def shown(call: ToolCallStatus) -> str:
-    """What prompts show of a completed call; a summary that says nothing does not stand in for its result."""
+    """Return what prompts show of a completed call: its summary, or its result if the summary is blank."""
     return call.summary if call.summary and call.summary.strip() else call.output or ""
 
 
 def failures_text(tasks: Iterable[PhaseTask]) -> str:
-    """What failed, in the tasks' order. By id and call: a description would invite a model to do that task here."""
+    """Return what failed, in the tasks' order, by id and call: a description would invite a model to do that task here."""
     lines = []
     for task in tasks:
         calls = [call for call in task.toolCalls or () if call.status is TaskStatus.FAILED]
@@ -108,7 +108,7 @@ def tasks_text(tasks: Iterable[PhaseTask]) -> str:
 
 
 def guidance_text(reflection: Reflection | None) -> str:
-    """What reflect had to say, in full."""
+    """Return the whole judgement of reflect."""
     if reflection is None:
         return ""
     missing = [f"- missing: {item}" for item in reflection.missingInfo]

@@ -1,4 +1,4 @@
-"""What a phased run is made of: phases, tasks, tool calls, and what the model understood and judged (rows S1-1 to S1-4)."""
+"""The parts of a phased run: phases, tasks, tool calls, and the model's understanding and judgement (rows S1-1 to S1-4)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from loopbench.protocol import Understanding
 
-__all__ = ["Phase", "PhaseTask", "Reflection", "TaskStatus", "TaskType", "ToolCall", "ToolCallStatus", "Understanding"]
+__all__ = ["Phase", "PhaseTask", "PhaseToolCall", "Reflection", "TaskStatus", "TaskType", "ToolCallStatus", "Understanding"]
 
 
 class Phase(StrEnum):
-    """Where a run stands."""
+    """The phase that a run is in."""
 
     UNDERSTAND = "understand"
     PLAN = "plan"
@@ -40,7 +40,7 @@ class TaskType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
+class PhaseToolCall:
     """One call that the model asks for."""
 
     tool: str
@@ -49,7 +49,7 @@ class ToolCall:
 
 @dataclass(slots=True)
 class ToolCallStatus:
-    """A call and what has become of it."""
+    """A call, its status and its result."""
 
     tool: str
     args: Mapping[str, Any]
@@ -60,7 +60,7 @@ class ToolCallStatus:
     pointer: str | None = None
     """Where the result is kept in the context manager."""
     summary: str | None = None
-    """What later prompts show in the result's place (agent layout)."""
+    """What later prompts show instead of the result (agent layout)."""
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class PhaseTask:
     output: str | None = None
     """The text of a reason task."""
     error: str | None = None
-    """Why the task failed, where no call of it says so."""
+    """Why the task failed, if none of its calls says so."""
 
     @property
     def ended(self) -> bool:
@@ -91,7 +91,7 @@ class PhaseTask:
         return self.scope or self.id
 
     def as_dict(self) -> dict[str, Any]:
-        """The task as JSON, what it saw left out."""
+        """Return the task as JSON, without what it saw."""
         calls = [
             {"tool": call.tool, "args": dict(call.args), "status": call.status.value, "output": call.output, "error": call.error}
             for call in self.toolCalls or ()
@@ -110,7 +110,7 @@ class PhaseTask:
 
 @dataclass(frozen=True, slots=True)
 class Reflection:
-    """Whether the question can be answered, and what to do where it cannot (row S1-24)."""
+    """Whether the question can be answered, and what to do if not (row S1-24)."""
 
     isComplete: bool  # noqa: N815
     reasoning: str = ""

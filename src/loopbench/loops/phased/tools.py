@@ -10,12 +10,12 @@ from loopbench.protocol import Tool, Toolbox
 
 
 def as_toolbox(tools: Toolbox | Iterable[Any]) -> Toolbox:
-    """One way to call them all. Raises TypeError for what is no tool, ValueError where two share a name."""
+    """Return tools of any form as one toolbox. Raises TypeError for anything else, ValueError if two share a name."""
     return tools if isinstance(tools, Toolbox) else Toolbox(as_tool(tool) for tool in tools)
 
 
 def as_tool(tool: Any) -> Tool:
-    """A Tool, a typed function, or anything with name, description, args_schema and ainvoke or invoke."""
+    """Return a tool of a Tool, a typed function, or anything with name, description, args_schema and ainvoke or invoke."""
     if isinstance(tool, Tool):
         return tool
     call = _async_call(tool) if hasattr(tool, "ainvoke") else _sync_call(tool) if hasattr(tool, "invoke") else None
@@ -23,7 +23,7 @@ def as_tool(tool: Any) -> Tool:
         return Tool(tool.name, str(getattr(tool, "description", "") or ""), _schema(tool), call)
     if callable(tool):
         return Tool.from_function(tool)
-    raise TypeError(f"a {type(tool).__name__} is no tool: it needs name, description, args_schema, and ainvoke or invoke")
+    raise TypeError(f"a {type(tool).__name__} is not a tool: it needs name, description, args_schema, and ainvoke or invoke")
 
 
 def _async_call(tool: Any) -> Callable[..., Any]:
@@ -42,7 +42,7 @@ def _sync_call(tool: Any) -> Callable[..., Any]:
 
 
 def _schema(tool: Any) -> Mapping[str, Any]:
-    """JSON schema of the arguments, from a pydantic model or a schema."""
+    """Return the JSON schema of the arguments, from a pydantic model or a schema."""
     given = getattr(tool, "args_schema", None)
     if given is not None and hasattr(given, "model_json_schema"):
         made: Mapping[str, Any] = given.model_json_schema()
@@ -61,5 +61,5 @@ def multiply(a: float, b: float) -> float:
 
 
 def get_tools(model: str | None = None) -> list[Tool]:
-    """The tools of the document's usage example: two sums to try an executor with, the same for every `model`."""
+    """Return the tools of the document's usage example: two sums to try an executor with, the same for every `model`."""
     return [Tool.from_function(function, blocking=False) for function in (add, multiply)]

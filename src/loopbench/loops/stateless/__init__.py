@@ -16,7 +16,7 @@ from .loop import Stateless, StatelessProgram
 from .manager import Activity, ActivityManager
 from .reasoner import AgentReasoner
 from .recovery import ErrorRecoveryModule
-from .registry import DSPyToolRegistryAdapter, MultiToolRegistry, ToolArgument, ToolboxRegistry, ToolDefinition, ToolRegistry
+from .registry import DSPyToolRegistryAdapter, MultiToolRegistry, ToolArgument, ToolboxRegistry, ToolDefinition, ToolSource
 from .signatures import AgentReasonerSignature, ErrorRecoverySignature
 from .state import (
     ActionDecision,
@@ -30,6 +30,9 @@ from .state import (
 )
 
 LOOP = Stateless
+
+ToolRegistry = ToolSource
+"""The name that the design's document gives it."""
 
 __all__ = [
     "ActionDecision",
@@ -56,5 +59,6 @@ __all__ = [
     "ToolCall",
     "ToolDefinition",
     "ToolRegistry",
+    "ToolSource",
     "ToolboxRegistry",
 ]

@@ -6,7 +6,7 @@ import copy
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 import dspy
 
@@ -14,7 +14,7 @@ from loopbench.protocol import SILENT, BudgetExceeded, ContextOverflow, Model, M
 
 from .formatter import ResponseFormatter
 from .history import final_response, render_results
-from .options import check_choice, check_least
+from .options import AgentOptions
 from .reasoner import AgentReasoner, Question, turns_of
 from .recovery import ErrorRecoveryModule
 from .registry import Description, as_tool_registry
@@ -33,11 +33,8 @@ from .state import (
 
 logger = logging.getLogger(__name__)
 
-FinishWithTools = Literal["stop", "run_first", "ask_again"]
-HistoryAs = Literal["prose", "messages"]
-
 DEFAULT_TOLD = 10
-"""Iterations that the model is told of where neither state nor option says another number."""
+"""The limit of iterations that the model is told if neither state nor option names another."""
 NO_TOOLS_REASONING = "Need more information but no specific tools identified"
 
 
@@ -54,53 +51,43 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         enable_error_recovery: bool = True,
         response_style: str | None = "concise",
         *,
-        include_confidence: bool | None = None,
-        finish_with_tools: FinishWithTools = "stop",
-        constrain_names: bool = False,
-        validate_output: bool = False,
-        told_max_iterations: int | None = None,
-        max_recovery_rounds: int = 2,
-        history_as: HistoryAs = "prose",
         recovery_strategies: Sequence[str] | None = None,
         model: Model | None = None,
+        **factors: Any,
     ) -> None:
-        """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox. The options are those of `Stateless`.
+        """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox. `factors`: further `AgentOptions`.
 
         `recovery_strategies`: see `ErrorRecoveryModule`. `model`: None is the model that DSPy is configured with.
-        Raises ValueError for an option out of its range.
+        Raises ValueError for an option out of its range, TypeError for an unknown one.
         """
         super().__init__()
-        check_choice("finish_with_tools", finish_with_tools, get_args(FinishWithTools))
-        check_choice("history_as", history_as, get_args(HistoryAs))
-        check_least("told_max_iterations", told_max_iterations, 1)
-        check_least("max_recovery_rounds", max_recovery_rounds, 0)
+        self.options = AgentOptions(enable_error_recovery, response_style, **factors)
         self.tool_registry = as_tool_registry(tool_registry)
-        self.enable_error_recovery = enable_error_recovery
-        self.response_style = response_style
-        self.include_confidence = include_confidence
-        self.finish_with_tools = finish_with_tools
-        self.constrain_names = constrain_names
-        self.validate_output = validate_output
-        self.told_max_iterations = told_max_iterations
-        self.max_recovery_rounds = max_recovery_rounds
-        self.history_as = history_as
         self.model = model
         self.observer = SILENT
         self.agent_reasoner = AgentReasoner(
             self.tool_registry.get_all_tool_names(),
             DEFAULT_TOLD,
-            constrain_names=constrain_names,
-            validate_output=validate_output,
-            calls_win=finish_with_tools == "ask_again",
+            constrain_names=self.options.constrain_names,
+            validate_output=self.options.validate_output,
+            calls_win=self.options.finish_with_tools == "ask_again",
         )
         self.entry_summarizer = dspy.ChainOfThought(SummarizeEntries)
         self.error_recovery = ErrorRecoveryModule(recovery_strategies) if enable_error_recovery else None
-        shows_confidence = response_style == "detailed" if include_confidence is None else include_confidence
+        shows_confidence = self.options.shows_confidence
         self.response_formatter = None if response_style is None else ResponseFormatter(response_style, shows_confidence)
         self._described: tuple[list[Description], str] = ([], "[]")
 
+    @property
+    def enable_error_recovery(self) -> bool:
+        return self.options.enable_error_recovery
+
+    @property
+    def response_style(self) -> str | None:
+        return self.options.response_style
+
     def over(self, tool_registry: Any, model: Model | None = None, observer: Observer = SILENT) -> Self:
-        """The same predictors and options over other tools and another model; nothing is built anew."""
+        """Return an agent with the same predictors and options over other tools and another model."""
         other = copy.copy(self)
         other.tool_registry = as_tool_registry(tool_registry)
         other.model = model
@@ -121,7 +108,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         return run_sync(self.aget_next_action(state))
 
     async def aget_next_action(self, state: ConversationState) -> ActionDecision:
-        """Next action suggestion; all context is in the state, which stays as it is.
+        """Return the next action for a state, which holds all context and is not changed.
 
         An exception is a decision too (row S0-28). Only cancellation and BudgetExceeded are raised.
         """
@@ -141,7 +128,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         return decision
 
     def _may_recover(self, state: ConversationState) -> bool:
-        if not self.enable_error_recovery or state.recovery_rounds >= self.max_recovery_rounds:
+        if not self.enable_error_recovery or state.recovery_rounds >= self.options.max_recovery_rounds:
             return False
         return any(_is_open_error(result) for result in state.last_tool_results or ())
 
@@ -172,7 +159,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         """Unified reasoning about tools and continuation, and a summary of the history that was made for it, if any."""
         entries = state.conversation_history
         summary = None
-        if self.history_as == "messages":
+        if self.options.history_as == "messages":
             history, turns = turns_of(state.user_query, entries)
         else:
             turns = ()
@@ -181,7 +168,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
             )
         question = Question(
             user_query=state.user_query,
-            history=history,
+            conversation_history=history,
             last_tool_results=self._format_tool_results(state.last_tool_results or []),
             available_tools=self._format_tool_descriptions(),
             iteration_count=state.iteration_count,
@@ -192,16 +179,16 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         return await self.agent_reasoner.decide(question, names, caller, self.observer), summary
 
     def _told(self, state: ConversationState) -> int:
-        """The budget that the model is told (row B0-12)."""
-        if self.told_max_iterations is not None:
-            return self.told_max_iterations
+        """Return the limit that the model is told (row B0-12)."""
+        if self.options.told_max_iterations is not None:
+            return self.options.told_max_iterations
         return state.max_iterations if state.max_iterations is not None else self.agent_reasoner.max_iterations
 
     async def _as_decision(self, state: ConversationState, output: ReasoningOutput, caller: Caller) -> ActionDecision:
-        """What the output asks for (rows S0-25 to S0-27, B0-14)."""
+        """Turn the output into a decision (rows S0-25 to S0-27, B0-14)."""
         calls = output.calls
         stops = not output.should_continue
-        if stops and not (calls and self.finish_with_tools != "stop"):
+        if stops and not (calls and self.options.finish_with_tools != "stop"):
             text = output.final_response or self._generate_final_response(state)
             decision = ActionDecision(
                 action_type=ActionType.FINAL_RESPONSE,
@@ -215,7 +202,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
             return ActionDecision(
                 action_type=ActionType.TOOL_EXECUTION, reasoning=NO_TOOLS_REASONING, confidence=0.5, tool_suggestions=[]
             )
-        ends = stops and self.finish_with_tools == "run_first"
+        ends = stops and self.options.finish_with_tools == "run_first"
         decision = ActionDecision(
             action_type=ActionType.TOOL_EXECUTION,
             reasoning=output.overall_reasoning,
@@ -232,7 +219,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     async def _formatted(
         self, decision: ActionDecision, text: str, state: ConversationState, confidence: float, caller: Caller
     ) -> ActionDecision:
-        """The decision with its final response put into style."""
+        """Return the decision with its final response put into style."""
         parts = [text]
         if self.response_formatter is not None:
             parts = await self.response_formatter.parts(text, state.user_query, state, confidence, caller)
@@ -276,7 +263,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         return await self._formatted(decision, text, state, 0.5, caller)
 
     async def _strategy_for(self, error: ToolResult, state: ConversationState, caller: Caller) -> ErrorRecoveryStrategy | None:
-        """What to do about one error; None where nothing can be done. A planner that fails helps nobody (row B0-33)."""
+        """Return what to do about one error; None if nothing can be done, or if the planner fails (row B0-33)."""
         planner = self.error_recovery
         assert planner is not None  # recovery is on: see `_may_recover`
         try:
@@ -292,7 +279,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     # --- texts: no helper calls a model ---
 
     def _format_tool_descriptions(self) -> str:
-        """The tools as indented JSON; rendered again only when they have changed."""
+        """Return the tools as indented JSON; rendered again only when they have changed."""
         tools = self.tool_registry.get_all_tool_descriptions()
         if tools != self._described[0]:
             self._described = (tools, as_json(tools, indent=2))
@@ -317,12 +304,12 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
 
 
 def _is_open_error(result: ToolResult) -> bool:
-    """A failure that nothing has been decided about yet."""
+    """Return whether a result is a failure that nothing has been decided about yet."""
     return result.get("status") == "error" and not result.get("seen", False)
 
 
 def _recovery_call(strategy: ErrorRecoveryStrategy, error: ToolResult) -> ToolCall:
-    """Rows S0-32 and S0-33."""
+    """Return the call that a strategy proposes (rows S0-32 and S0-33)."""
     if strategy.strategy_type == "alternative_tool":
         return ToolCall(
             tool_name=strategy.alternative_tool or "",

@@ -29,19 +29,16 @@ class ResponseFormatter(dspy.Module):  # type: ignore[misc]  # DSPy ships no typ
         return run_sync(self.aforward(raw_response, user_query, state, confidence))
 
     async def aforward(self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None = None) -> str:
-        """The response in its style, from the model that DSPy is configured with. `confidence`: in [0, 1], None where unknown."""
-        return await self.format(raw_response, user_query, state, confidence, Caller())
+        """Return the response with its points and its confidence, from the model that DSPy is configured with.
 
-    async def format(
-        self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None, caller: Caller
-    ) -> str:
-        """The response with its points and its confidence, as far as there are any. Raises as `parts` does."""
-        return "\n\n".join(await self.parts(raw_response, user_query, state, confidence, caller))
+        `confidence`: in [0, 1], None if unknown. Raises as `parts` does.
+        """
+        return "\n\n".join(await self.parts(raw_response, user_query, state, confidence, Caller()))
 
     async def parts(
         self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None, caller: Caller
     ) -> list[str]:
-        """The response, then what stands under it. Raises WireError for an unreadable reply, ModelError where there is none."""
+        """Return the response, then what is put under it. Raises WireError for an unreadable reply, ModelError without one."""
         shown = {
             "raw_response": raw_response,
             "user_query": user_query,
@@ -61,7 +58,7 @@ class ResponseFormatter(dspy.Module):  # type: ignore[misc]  # DSPy ships no typ
         return parts
 
     def _extract_key_results(self, history: Sequence[ConversationEntry]) -> list[dict[str, Any]]:
-        """What tools gave, and what summaries say of what they gave."""
+        """Return the results of tools, and what summaries say of them."""
         results = [result for entry in history for result in entry.results]
         return [
             {"tool_name": result["tool_name"], "result": result.get("result")} if "tool_name" in result else result
@@ -74,6 +71,6 @@ class ResponseFormatter(dspy.Module):  # type: ignore[misc]  # DSPy ships no typ
 
 
 def _points(said: str | Sequence[str]) -> list[str]:
-    """A list as it is; a text split at its lines, without the dashes that models put before them (row B0-15)."""
+    """Return a list unchanged; a text split at its lines, without the dashes that models put before them (row B0-15)."""
     lines = said.splitlines() if isinstance(said, str) else said
     return [point for line in lines if (point := str(line).strip().lstrip("•-*").strip())]

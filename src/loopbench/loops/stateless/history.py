@@ -1,4 +1,4 @@
-"""The one renderer of results and history, and the manager that keeps a history short."""
+"""The texts of results and history, and the manager that keeps a history short."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SUMMARY_CHARS = 200
 
 
 def render_result(result: ToolResult) -> str:
-    """`name: result`, `name: ERROR - error` or `name: SKIPPED - reason` (rows S0-41, B0-4)."""
+    """Return `name: result`, `name: ERROR - error` or `name: SKIPPED - reason` (rows S0-41, B0-4)."""
     name, status = result.get("tool_name", "?"), result.get("status")
     if status == "success":
         return f"{name}: {render_value(result.get('result'))}"
@@ -39,18 +39,18 @@ def render_result(result: ToolResult) -> str:
 
 
 def render_results(results: Iterable[ToolResult]) -> str:
-    """One result below the other, whole."""
+    """Return whole results, one per line."""
     return "\n".join(render_result(result) for result in results)
 
 
 def summarize_results(results: Iterable[ToolResult]) -> str:
-    """The same in one line, each result cut (row B0-28)."""
+    """Return the results in one line, each cut short (row B0-28)."""
     lines = [render_result(result) for result in results]
     return "; ".join(line if len(line) <= SUMMARY_CHARS else f"{line[:SUMMARY_CHARS]}…" for line in lines)
 
 
 def render_entry(entry: ConversationEntry) -> str:
-    """One iteration, or a summary of many."""
+    """Return the text of one iteration, or of a summary of many."""
     if entry.iteration == -1:
         lines = [f"[Previous Summary]: {entry.reasoning}"]
     else:
@@ -66,12 +66,12 @@ def render_entry(entry: ConversationEntry) -> str:
 
 
 def render_history(entries: Sequence[ConversationEntry]) -> str:
-    """All entries as the prompt shows them (rows S0-40, B0-31)."""
+    """Return all entries as the prompt shows them (rows S0-40, B0-31)."""
     return "\n".join(render_entry(entry) for entry in entries) or NO_HISTORY
 
 
 def final_response(state: ConversationState) -> str:
-    """The text of a run whose decision has none: its last results (row B0-29)."""
+    """Return the text of a run whose decision has none: its last results (row B0-29)."""
     return render_results(state.last_tool_results or ()) or NO_ANSWER
 
 
@@ -79,7 +79,7 @@ def final_response(state: ConversationState) -> str:
 
 
 def stored_value(value: Any, text: str) -> Any:
-    """A result as a state keeps it: the value where JSON gives it back as it was, else `text`, as the toolbox rendered it."""
+    """Return what a state keeps of a result: the value if JSON gives it back unchanged, else `text`, the toolbox's rendering."""
     if value is None or isinstance(value, bool | int | float):
         return value if is_plain_json(value) else text
     if type(value) in (list, dict) and is_plain_json(value):
@@ -103,10 +103,10 @@ class ConversationManager:
         summarizer: Any = None,
         model: Model | None = None,
     ) -> None:
-        """`max_history_length`: entries beyond which the older half is summarised, None for any number. `history`: the list to
-        keep, a state's say. `summarizer`: predictor, None for a new one. `model`: None is the model that DSPy is configured with.
+        """`max_history_length`: entries beyond which the older half is summarised, None for any number.
 
-        Raises ValueError for `max_history_length` < 1.
+        `history`: the list to keep, for example a state's. `summarizer`: predictor, None for a new one. `model`: None is the model
+        that DSPy is configured with. Raises ValueError for `max_history_length` < 1.
         """
         check_least("max_history_length", max_history_length, 1)
         self.max_history_length = max_history_length
@@ -116,7 +116,7 @@ class ConversationManager:
         self.model = model
 
     def add_entry(self, entry: ConversationEntry) -> None:
-        """Add entry and manage history length. Raises ModelError where the summarizer gets no reply."""
+        """Add entry and manage history length. Raises ModelError if the summarizer gets no reply."""
         run_sync(self.aadd_entry(entry))
 
     async def aadd_entry(self, entry: ConversationEntry) -> None:
@@ -125,7 +125,7 @@ class ConversationManager:
             await self._compress_history()
 
     def get_formatted_history(self, last_n: int | None = None) -> str:
-        """The last `last_n` entries, or all, as the prompt shows them."""
+        """Return the last `last_n` entries, or all, as the prompt shows them."""
         return render_history(self.history[-last_n:] if last_n else self.history)
 
     async def _compress_history(self) -> None:

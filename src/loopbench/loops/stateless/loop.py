@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, Literal, NoReturn, Self, get_args
+from typing import Any, Literal, NoReturn, Self
 
 import dspy
 
@@ -15,39 +15,15 @@ from loopbench.protocol import SILENT, Model, Observer, Outcome, Program, Query,
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.program import merged
 
-from .agent import FinishWithTools, HistoryAs, ManualAgentLoop
-from .manager import Activity, ActivityManager, ExecutionMode
-from .options import check_choice, check_least, check_seconds
+from .agent import ManualAgentLoop
+from .manager import Activity, ActivityManager
+from .options import AgentOptions, ExecutionMode, FinishWithTools, HistoryAs, ManagerOptions, check_choice
 from .predictors import predictor_of, with_prompts
 from .registry import ToolboxRegistry
 
-_AGENT_OPTIONS = (
-    "enable_error_recovery",
-    "response_style",
-    "include_confidence",
-    "finish_with_tools",
-    "constrain_names",
-    "validate_output",
-    "told_max_iterations",
-    "max_recovery_rounds",
-    "history_as",
-)
 _WITHOUT_ANSWER = frozenset({StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW})
 _OWN_WORDS = frozenset({StopReason.MAX_STEPS, StopReason.TERMINATED, StopReason.RECOVERY_FAILED, StopReason.PARSE_FAILED})
-"""Where an activity ends in a sentence that no model wrote."""
-_CHOICES: Mapping[str, tuple[Any, ...]] = {
-    "execution_mode": get_args(ExecutionMode),
-    "response_style": ("concise", "detailed", None),
-    "finish_with_tools": get_args(FinishWithTools),
-    "history_as": get_args(HistoryAs),
-}
-_MIN = {
-    "max_iterations": 1,
-    "told_max_iterations": 1,
-    "max_empty_decisions": 1,
-    "max_recovery_rounds": 0,
-    "max_history_length": 1,
-}
+"""Stops whose final sentence no model wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +31,21 @@ class Stateless:
     """A stateless agent decides, a manager outside executes. Raises ValueError for an option out of its range."""
 
     max_iterations: int = 10
-    """Most decisions; the one that ends the run is one of them."""
+    """Most decisions, including the one that ends the run."""
     execution_mode: ExecutionMode = "sequential"
     """sequential; parallel where the model says it is safe; selective: by priority, a search's success skips other searches."""
     enable_error_recovery: bool = True
     """A failed call goes to a planner instead of to the next decision."""
     response_style: Literal["concise", "detailed"] | None = "concise"
-    """How a call of its own puts the answer; None: the answer as decided, no call."""
+    """Style in which a separate call puts the answer; None: the answer as decided, without that call."""
     include_confidence: bool | None = None
-    """The confidence stands under the answer; None: in the detailed style only."""
+    """The confidence is put under the answer; None: in the detailed style only."""
     finish_with_tools: FinishWithTools = "stop"
     """A decision that stops and calls tools: drop the calls (stop), run them and stop (run_first), or decide again (ask_again)."""
     constrain_names: bool = False
     """The reply's format admits the known tools' names only; otherwise an unknown one is an error result."""
     validate_output: bool = False
-    """A call of its own judges each decision; the verdict is noted and changes nothing."""
+    """A separate call judges each decision; its verdict is noted and changes nothing."""
     told_max_iterations: int | None = None
     """The limit that the model is told; None: the one that holds."""
     max_empty_decisions: int | None = 3
@@ -85,27 +61,27 @@ class Stateless:
     manager: type[ActivityManager] = field(default=ActivityManager, repr=False, compare=False, metadata={"option": False})
     """The class that runs the loop; a subclass has its own rules."""
     program: StatelessProgram | ManualAgentLoop | None = field(default=None, repr=False, compare=False, metadata={"option": False})
-    """Who has the predictors, with their instructions and demonstrations; None: the design's own."""
+    """The agent or program whose predictors are used; None: the design's own."""
 
     def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            check_choice(name, getattr(self, name), choices)
-        for name, least in _MIN.items():
-            check_least(name, getattr(self, name), least)
-        check_seconds("tool_timeout_s", self.tool_timeout_s)
+        check_choice("response_style", self.response_style, ("concise", "detailed", None))
+        ours, _ = self.agent_options, self.manager_options  # both check themselves
         if self.program is not None:
-            self._check_agent(_agent_of(self))
-
-    def _check_agent(self, agent: ManualAgentLoop) -> None:
-        for name in _AGENT_OPTIONS:
-            ours, theirs = getattr(self, name), getattr(agent, name)
-            if ours != theirs:
-                raise ValueError(f"{name} must be {theirs!r} as in the program, not {ours!r}")
+            theirs = _agent_of(self).options
+            for item in fields(AgentOptions):
+                mine, its = getattr(ours, item.name), getattr(theirs, item.name)
+                if mine != its:
+                    raise ValueError(f"{item.name} must be {its!r} as in the program, not {mine!r}")
 
     @property
-    def agent_options(self) -> dict[str, Any]:
+    def agent_options(self) -> AgentOptions:
         """The options that are the agent's."""
-        return {name: getattr(self, name) for name in _AGENT_OPTIONS}
+        return AgentOptions(**{item.name: getattr(self, item.name) for item in fields(AgentOptions)})
+
+    @property
+    def manager_options(self) -> ManagerOptions:
+        """The options that are the manager's."""
+        return ManagerOptions(**{item.name: getattr(self, item.name) for item in fields(ManagerOptions)})
 
     @property
     def name(self) -> str:
@@ -137,7 +113,7 @@ class Stateless:
         return program_of({name: predictor_of(agent, name) for name, is_asked in asked.items() if is_asked})
 
     def with_predictors(self, program: Program) -> Self:
-        """The same loop with other prompts. Raises ValueError for a predictor that it does not have."""
+        """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
         return replace(self, program=with_prompts(_agent_of(self), merged(self.predictors, program)))
 
     def with_step_limit(self, tool_steps: int) -> Self:
@@ -149,16 +125,7 @@ class Stateless:
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         registry = ToolboxRegistry(tools)
         agent = _agent_of(self).over(registry, model, observer)
-        manager = self.manager(
-            agent,
-            registry,
-            self.max_iterations,
-            self.execution_mode,
-            max_history_length=self.max_history_length,
-            max_empty_decisions=self.max_empty_decisions,
-            tool_timeout_s=self.tool_timeout_s,
-            observer=observer,
-        )
+        manager = self.manager(agent, registry, **asdict(self.manager_options), observer=observer)
         ended = await manager.carry_on(manager.new_state(_asked(query)))
         if ended.stop is StopReason.CRASHED:
             _raise_cause(ended)
@@ -166,14 +133,14 @@ class Stateless:
 
 
 def _asked(query: Query) -> str:
-    """The question, and the form of its answer where one is wanted."""
+    """Return the question, and the form of its answer if the query has a schema."""
     if query.schema is None:
         return query.full_text
     return f"{query.full_text}\n\nThe final response must be JSON that follows this schema: {canonical_json(query.schema)}"
 
 
 def _raise_cause(ended: Activity) -> NoReturn:
-    """A bug is no behaviour of the model's or a tool's (row G-3)."""
+    """Raise the cause of a crash: a bug is not behaviour of a model or a tool (row G-3)."""
     raise ended.cause or RuntimeError(ended.final_response)
 
 
@@ -196,7 +163,7 @@ def _outcome(ended: Activity, query: Query) -> Outcome:
 
 
 def _typed(answer: str | None, schema: Mapping[str, Any] | None) -> Any:
-    """The JSON value that a text states, where the query has a schema; text that states none stays text."""
+    """Return the JSON value that a text states, if the query has a schema; other text stays text."""
     if answer is None or schema is None or schema.get("type") == "string":
         return answer
     try:
@@ -206,7 +173,7 @@ def _typed(answer: str | None, schema: Mapping[str, Any] | None) -> Any:
 
 
 def _no_json(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 class StatelessProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
@@ -225,7 +192,7 @@ class StatelessProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no type
         self.schema = schema
         if self.config.history_as == "messages":
             raise ValueError("history_as must be 'prose' in a program, not 'messages': DSPy's own call has no place for them")
-        self.agent = ManualAgentLoop(self.toolbox, **self.config.agent_options)
+        self.agent = ManualAgentLoop(self.toolbox, **asdict(self.config.agent_options))
 
     def forward(self, query: str) -> Any:
         return run_sync(self.aforward(query))
@@ -248,5 +215,5 @@ def _agent_of(config: Stateless) -> ManualAgentLoop:
 
 @lru_cache(maxsize=64)
 def _default_agent(config: Stateless) -> ManualAgentLoop:
-    """The predictors of a configuration, made once: they keep nothing of a run."""
-    return ManualAgentLoop(Toolbox(), **config.agent_options)
+    """Return the agent of a configuration, made once: it keeps nothing of a run."""
+    return ManualAgentLoop(Toolbox(), **asdict(config.agent_options))

@@ -1,19 +1,18 @@
-"""The predictors by short names, wherever in the agent they stand."""
+"""The agent's predictors by short names."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dspy
 
 from loopbench.dspy_seam import with_prompt
 from loopbench.protocol import Program
 
-if TYPE_CHECKING:
-    from .agent import ManualAgentLoop
+from .agent import ManualAgentLoop
 
 _PLACES: Mapping[str, tuple[str, ...]] = {
     "reasoner": ("agent_reasoner", "reasoner"),
@@ -30,20 +29,20 @@ def predictor_of(agent: ManualAgentLoop, name: str) -> Any:
 
 
 def with_prompts(agent: ManualAgentLoop, program: Program) -> ManualAgentLoop:
-    """The same agent with other prompts; what is not named is shared."""
+    """Return the same agent with other prompts; what is not named is shared."""
     for name, prompt in program.items():
         agent = _put(agent, _path(agent, name), with_prompt(predictor_of(agent, name), prompt))
     return agent
 
 
 def _path(agent: ManualAgentLoop, name: str) -> tuple[str, ...]:
-    """Attributes that lead to a predictor; a chain of thought holds it within."""
+    """Return the attributes that lead to a predictor; a chain of thought holds its predictor in `predict`."""
     path = _PLACES[name]
     return (*path, "predict") if isinstance(reduce(getattr, path, agent), dspy.ChainOfThought) else path
 
 
 def _put(owner: Any, path: Sequence[str], predictor: Any) -> Any:
-    """A copy of the owner with the predictor in its place."""
+    """Return a copy of the owner with the predictor in its place."""
     name, *rest = path
     made = copy.copy(owner)
     setattr(made, name, _put(getattr(owner, name), rest, predictor) if rest else predictor)

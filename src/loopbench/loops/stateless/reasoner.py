@@ -37,17 +37,17 @@ IN_MESSAGES = "The messages above."
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What one decision is about: the inputs of `AgentReasonerSignature`."""
+    """The question of one decision: the inputs of `AgentReasonerSignature`."""
 
     user_query: str
-    history: str
-    """As rendered."""
+    conversation_history: str
+    """The rendered history."""
     last_tool_results: str | None
     available_tools: str
     iteration_count: int
     max_iterations: int
     turns: tuple[Message, ...] = ()
-    """Earlier iterations as messages; they stand before all the rest."""
+    """Earlier iterations as messages, which come before all the rest."""
 
 
 class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
@@ -62,7 +62,7 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         validate_output: bool = False,
         calls_win: bool = False,
     ) -> None:
-        """`max_iterations`: what the model is told where a state says nothing. `calls_win`: see `DecideCodec`."""
+        """`max_iterations`: what the model is told if a state says nothing. `calls_win`: see `DecideCodec`."""
         super().__init__()
         self.tool_names = list(tool_names)
         self.max_iterations = max_iterations
@@ -107,18 +107,12 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     async def decide(
         self, question: Question, tool_names: Sequence[str], caller: Caller, observer: Observer = SILENT
     ) -> ReasoningOutput:
-        """One decision. Raises WireError for an unreadable reply, ModelError where there is none."""
+        """Return one decision. Raises WireError for an unreadable reply, ModelError without a reply."""
         predictor = self.reasoner.predict
         names = tuple(tool_names) if self.constrain_names else ()
         codec = decide_codec(predictor.signature, names, calls_win=self.calls_win)
-        fields: dict[str, str | int] = {
-            "user_query": question.user_query,
-            "conversation_history": question.history,
-            "last_tool_results": question.last_tool_results or NO_RESULTS,
-            "available_tools": question.available_tools,
-            "iteration_count": question.iteration_count,
-            "max_iterations": question.max_iterations,
-        }
+        fields: dict[str, str | int] = {name: getattr(question, name) for name in AgentReasonerSignature.input_fields}
+        fields["last_tool_results"] = question.last_tool_results or NO_RESULTS
         if question.turns:
             said = await _ask_after_turns(question.turns, predictor, codec, caller, fields)
         else:
@@ -142,12 +136,10 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     async def summarized_history(
         self, user_query: str, entries: Sequence[ConversationEntry], stored: HistorySummary | None, caller: Caller
     ) -> tuple[str, HistorySummary | None]:
-        """The history as the prompt shows it, and a summary that was made for it, if any (row B0-19)."""
-        if stored is None:
-            text, summary = await self.condense(user_query, render_history(entries), None, caller)
-        else:
-            rest = _uncovered(entries, stored.last_iteration)
-            text, summary = await self.condense(user_query, render_history(rest) if rest else "", stored, caller)
+        """Return the history as the prompt shows it, and a summary that was made for it, if any (row B0-19)."""
+        rest = entries if stored is None else _uncovered(entries, stored.last_iteration)
+        shown = render_history(rest) if rest or stored is None else ""
+        text, summary = await self.condense(user_query, shown, stored, caller)
         if summary is None:
             return text, None
         covered = max(entry.iteration for entry in entries)
@@ -156,10 +148,8 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     async def condense(
         self, user_query: str, history: str, stored: HistorySummary | None, caller: Caller
     ) -> tuple[str, HistorySummary | None]:
-        """A history of up to 3000 characters as it is, under what is known of the time before; a longer one summarised."""
+        """Return a history of up to 3000 characters unchanged, under the stored summary; a longer history is summarised."""
         if len(history) <= MAX_CHARS:
-            if stored is None:
-                return history, None
             return _under(stored, history), None
         predictor = self.history_summarizer
         codec = summary_codec("stateless.summarize", predictor.signature)
@@ -169,18 +159,20 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
             )
         except WireError as error:
             logger.warning("the history's end stands for it, its summary cannot be read: %s", error)
-            tail = history[-MAX_CHARS:]
-            return (tail if stored is None else _under(stored, tail)), None
+            return _under(stored, history[-MAX_CHARS:]), None
         summary = HistorySummary(summary=said["summary"], key_points=said["key_points"], last_iteration=0)
         return _under(summary, history[-RECENT_CHARS:]), summary
 
 
-def _under(summary: HistorySummary, recent: str) -> str:
+def _under(summary: HistorySummary | None, recent: str) -> str:
+    """Return the recent history under what is known of the time before."""
+    if summary is None:
+        return recent
     return f"{summary.text}\n\n[Recent history]: {recent}" if recent else summary.text
 
 
 def _uncovered(entries: Sequence[ConversationEntry], last: int) -> list[ConversationEntry]:
-    """The entries that a summary up to iteration `last` does not cover. One of iteration -1 reaches up to the entry after it."""
+    """Return the entries that a summary up to iteration `last` does not cover; one of iteration -1 reaches up to the next."""
     reach = next((entry.iteration - 1 for entry in entries if entry.iteration >= 0), last + 1)
     return [entry for entry in entries if (entry.iteration if entry.iteration >= 0 else reach) > last]
 
@@ -189,9 +181,9 @@ def _uncovered(entries: Sequence[ConversationEntry], last: int) -> list[Conversa
 
 
 def turns_of(user_query: str, entries: Sequence[ConversationEntry]) -> tuple[str, tuple[Message, ...]]:
-    """What stands for the history in the prompt, and earlier iterations as a conversation.
+    """Return the text of the history in the prompt, and earlier iterations as a conversation.
 
-    The last results are shown by the current message, and so are summaries of older iterations.
+    The current message shows the last results, and summaries of older iterations.
     """
     summaries = [render_entry(entry) for entry in entries if entry.iteration == -1]
     steps = [entry for entry in entries if entry.iteration != -1]
@@ -206,7 +198,7 @@ def turns_of(user_query: str, entries: Sequence[ConversationEntry]) -> tuple[str
 
 
 def _as_said(entry: ConversationEntry) -> str:
-    """The decision behind an entry: its reasoning and its calls."""
+    """Return the decision behind an entry: its reasoning and its calls."""
     calls = [
         {"tool_name": name, "parameters": parameters}
         for name, parameters in zip(entry.tool_calls, entry.tool_parameters.values(), strict=False)
@@ -217,7 +209,7 @@ def _as_said(entry: ConversationEntry) -> str:
 async def _ask_after_turns(
     turns: tuple[Message, ...], predictor: Any, codec: DecideCodec, caller: Caller, fields: dict[str, str | int]
 ) -> dict[str, Any]:
-    """Like `Caller.ask`, with messages between the demonstrations and the current input. Raises ValueError without a Model."""
+    """Ask like `Caller.ask`, with messages between demonstrations and current input. Raises ValueError without a Model."""
     if isinstance(caller.model, ThroughPredictor):
         raise ValueError("history_as='messages' needs a Model: DSPy's own call has no place for them")
     shown = {name: str(value) for name, value in fields.items()}

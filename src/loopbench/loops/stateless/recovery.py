@@ -1,4 +1,4 @@
-"""What to do about a failed tool: one planner call per failure."""
+"""Recovery from failed tools: one planner call per failure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ErrorRecoveryModule(dspy.Module):  # type: ignore[misc]  # DSPy ships no t
     async def plan(
         self, error_info: ToolResult, context: ConversationState, available_tools: Sequence[Description | str], caller: Caller
     ) -> ErrorRecoveryStrategy:
-        """Raises WireError for an unreadable reply, ModelError where there is none."""
+        """Return the planned strategy. Raises WireError for an unreadable reply, ModelError without a reply."""
         predictor = self.recovery_planner.predict
         failed = str(error_info.get("tool_name", ""))
         said = await caller.ask(
@@ -64,7 +64,7 @@ class ErrorRecoveryModule(dspy.Module):  # type: ignore[misc]  # DSPy ships no t
         return strategy
 
     def is_recoverable(self, strategy: ErrorRecoveryStrategy) -> bool:
-        """Whether anything can be done by this strategy (row B0-7)."""
+        """Return whether anything can be done by this strategy (row B0-7)."""
         if strategy.strategy_type == "fail" or strategy.strategy_type not in self.allowed or not strategy.can_recover:
             return False
         return strategy.strategy_type != "alternative_tool" or bool(strategy.alternative_tool)
@@ -74,6 +74,6 @@ class ErrorRecoveryModule(dspy.Module):  # type: ignore[misc]  # DSPy ships no t
 
 
 def _marked(tool: Description | str, failed: str) -> Any:
-    """The description, marked where it is that of the failed tool (row B0-33)."""
+    """Return the description, marked if it is the failed tool's (row B0-33)."""
     described: dict[str, Any] = {"name": tool} if isinstance(tool, str) else dict(tool)
     return described | {"failed": True} if described.get("name") == failed else described

@@ -1,4 +1,4 @@
-"""Where tools come from: the registry that agent and manager share, and adapters to it."""
+"""The source of tools that agent and manager share, and adapters to it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any, Protocol, runtime_checkable
 from loopbench.protocol import Tool, Toolbox
 
 Description = dict[str, Any]
-"""`{"name", "description", "parameters"}`; what stands under parameters is the registry's own affair (row S0-65)."""
+"""`{"name", "description", "parameters"}`; the form of the parameters is the registry's own affair (row S0-65)."""
 
 
 @runtime_checkable
-class ToolRegistry(Protocol):
+class ToolSource(Protocol):
     """Protocol for tool registry compatibility."""
 
     def get_tool(self, tool_name: str) -> Callable[..., Any]:
-        """The function behind a name. Raises ValueError for an unknown one."""
+        """Return the function behind a name. Raises ValueError for an unknown one."""
 
     def get_all_tool_names(self) -> list[str]:
-        """All names, in order."""
+        """Return all names, in order."""
 
     def get_all_tool_descriptions(self) -> list[Description]:
-        """What a model is told of the tools."""
+        """Return what a model is told of the tools."""
 
 
 class ToolboxRegistry:
@@ -86,14 +86,14 @@ class ToolArgument:
 
     name: str
     type: str
-    """JSON schema's name of the type, or the schema itself as JSON where one name does not say it."""
+    """JSON schema's name of the type, or the schema itself as JSON if one name does not say it."""
     description: str
     required: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """What a registry tells of one tool."""
+    """A registry's description of one tool."""
 
     name: str
     description: str
@@ -108,7 +108,7 @@ class MultiToolRegistry:
         self._definitions: dict[str, ToolDefinition] = {}
 
     def register(self, *functions: Callable[..., Any]) -> None:
-        """Add functions under their own names. Raises TypeError where an argument's type has no JSON schema."""
+        """Add functions under their own names. Raises TypeError if an argument's type has no JSON schema."""
         for function in functions:
             tool = Tool.from_function(function)
             self._functions[tool.name] = function
@@ -131,11 +131,11 @@ def _definition(tool: Tool) -> ToolDefinition:
     return ToolDefinition(tool.name, tool.description, tuple(arguments))
 
 
-def as_tool_registry(registry: Any) -> ToolRegistry:
-    """A registry of either kind, or a `Toolbox`, as a ToolRegistry (row B0-11). Raises TypeError for anything else."""
+def as_tool_registry(registry: Any) -> ToolSource:
+    """Return a registry of either kind, or a `Toolbox`, as a ToolSource (row B0-11). Raises TypeError for anything else."""
     if isinstance(registry, Toolbox):
         return ToolboxRegistry(registry)
-    if isinstance(registry, ToolRegistry):
+    if isinstance(registry, ToolSource):
         return registry
     if hasattr(registry, "get_function") and hasattr(registry, "get_tool_definitions"):
         return DSPyToolRegistryAdapter(registry)

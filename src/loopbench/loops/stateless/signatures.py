@@ -1,4 +1,4 @@
-"""What is asked of the model: one signature per predictor, and the codec that says its replies as moves."""
+"""The requests to the model: one signature per predictor, and the codec that reads its replies as moves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loopbench.protocol.json_text import Encoder
 from .state import ErrorRecoveryStrategy, ReasoningOutput, ToolCall, is_plain_json
 
 ACT_CONFIDENCE = 0.8
-"""Said with calls: the format demands a confidence, and that of an Act is no part of the move."""
+"""Confidence rendered with calls: the format demands one, and an Act has none."""
 MAX_CALLS = 100
 """Calls that one decision may hold."""
 
@@ -98,7 +98,7 @@ class FormatDetailedResponse(dspy.Signature):  # type: ignore[misc]
 
 
 def one_line(text: str) -> str:
-    """A text that a field of the chat format can hold."""
+    """Return a text as one line, which a field of the chat format can hold."""
     return " ".join(text.split())
 
 
@@ -110,7 +110,7 @@ class CheckedCodec(SignatureCodec):
 
     @abstractmethod
     def check(self, fields: Fields) -> None:
-        """Raises WireError. DSPy's own call of a predictor reads a reply without the codec: then this is asked afterwards."""
+        """Raise WireError for fields to refuse. DSPy's own call reads a reply without the codec; then this is called afterwards."""
 
     def read(self, reply: Reply) -> Fields:
         fields = super().read(reply)
@@ -121,7 +121,7 @@ class CheckedCodec(SignatureCodec):
 class DecideCodec(CheckedCodec):
     """reasoning, then one ReasoningOutput. An empty Act goes on without a tool.
 
-    Cannot say: an answer that is no text or has no confidence, arguments that JSON does not give back as they were or that nest
+    Cannot say: an answer that is not text or has no confidence, arguments that JSON does not give back as they were or that nest
     beyond 60 levels, a thought that is a field marker.
     """
 
@@ -279,7 +279,7 @@ _WRITERS = {
 
 @lru_cache(maxsize=256)
 def decide_codec(signature: Any, tool_names: tuple[str, ...] = (), *, calls_win: bool = False) -> DecideCodec:
-    """`tool_names`: the only names that a call may have (row B0-16); none: any."""
+    """Return the codec of a decision. `tool_names`: the only names that a call may have (row B0-16); if empty, any."""
     if tool_names:
         known = signature.output_fields["reasoning_output"]
         desc = (known.json_schema_extra or {}).get("desc", "")
@@ -289,7 +289,7 @@ def decide_codec(signature: Any, tool_names: tuple[str, ...] = (), *, calls_win:
 
 
 def _constrained(tool_names: tuple[str, ...]) -> type[ReasoningOutput]:
-    """ReasoningOutput whose calls can name these tools only."""
+    """Return a ReasoningOutput whose calls can name these tools only."""
     name_field = Field(description=ToolCall.model_fields["tool_name"].description)
     known: Any = Literal[tool_names]
     call: Any = create_model("ToolCall", __base__=ToolCall, __doc__=ToolCall.__doc__, tool_name=(known, name_field))
@@ -305,7 +305,7 @@ def _constrained(tool_names: tuple[str, ...]) -> type[ReasoningOutput]:
 
 @lru_cache(maxsize=256)
 def recover_codec(signature: Any, strategies: tuple[str, ...]) -> RecoverCodec:
-    """`strategies`: what may be proposed; it is told in the instructions."""
+    """Return the codec of recovery. `strategies`: what may be proposed, which the instructions say."""
     told = f"{signature.instructions}\n\nAllowed strategies: {', '.join(strategies)}."
     return RecoverCodec(with_instructions(signature, told))
 
@@ -330,16 +330,16 @@ def validate_codec(signature: Any) -> ValidateCodec:
 
 
 class Caller:
-    """The model calls of one decision, and what they took."""
+    """Makes the model calls of one decision, and counts their tokens."""
 
     def __init__(self, model: Model | None = None) -> None:
         """`model`: None is the model that DSPy is configured with."""
         self.model: Model = ThroughPredictor() if model is None else model
         self.tokens: int | None = 0
-        """Input and output tokens; None as soon as nobody counted those of one call."""
+        """Input and output tokens; None once those of one call are unknown."""
 
     async def ask(self, predictor: Any, codec: SignatureCodec, **fields: str | int) -> Fields:
-        """The output fields of one call. Raises WireError for an unreadable reply, ModelError where there is none."""
+        """Return the output fields of one call. Raises WireError for an unreadable reply, ModelError without a reply."""
         given: Mapping[str, Any] = fields
         by_dspy = isinstance(self.model, ThroughPredictor)
         if not by_dspy:
@@ -347,7 +347,7 @@ class Caller:
         try:
             asked = await ask_fields(predictor, given, codec=codec, model=self.model)
         except WireError:
-            self.count(None)  # a reply all the same, but nobody says what it took
+            self.count(None)  # there was a reply, but its tokens are unknown
             raise
         self.count(asked.usage)
         if by_dspy and isinstance(codec, CheckedCodec):
@@ -359,7 +359,7 @@ class Caller:
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
-    """What a prompt shows of a value; `str()` for what JSON lacks."""
+    """Return a value as JSON for a prompt; `str()` for what JSON lacks."""
     text = _ENCODER.encode(value)
     return text if indent is None else _indented(text, indent)
 
@@ -369,5 +369,5 @@ _ENCODER = Encoder(ensure_ascii=False, default=str)
 
 @lru_cache(maxsize=256)
 def _indented(text: str, indent: int) -> str:
-    """The same JSON in lines: slow in the standard library, and every run shows the same tools."""
+    """Return the same JSON in lines; cached, as the standard library is slow and every run shows the same tools."""
     return json.dumps(json.loads(text), indent=indent, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What passes between agent and manager: plain data, so that a state dumped as JSON is a run that can be carried on."""
+"""The data that pass between agent and manager: plain, so that a run can be carried on from a state dumped as JSON."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ActionDecision(BaseModel):
     processing_time: float = 0
     """Seconds."""
     tokens_used: int | None = None
-    """Of all model calls of this decision; None where nobody counted."""
+    """Tokens of all model calls of this decision; None if unknown."""
     error_kind: ErrorKind | None = None
     """Why no decision could be made (row S0-28)."""
     is_recovery: bool = False
@@ -114,21 +114,21 @@ class ActionDecision(BaseModel):
 
     @property
     def answer(self) -> str | None:
-        """The final response without points and confidence under it; no part of the JSON."""
+        """The final response without points and confidence under it; not part of the JSON."""
         return self.final_response if self._answer is None else self._answer
 
     def answering(self, text: str) -> ActionDecision:
-        """This decision, with the answer that its final response states."""
+        """Return this decision with the answer that its final response states."""
         self._answer = text
         return self
 
     @property
     def cause(self) -> Exception | None:
-        """The exception behind `error_kind`; no part of the JSON."""
+        """The exception behind `error_kind`; not part of the JSON."""
         return self._cause
 
     def caused_by(self, error: Exception) -> ActionDecision:
-        """This decision, with the exception behind it."""
+        """Return this decision with the exception behind it."""
         self._cause = error
         return self
 
@@ -174,7 +174,7 @@ class ConversationState(BaseModel):
 
 
 def is_plain_json(value: Any, levels: int = MAX_LEVELS) -> bool:
-    """Whether a value comes back from JSON, in any process and library, as it was."""
+    """Return whether a value comes back unchanged from JSON, in any process and library."""
     if value is None:
         return True
     if isinstance(value, int):

@@ -36,7 +36,7 @@ class Cleaner:
         self._known = lru_cache(maxsize=MAX_REMEMBERED)(self._read)
 
     def request(self, request: Request) -> Canonical:
-        """Raises ValueError for a request that JSON cannot say, or that is nested too deep."""
+        """Return a request in its canonical form. Raises ValueError for one that JSON cannot express or that is too deep."""
         value = request.as_dict()
         _rename_calls(value["messages"])
         try:
@@ -51,7 +51,7 @@ class Cleaner:
         return self._plain(from_json(text), MAX_DEPTH - 1)
 
     def _plain(self, value: Any, depth: int) -> Any:
-        """A copy of JSON, all its texts cleaned."""
+        """Return a copy of a JSON value with all its texts cleaned."""
         if isinstance(value, str):
             return self.text(value)
         if value is None or isinstance(value, bool | int | float):
@@ -64,14 +64,14 @@ class Cleaner:
 
 
 def _clean(text: str) -> str:
-    """Without secrets; two halves of a surrogate pair, which no file could keep apart, as the one character they are."""
+    """Remove secrets, and join the halves of a surrogate pair, which no file could keep apart, into one character."""
     if not text.isascii():
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return redact(text)
 
 
 def _rename_calls(messages: list[dict[str, Any]]) -> None:
-    """Providers make call ids up: what counts is which result answers which call."""
+    """Rename call ids, which providers make up: what counts is which result answers which call."""
     names: dict[str, str] = {}
     for message in messages:
         for call in message.get("tool_calls", ()):

@@ -31,13 +31,13 @@ class Cassette:
 
     @classmethod
     def open(cls, folder: Path, mode: CassetteMode, *, goes_on: bool = False) -> Cassette:
-        """`goes_on`: of a run that was interrupted; trials that it does not run again keep what is recorded of them.
+        """Open a folder of recordings. `goes_on`: the run was interrupted; trials that it does not run again keep their recordings.
 
         Raises ValueError for a folder that cannot be used, or that another run is recording in.
         """
         if mode is CassetteMode.REPLAY:
             if not folder.is_dir():
-                raise ValueError(f"{folder}: no folder of recordings")
+                raise ValueError(f"{folder}: not a folder of recordings")
             return cls(folder, mode, None, goes_on)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -68,15 +68,15 @@ class Cassette:
 
     @property
     def first_miss(self) -> str:
-        """The first miss of a replay: its line and the difference; empty while there is none."""
+        """The first miss of a replay, its line and the difference; empty if there was none."""
         return self.tally.first_miss
 
     def check(self, name: str) -> None:
-        """Before anything runs: raises ValueError where this mode has no use for what is, or is not, recorded of a model."""
+        """Check, before anything runs, that the mode suits what is recorded of a model. Raises ValueError."""
         self._desk(name)
 
     def model(self, name: str, lane: Lane, inner: Model | None, tunnel: Tunnel | None = None) -> RecordedModel:
-        """One trial's model. `name`: what it is recorded under. `inner`: who is asked; a replay needs and asks none.
+        """Return one trial's model. `name`: what it is recorded under. `inner`: the model that is asked; a replay needs none.
 
         Raises ValueError as `check` does, and where two models are recorded under one name.
         """

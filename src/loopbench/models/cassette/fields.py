@@ -1,77 +1,77 @@
-"""Reading an object of a file that others may have written: each field once, held against its type."""
+"""Dataclasses as JSON objects: written without what equals its default, and read from files that others may have written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 MAX = 10**15
-"""Larger numbers are no counts, seconds or dollars; what is computed from them would overflow."""
+"""The largest count, seconds or dollars that are read; what is computed from larger numbers would overflow."""
 
 
-class Fields:
-    """The fields of an object, each taken once and held against its type. All raise ValueError, which names the field."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._left = dict(values)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._left
-
-    def taken(self, name: str, *kinds: type) -> Any:
-        """A value of one of these types; no bool passes for a number."""
-        if name not in self._left:
-            raise ValueError(f"no {name!r}")
-        value = self._left.pop(name)
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise ValueError(f"{name!r} is a {type(value).__name__}")
+def as_json(value: Any) -> Any:
+    """Write a dataclass as an object without the fields that equal their defaults, and tuples as lists."""
+    if isinstance(value, tuple):
+        return [as_json(item) for item in value]
+    if not dataclasses.is_dataclass(value):
         return value
+    return {name: as_json(own) for name, default, _ in _fields(value.__class__) if (own := getattr(value, name)) != default()}
 
-    def text(self, name: str, default: str | None = None) -> str:
-        return default if default is not None and name not in self._left else str(self.taken(name, str))
 
-    def whole(self, name: str, default: int | None = None) -> int:
-        """A count: no negative number."""
-        return default if default is not None and name not in self._left else int(_sane(name, self.taken(name, int)))
+def read_as(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Read a dataclass of texts, flags, numbers that are not negative, objects, and tuples of these.
 
-    def number(self, name: str, default: float) -> float:
-        """Seconds or dollars: nothing negative."""
-        return _sane(name, self.taken(name, int, float)) if name in self._left else default
+    Raises ValueError, which names the field, for a value of another type, and for a field that is missing or unknown.
+    """
+    known = _fields(kind)  # type: ignore[arg-type]  # mypy does not take a class for hashable
+    for name, default, _ in known:
+        if name not in values and default() is dataclasses.MISSING:
+            raise ValueError(f"no {name!r}")
+    unknown = values.keys() - {name for name, _, _ in known}
+    if unknown:
+        raise ValueError(f"unknown field {min(unknown)!r}")
+    return kind(**{name: _read(name, hint, values[name]) for name, _, hint in known if name in values})
 
-    def maybe_number(self, name: str) -> float | None:
-        return self.number(name, 0.0) if name in self._left else None
 
-    def flag(self, name: str) -> bool:
-        """False where it is left out."""
-        return bool(self.taken(name, bool)) if name in self._left else False
+@lru_cache(maxsize=64)
+def _fields(kind: Any) -> list[tuple[str, Callable[[], Any], Any]]:
+    """Return name, maker of the default and type of each field of a dataclass."""
+    hints = get_type_hints(kind)
+    return [(item.name, _default(item), hints[item.name]) for item in dataclasses.fields(kind)]
 
-    def one_of(self, name: str, allowed: tuple[T, ...], default: T | None = None) -> T:
-        if default is not None and name not in self._left:
-            return default
-        value = self.taken(name, str)
-        if value not in allowed:
+
+def _default(item: dataclasses.Field[Any]) -> Callable[[], Any]:
+    return (lambda: item.default) if item.default_factory is dataclasses.MISSING else item.default_factory
+
+
+def _read(name: str, hint: Any, value: Any) -> Any:
+    origin = get_origin(hint)
+    if origin is UnionType:
+        return None if value is None else _read(name, next(kind for kind in get_args(hint) if kind is not NoneType), value)
+    if origin is Literal:
+        if value not in get_args(hint):
             raise ValueError(f"{name!r} is {value!r}")
-        return allowed[allowed.index(value)]
+        return value
+    if origin is tuple:
+        return tuple(_read(name, get_args(hint)[0], item) for item in _checked(name, value, list))
+    if origin is not None:
+        return _checked(name, value, dict)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return read_as(hint, _checked(name, value, dict))
+    if hint in (int, float):
+        return _sane(name, _checked(name, value, int, hint))
+    return _checked(name, value, hint)
 
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Empty where it is left out."""
-        items = self.taken(name, list) if name in self._left else []
-        if not all(isinstance(item, str) for item in items):
-            raise ValueError(f"{name!r} holds something else than texts")
-        return tuple(items)
 
-    def objects(self, name: str) -> Iterator[Fields]:
-        """None where it is left out."""
-        for item in self.taken(name, list) if name in self._left else []:
-            if not isinstance(item, dict):
-                raise ValueError(f"{name!r} holds something else than objects")
-            yield Fields(item)
-
-    def end(self) -> None:
-        """Raises ValueError where a field was not taken."""
-        if self._left:
-            raise ValueError(f"unknown field {next(iter(self._left))!r}")
+def _checked(name: str, value: Any, *kinds: type) -> Any:
+    """Return a value of one of these types; a bool does not pass for a number."""
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise ValueError(f"{name!r} is a {type(value).__name__}")
+    return value
 
 
 def _sane(name: str, value: float) -> float:

@@ -14,22 +14,21 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, Literal
 
-from loopbench.models.faults import Clearing
-from loopbench.models.tunnel import FaultState, ReplyEffects
-from loopbench.protocol import Capabilities, ContextOverflow, ModelError, NativeCall, ProviderError, Reply, Usage
-from loopbench.protocol.chat import FinishReason, MessageRole
+from loopbench.models.tunnel import ReplyEffects
+from loopbench.protocol import Capabilities, ContextOverflow, ModelError, ProviderError, Reply
+from loopbench.protocol.chat import MessageRole
 from loopbench.protocol.digest import digest
 from loopbench.protocol.model import ProviderTrouble
 from loopbench.protocol.wire import from_json
 
 from .canonical import MAX_DEPTH
-from .fields import Fields
+from .fields import as_json, read_as
 
 VERSION = 1
 MAX_LINE = 1 << 26
-"""Bytes."""
+"""The longest line, in bytes."""
 SHORT_ID, FULL_ID = 12, 64
 """Hex digits of a part's id; all of them where the first twelve stand for another part."""
 SETTINGS = frozenset({"tool_choice", "parallel_calls", "temperature", "max_tokens", "top_p", "seed", "stop"})
@@ -40,22 +39,22 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def escaped(text: str) -> str:
-    """What would act on a terminal, turn the direction of reading or break a line, written as JSON escapes."""
+    """Write as JSON escapes what would act on a terminal, turn the direction of reading or break a line."""
     if text.isprintable():
         return text
     return text.translate({ord(char): json.dumps(char)[1:-1] for char in set(text) if not char.isprintable()})
 
 
 def encode(value: Mapping[str, Any]) -> bytes:
-    """One line, its end included. Raises ValueError for what JSON cannot say."""
+    """Write one line, its end included. Raises ValueError for what JSON cannot express."""
     return (escaped(_ENCODER.encode(value)) + "\n").encode("utf-8")
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Raises ValueError for what is no JSON object, or nested too deep."""
+    """Read one line. Raises ValueError for what is not a JSON object, or nested too deep."""
     value = from_json(line.decode("utf-8"))
     if not isinstance(value, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     _check_depth(value, MAX_DEPTH + _ENVELOPE)
     return value
 
@@ -86,8 +85,7 @@ class Lane:
 class Failure:
     """An error in the place of a reply, which a loop may act on for good."""
 
-    kind: str
-    """A `ProviderTrouble`, or `context_overflow`."""
+    kind: Literal[ProviderTrouble, "context_overflow"]
     message: str
     status: int | None = None
     retry_after_s: float | None = None
@@ -96,7 +94,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: ModelError) -> Failure | None:
-        """None for a failure that the next run need not meet: it is not recorded."""
+        """Return an error as it is recorded; None for a failure that the next run need not meet."""
         if isinstance(error, ContextOverflow):
             return cls("context_overflow", str(error))
         if isinstance(error, ProviderError) and (error.injected or error.kind in ("refused", "bad_request")):
@@ -105,13 +103,12 @@ class Failure:
         return None
 
     def error(self) -> ModelError:
-        """What is raised in its place."""
-        kind = next((kind for kind in get_args(ProviderTrouble) if kind == self.kind), None)
-        if kind is None:
+        """Return the error that a replay raises."""
+        if self.kind == "context_overflow":
             return ContextOverflow(self.message)
         return ProviderError(
             self.message,
-            kind,
+            self.kind,
             status=self.status,
             retry_after_s=self.retry_after_s,
             injected=self.injected,
@@ -134,7 +131,7 @@ class RecordedRequest:
     """Which request of which trial."""
 
     request: str
-    """Its canonical digest."""
+    """The canonical digest of the request."""
     lane: Lane
     scope: str
     occurrence: int
@@ -145,17 +142,17 @@ class RecordedRequest:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """What a request is looked up by."""
+        """The key by which a request is looked up."""
         return (self.request, self.lane.repeat, self.occurrence)
 
     @property
     def own(self) -> tuple[str, str, str]:
-        """Whose it is, among those of one key."""
+        """The owner of the request, which tells requests of one key apart."""
         return (self.lane.arm, self.lane.task, self.scope)
 
     @property
     def place(self) -> tuple[str, str, int, int, str, int, str]:
-        """Its place in a sorted recording."""
+        """The place of the request in a sorted recording."""
         return (self.lane.task, self.lane.arm, self.lane.repeat, self.call, self.scope, self.occurrence, self.request)
 
 
@@ -177,34 +174,69 @@ class Exchange:
 # --- the first line ---
 
 
+@dataclass(frozen=True, slots=True)
+class _Header:
+    cassette: int
+    model: str
+    capabilities: Capabilities
+
+
 def header_line(model: str, capabilities: Capabilities) -> dict[str, Any]:
     return {"cassette": VERSION, "model": model, "capabilities": dataclasses.asdict(capabilities)}
 
 
 def read_header(line: Mapping[str, Any]) -> tuple[str, Capabilities]:
-    """Model and capabilities. Raises ValueError."""
-    if "cassette" not in line:
+    """Read model and capabilities from the first line. Raises ValueError."""
+    version = line.get("cassette")
+    if version is None:
         raise ValueError("not the first line of a recording")
-    fields = Fields(line)
-    version = fields.whole("cassette")
     if version != VERSION:
         raise ValueError(f"a recording of version {version}, this loopbench reads {VERSION}")
-    model, able = fields.text("model"), Fields(fields.taken("capabilities", dict))
-    fields.end()
-    context = able.taken("context_tokens", int, type(None))
-    names = [item.name for item in dataclasses.fields(Capabilities) if item.name != "context_tokens"]
-    capabilities = Capabilities(**{name: able.flag(name) for name in names if name in able}, context_tokens=context)
-    able.end()
-    return model, capabilities
+    header = read_as(_Header, line)
+    return header.model, header.capabilities
 
 
 # --- parts ---
 
-PART_KINDS = ("message", "tool", "schema")
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    id: str
+    type: Literal["function"]
+    function: _Function
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    role: MessageRole
+    content: str
+    tool_calls: tuple[_Call, ...] = ()
+    tool_call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    value: Mapping[str, Any]
+
+
+PART_KINDS: Mapping[str, type] = {"message": _Message, "tool": _Tool, "schema": _Schema}
 
 
 def part_id(kind: str, value: Mapping[str, Any], digits: int = SHORT_ID) -> str:
-    """The same wherever the same content is recorded."""
+    """Return the id of a part, which depends on its content alone."""
     return digest([kind, value])[:digits]
 
 
@@ -213,169 +245,82 @@ def part_line(kind: str, name: str, value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_part(line: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """Kind, id and content. Raises ValueError."""
-    kind = next((kind for kind in PART_KINDS if kind in line), "")
-    fields = Fields(line)
-    name = fields.text(kind)
-    if not re.fullmatch(f"[0-9a-f]{{{SHORT_ID}}}([0-9a-f]{{{FULL_ID - SHORT_ID}}})?", name):
-        raise ValueError(f"{name!r} is no id")
-    if kind == "message":
-        _check_message(fields)
-    elif kind == "tool":
-        fields.text("name"), fields.text("description"), fields.taken("parameters", dict)
-    else:
-        fields.taken("value", dict)
-    fields.end()
-    return kind, name, {key: item for key, item in line.items() if key != kind}
-
-
-def _check_message(fields: Fields) -> None:
-    fields.one_of("role", get_args(MessageRole))
-    fields.text("content")
-    if "tool_call_id" in fields:
-        fields.text("tool_call_id")
-    for call in fields.objects("tool_calls"):
-        call.text("id"), call.one_of("type", ("function",))
-        function = Fields(call.taken("function", dict))
-        function.text("name"), function.text("arguments")
-        function.end()
-        call.end()
+    """Read kind, id and content of a part. Raises ValueError."""
+    kind = next((kind for kind in PART_KINDS if kind in line), None)
+    if kind is None:
+        raise ValueError("not a line of a recording")
+    name = line[kind]
+    if not isinstance(name, str) or not re.fullmatch(f"[0-9a-f]{{{SHORT_ID}}}([0-9a-f]{{{FULL_ID - SHORT_ID}}})?", name):
+        raise ValueError(f"{name!r} is not an id")
+    content = {key: item for key, item in line.items() if key != kind}
+    read_as(PART_KINDS[kind], content)
+    return kind, name, content
 
 
 # --- exchanges ---
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ExchangeLine:
+    """One exchange as its line has it, in this order."""
+
+    request: str
+    task: str
+    arm: str
+    repeat: int
+    call: int
+    role: str
+    scope: str = ""
+    occurrence: int = 0
+    messages: tuple[str, ...]
+    tools: tuple[str, ...] = ()
+    schema: str | None = None
+    rest: Mapping[str, Any] = field(default_factory=dict)
+    """The settings."""
+    reply: Reply | None = None
+    error: Failure | None = None
+    cut: bool = False
+    seconds: float = 0.0
+    effects: ReplyEffects | None = None
+
+
 def exchange_line(exchange: Exchange) -> dict[str, Any]:
-    """As JSON; what is empty is left out."""
-    asked, parts, effects = exchange.asked, exchange.parts, exchange.effects
-    lane = asked.lane
-    line: dict[str, Any] = {"request": asked.request, "task": lane.task, "arm": lane.arm, "repeat": lane.repeat}
-    line |= {"call": asked.call, "role": asked.role}
-    line |= _set(scope=asked.scope, occurrence=asked.occurrence)
-    line["messages"] = list(parts.messages)
-    line |= _set(tools=list(parts.tools), schema=parts.schema, rest=dict(parts.settings))
-    if isinstance(exchange.answer, Reply):
-        line["reply"] = _reply_line(exchange.answer)
-    else:
-        line["error"] = _without_defaults(exchange.answer)
-    line |= _set(cut=exchange.cut, seconds=exchange.seconds)
-    if effects is not None:
-        line["effects"] = _without_defaults(effects) | _set(faults=[dataclasses.asdict(fault) for fault in effects.faults])
-    return line
-
-
-def read_exchange(line: Mapping[str, Any]) -> Exchange:
-    """Raises ValueError."""
-    fields = Fields(line)
-    request = fields.text("request")
-    if not re.fullmatch(f"[0-9a-f]{{{FULL_ID}}}", request):
-        raise ValueError(f"{request!r} is no digest of a request")
-    lane = Lane(arm=fields.text("arm"), task=fields.text("task"), repeat=fields.whole("repeat"))
-    settings = fields.taken("rest", dict) if "rest" in fields else {}
-    if not settings.keys() <= SETTINGS:
-        raise ValueError(f"unknown setting {sorted(settings.keys() - SETTINGS)[0]!r}")
-    schema = fields.text("schema") if "schema" in fields else None
-    exchange = Exchange(
-        asked=RecordedRequest(
-            request=request,
-            lane=lane,
-            scope=fields.text("scope", ""),
-            occurrence=fields.whole("occurrence", 0),
-            call=fields.whole("call"),
-            role=fields.text("role"),
-        ),
-        parts=Parts(fields.texts("messages"), fields.texts("tools"), schema, settings),
-        answer=_read_failure(fields) if "error" in fields else _read_reply(fields),
-        cut=fields.flag("cut"),
-        seconds=fields.number("seconds", 0.0),
-        effects=_read_effects(fields) if "effects" in fields else None,
+    """Write an exchange as JSON, without what is empty."""
+    asked, parts, answer = exchange.asked, exchange.parts, exchange.answer
+    line = _ExchangeLine(
+        request=asked.request,
+        task=asked.lane.task,
+        arm=asked.lane.arm,
+        repeat=asked.lane.repeat,
+        call=asked.call,
+        role=asked.role,
+        scope=asked.scope,
+        occurrence=asked.occurrence,
+        messages=parts.messages,
+        tools=parts.tools,
+        schema=parts.schema,
+        rest=dict(parts.settings),
+        reply=answer if isinstance(answer, Reply) else None,
+        error=answer if isinstance(answer, Failure) else None,
+        cut=exchange.cut,
+        seconds=exchange.seconds,
+        effects=exchange.effects,
     )
-    fields.end()
-    return exchange
+    written: dict[str, Any] = as_json(line)
+    return written
 
 
-def _set(**values: Any) -> dict[str, Any]:
-    """Those that say something."""
-    return {name: value for name, value in values.items() if value}
-
-
-def _without_defaults(value: Any) -> dict[str, Any]:
-    """The fields of a flat dataclass that differ from their defaults."""
-    made = {}
-    for item in dataclasses.fields(value):
-        own = getattr(value, item.name)
-        if own != item.default:
-            made[item.name] = list(own) if isinstance(own, tuple) else own
-    return made
-
-
-def _reply_line(reply: Reply) -> dict[str, Any]:
-    made = _without_defaults(reply)
-    if reply.calls:
-        made["calls"] = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in reply.calls]
-    if reply.usage is not None:
-        made["usage"] = _without_defaults(reply.usage)
-    return made
-
-
-def _read_reply(fields: Fields) -> Reply:
-    own = Fields(fields.taken("reply", dict))
-    calls = []
-    for call in own.objects("calls"):
-        calls.append(NativeCall(call.text("id"), call.text("name"), call.text("arguments")))
-        call.end()
-    usage = _read_usage(own) if "usage" in own else None
-    reply = Reply(
-        text=own.text("text", ""),
-        calls=tuple(calls),
-        usage=usage,
-        finish_reason=own.one_of("finish_reason", get_args(FinishReason), "stop"),
-        failed_attempts=own.texts("failed_attempts"),
-    )
-    own.end()
-    return reply
-
-
-def _read_usage(fields: Fields) -> Usage:
-    own = Fields(fields.taken("usage", dict))
-    values: dict[str, Any] = {name: own.whole(name, 0) for name in ("input_tokens", "output_tokens", "cached_tokens")}
-    values |= {name: own.maybe_number(name) for name in ("cost_usd", "nominal_usd")}
-    usage = Usage(**values, estimated=own.flag("estimated"))
-    own.end()
-    return usage
-
-
-def _read_failure(fields: Fields) -> Failure:
-    own = Fields(fields.taken("error", dict))
-    failure = Failure(
-        kind=own.one_of("kind", (*get_args(ProviderTrouble), "context_overflow")),
-        message=own.text("message"),
-        status=own.whole("status") if "status" in own else None,
-        retry_after_s=own.maybe_number("retry_after_s"),
-        injected=own.flag("injected"),
-        failed_attempts=own.texts("failed_attempts"),
-    )
-    own.end()
-    return failure
-
-
-def _read_effects(fields: Fields) -> ReplyEffects:
-    own = Fields(fields.taken("effects", dict))
-    effects = ReplyEffects(
-        seconds=own.number("seconds", 0.0),
-        struck=own.text("struck") if "struck" in own else None,
-        injected=own.flag("injected"),
-        unknown=own.texts("unknown"),
-        faults=tuple(_read_fault(fault) for fault in own.objects("faults")),
-    )
-    own.end()
-    return effects
-
-
-def _read_fault(own: Fields) -> FaultState:
-    values: dict[str, Any] = {name: own.whole(name) for name in ("number", "attempts", "landed_at")}
-    values |= {name: own.text(name) for name in ("kind", "role", "call")}
-    values |= {name: own.flag(name) for name in ("landed", "absorbed", "recovered", "seen")}
-    values |= {"clearing": own.one_of("clearing", get_args(Clearing)), "armed": own.texts("armed")}
-    own.end()
-    return FaultState(**values)
+def read_exchange(value: Mapping[str, Any]) -> Exchange:
+    """Read one exchange. Raises ValueError."""
+    request = value["request"]
+    if not isinstance(request, str) or not re.fullmatch(f"[0-9a-f]{{{FULL_ID}}}", request):
+        raise ValueError(f"{request!r} is not the digest of a request")
+    line = read_as(_ExchangeLine, value)
+    if not line.rest.keys() <= SETTINGS:
+        raise ValueError(f"unknown setting {min(line.rest.keys() - SETTINGS)!r}")
+    answer = line.reply if line.error is None else line.error
+    if answer is None or (line.reply is not None and line.error is not None):
+        raise ValueError("needs either a reply or an error")
+    asked = RecordedRequest(request, Lane(line.arm, line.task, line.repeat), line.scope, line.occurrence, line.call, line.role)
+    parts = Parts(line.messages, line.tools, line.schema, line.rest)
+    return Exchange(asked, parts, answer, line.cut, line.seconds, line.effects)

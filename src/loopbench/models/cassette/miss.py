@@ -16,7 +16,7 @@ from .lines import Exchange, RecordedRequest, escaped, part_id
 from .recording import Recording
 
 MAX_COMPARED = 300
-"""Recorded requests that a missed one is held against."""
+"""Recorded requests that a missed one is compared with."""
 MAX_SHOWN = 60
 """Characters of a text that an error shows."""
 DIFFERENCE_LINES, DIFFERENCE_WIDTH = 40, 200
@@ -32,7 +32,7 @@ class RecordingError(ProviderError):
 
     @property
     def is_transient(self) -> bool:
-        """To ask again does not help."""
+        """False: asking again does not help."""
         return False
 
 
@@ -58,8 +58,8 @@ class RecordingMiss(RecordingError):
         return "\n".join(lines)
 
 
-def missed(recording: Recording, asked: RecordedRequest, request: Mapping[str, Any]) -> RecordingMiss:
-    """The error for a canonical request that the recording does not hold."""
+def miss_of(recording: Recording, asked: RecordedRequest, request: Mapping[str, Any]) -> RecordingMiss:
+    """Return the error for a canonical request that the recording does not hold."""
     head = f"not recorded: call {asked.call + 1} ({asked.role}) of {asked.lane}"
     found = _closest(recording, asked, request)
     if found is None:
@@ -79,7 +79,7 @@ def _times(count: int) -> str:
 
 
 def _closest(recording: Recording, asked: RecordedRequest, request: Mapping[str, Any]) -> Exchange | None:
-    """Of the same task where it has any; the one that shares most messages."""
+    """Return the exchange that shares most messages, of the same task if any is recorded."""
     lane = asked.lane
     candidates = recording.by_task.get(lane.task)
     if candidates is None:
@@ -97,7 +97,7 @@ def _closest(recording: Recording, asked: RecordedRequest, request: Mapping[str,
 
 
 def _promising(candidates: list[Exchange], asked: RecordedRequest) -> list[Exchange]:
-    """As many as may be compared: the same request, then those of the trial itself, of its arm, of its role."""
+    """Return as many candidates as may be compared: the same request, then those of the trial, of its arm, of its role."""
     if len(candidates) <= MAX_COMPARED:
         return candidates
 
@@ -109,7 +109,7 @@ def _promising(candidates: list[Exchange], asked: RecordedRequest) -> list[Excha
 
 
 def _differences(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
-    """Settings that differ, then the first message that does."""
+    """Describe the settings that differ, then the first message that does."""
     for name in sorted((recorded.keys() | asked.keys()) - {"messages"}):
         old, new = recorded.get(name), asked.get(name)
         if old == new:
@@ -159,7 +159,7 @@ def _line(text: str) -> str:
 
 
 def _rendered(request: Mapping[str, Any]) -> Iterator[str]:
-    """A request in lines that can be compared: texts broken where they break, long lines folded."""
+    """Write a request in lines that can be compared: texts broken where they break, long lines folded."""
     for name in sorted(request.keys() - {"messages", "tools"}):
         yield from _folded(f"{name}: {json.dumps(request[name], ensure_ascii=False, sort_keys=True)}")
     for tool in request.get("tools", ()):

@@ -18,7 +18,7 @@ from loopbench.protocol import Capabilities, Chunk, Model, ModelError, NativeCal
 
 from .canonical import Canonical, Cleaner
 from .lines import Exchange, Failure, Lane, Parts, RecordedRequest
-from .miss import RecordingError, missed
+from .miss import RecordingError, miss_of
 from .recording import Recording
 
 
@@ -47,7 +47,7 @@ class CassetteCounts:
     misses: int = 0
     recorded: int = 0
     first_miss: str = ""
-    """The error and the difference, in several lines; empty while there is none."""
+    """The error and the difference, in several lines; empty if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class _Ask:
 
     @property
     def seconds(self) -> float:
-        """Until now, without what was lost meanwhile."""
+        """Seconds until now, without those that were lost meanwhile."""
         return max(0.0, time.perf_counter() - self.started - (waits().seconds - self.lost_s))
 
 
@@ -81,7 +81,7 @@ class RecordedModel:
     """One trial's model. Its answers are the same whether they are recorded or replayed; a replayed one costs nothing."""
 
     def __init__(self, desk: SharedRecording, lane: Lane, inner: Model | None, tunnel: Tunnel | None = None) -> None:
-        """`inner`: who is asked; None replays only. `tunnel`: of a scripted model; what answers do to it is recorded too."""
+        """`inner`: the model to ask; None replays only. `tunnel`: a scripted model's; effects of answers on it are recorded."""
         self.lane = lane
         self.inner = inner
         self.tunnel = tunnel
@@ -101,13 +101,13 @@ class RecordedModel:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The model's own; in a replay those that it had."""
+        """The model's capabilities; in a replay those that it had."""
         own = self._desk.recording.capabilities if self.inner is None else self.inner.capabilities
         assert own is not None
         return own
 
     async def complete(self, request: Request) -> Reply:
-        """Raises RecordingMiss for what a replay lacks, RecordingError where recording fails, else what the model raised."""
+        """Return the recorded or fresh reply. Raises RecordingMiss, RecordingError if recording fails, or what the model raised."""
         ask = self._ask(request)
         found = self._found(ask)
         if found is not None:
@@ -124,7 +124,7 @@ class RecordedModel:
         return self._keep(ask, reply, self._effects(request))
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """The same in pieces; a stream that the loop closes early is recorded as far as it came."""
+        """Yield the same in pieces; a stream that the loop closes early is recorded as far as it came."""
         ask = self._ask(request)
         found = self._found(ask)
         if found is not None:
@@ -132,27 +132,27 @@ class RecordedModel:
             for chunk in pieces(reply) if self.capabilities.streaming else (Chunk(reply.text, reply=reply),):
                 yield chunk
             return
-        heard = _Heard()
+        streamed = _StreamedReply()
         effects: ReplyEffects | None = None
         chunks = cast(AsyncGenerator[Chunk, None], self._inner(ask).stream(request))
         try:
             async with contextlib.aclosing(chunks):
                 async for chunk in chunks:
                     effects = effects or self._effects(request)  # at once: later they may be those of the scope's next request
-                    heard.take(chunk)
+                    streamed.take(chunk)
                     if chunk.reply is not None:
                         chunk = replace(chunk, reply=self._keep(ask, chunk.reply, effects))
                     yield chunk
         except ModelError as error:
-            if heard.whole is None:
+            if streamed.whole is None:
                 self._failed(ask, error, effects or self._effects(request))
             raise
         except GeneratorExit:
-            if heard.whole is None:
-                self._closed(ask, heard, effects)
+            if streamed.whole is None:
+                self._closed(ask, streamed, effects)
             raise
         except BaseException:
-            if heard.whole is None:
+            if streamed.whole is None:
                 self._take_back(ask)
             raise
 
@@ -172,7 +172,7 @@ class RecordedModel:
         return _Ask(request, canonical, asked)
 
     def _found(self, ask: _Ask) -> Exchange | None:
-        """The recorded exchange, which from here on is this trial's own."""
+        """Return the recorded exchange, which from here on is this trial's own."""
         desk = self._desk
         found = desk.recording.find(ask.asked) if self._looks_up else None
         if found is None:
@@ -187,21 +187,21 @@ class RecordedModel:
         if self._looks_up:
             desk.tally.misses += 1
         if self.inner is None:
-            miss = missed(desk.recording, ask.asked, ask.canonical.value)
+            miss = miss_of(desk.recording, ask.asked, ask.canonical.value)
             desk.tally.first_miss = desk.tally.first_miss or f"{miss}\n{miss.difference}".rstrip()
             self.failure = self.failure or miss
             raise miss
         return self.inner
 
     def _take_back(self, ask: _Ask) -> None:
-        """Nothing came that a replay could give: the next request of this kind takes its place."""
+        """Forget a request that came to nothing a replay could give: the next request of this kind takes its place."""
         self._occurrences[ask.asked.scope, ask.asked.request] -= 1
         self._desk.recording.unsettled.add(self.lane)
 
     # --- what came of it ---
 
     async def _again(self, ask: _Ask, found: Exchange) -> Reply:
-        """What was recorded, once more. Raises what was raised."""
+        """Return, or raise, what was recorded."""
         self.replayed_s += found.seconds
         if self.tunnel is not None and found.effects is not None:
             await self.tunnel.repeat(ask.request, found.effects)
@@ -210,23 +210,23 @@ class RecordedModel:
         return _for_free(found.answer)
 
     def _keep(self, ask: _Ask, reply: Reply, effects: ReplyEffects | None, *, cut: bool = False) -> Reply:
-        """The reply as it was recorded, which is what the loop gets. Raises RecordingError."""
+        """Record a reply and return it as recorded, which is what the loop gets. Raises RecordingError."""
         clean = self._desk.cleaner.text
         calls = tuple(NativeCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls)
         stored = self._record(ask, replace(reply, text=clean(reply.text), calls=calls), effects, cut=cut)
         assert isinstance(stored, Reply)
         return stored
 
-    def _closed(self, ask: _Ask, heard: _Heard, effects: ReplyEffects | None) -> None:
-        """The stream was given up: by the loop, or because its task is being cancelled."""
+    def _closed(self, ask: _Ask, streamed: _StreamedReply, effects: ReplyEffects | None) -> None:
+        """Record a stream that the loop closed, unless its task is being cancelled."""
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             self._take_back(ask)
         else:
-            self._keep(ask, heard.reply(), effects, cut=True)
+            self._keep(ask, streamed.reply(), effects, cut=True)
 
     def _failed(self, ask: _Ask, error: ModelError, effects: ReplyEffects | None) -> None:
-        """Raises the error as it was recorded; nothing where it is none that is."""
+        """Record an error and raise it as recorded; do neither for one that is not recorded."""
         failure = Failure.of(error)
         if failure is None:
             self._take_back(ask)
@@ -256,7 +256,7 @@ class RecordedModel:
 
 
 def _for_free(reply: Reply) -> Reply:
-    """Nothing is billed for a replayed reply; what it would have cost stays."""
+    """Return a replayed reply, for which nothing is billed; what it would have cost stays."""
     usage = reply.usage
     if usage is None:
         return reply
@@ -264,7 +264,7 @@ def _for_free(reply: Reply) -> Reply:
     return replace(reply, usage=replace(usage, cost_usd=None if nominal is None else 0.0, nominal_usd=nominal))
 
 
-class _Heard:
+class _StreamedReply:
     """What has come of a stream."""
 
     def __init__(self) -> None:
@@ -282,5 +282,5 @@ class _Heard:
             self._calls[delta.index] = merged
 
     def reply(self) -> Reply:
-        """Of a stream that was closed early."""
+        """Return the reply of a stream that was closed early."""
         return Reply("".join(self._text), tuple(call for _, call in sorted(self._calls.items())), None, "other")

@@ -20,7 +20,6 @@ from loopbench.protocol.digest import sha256
 from .lines import (
     FULL_ID,
     MAX_LINE,
-    PART_KINDS,
     Exchange,
     Lane,
     Parts,
@@ -38,19 +37,19 @@ from .lines import (
 )
 
 MAX_BYTES = 1 << 31
-"""Of one recording, unpacked."""
+"""The largest recording, in bytes, unpacked."""
 MAX_SLUG = 100
 MAX_REASON_CHARS = 200
 
 
 def slug(model: str) -> str:
-    """A model's name as the name of a file, without its ending."""
+    """Return a model's name as the name of a file, without its ending."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-")[:MAX_SLUG]
     return plain or f"model-{sha256(model)[:8]}"
 
 
 class Recording:
-    """What is recorded of one model. Raises ValueError, with file and line, for a file that is no recording of it."""
+    """The recording of one model. Raises ValueError, with file and line, for a file that is not a recording of it."""
 
     def __init__(self, folder: Path, model: str) -> None:
         self.model = model
@@ -83,7 +82,7 @@ class Recording:
     # --- looking up ---
 
     def find(self, asked: RecordedRequest) -> Exchange | None:
-        """The trial's own, else another's with the same key: of the same arm first, then of the same task, then in file order.
+        """Return the trial's own exchange, else another's of the same key: first by arm, then by task, then in file order.
 
         What others have recorded since the file was opened does not count: it would depend on which of them came first.
         """
@@ -98,14 +97,14 @@ class Recording:
 
     @cached_property
     def by_task(self) -> Mapping[str, list[Exchange]]:
-        """All in file order, by task; for a recording that grows no more."""
+        """All exchanges in file order, by task; for a recording that grows no more."""
         made: dict[str, list[Exchange]] = {}
         for exchange in sorted(self, key=lambda exchange: exchange.asked.place):
             made.setdefault(exchange.asked.lane.task, []).append(exchange)
         return made
 
     def request(self, exchange: Exchange) -> dict[str, Any]:
-        """What was asked, in its canonical form."""
+        """Return the request of an exchange in its canonical form."""
         parts = exchange.parts
         value: dict[str, Any] = {"messages": [self._parts[name][1] for name in parts.messages]}
         if parts.tools:
@@ -117,7 +116,7 @@ class Recording:
     # --- recording ---
 
     def add(self, exchange: Exchange, request: Mapping[str, Any]) -> Exchange:
-        """Take an exchange and its canonical request; it is in the file when this returns. Gives the exchange as it will be read.
+        """Record an exchange and its canonical request, in the file when this returns. Return the exchange as it will be read.
 
         Raises ValueError for what cannot be read back, OSError where the file cannot be written: then nothing of it was.
         """
@@ -139,7 +138,7 @@ class Recording:
             return stored
 
     def close(self, keep: Callable[[RecordedRequest, bool], bool] | None) -> None:
-        """Bring all to the disk; with `keep` in order, and only what it keeps, told of what was recorded by this process.
+        """Bring all to the disk; with `keep` in order, and only what it keeps, given a request and whether it was recorded now.
 
         Raises OSError where that fails; what was recorded before is still whole.
         """
@@ -154,7 +153,7 @@ class Recording:
                 self._rewrite(each for each in self if keep(each.asked, each.asked in self._fresh))
 
     def _take_apart(self, request: Mapping[str, Any]) -> tuple[Parts, dict[str, tuple[str, Mapping[str, Any]]]]:
-        """The request by the ids of its parts, and those parts that are new."""
+        """Return the request by the ids of its parts, and those parts that are new."""
         new: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
         def name_of(kind: str, value: Mapping[str, Any]) -> str:
@@ -171,7 +170,7 @@ class Recording:
         return Parts(messages, tools, schema, rest), new
 
     def _append(self, data: bytes) -> None:
-        """All of it, or nothing."""
+        """Append all of it, or nothing."""
         file = self._file or self._open()
         start = file.seek(0, os.SEEK_END)
         left = memoryview(data)
@@ -183,7 +182,7 @@ class Recording:
             raise
 
     def _open(self) -> FileIO:
-        """For appending, without the torn end that a kill may have left; a packed recording is unpacked first."""
+        """Open the file for appending, without the torn end that a kill may have left; a packed recording is unpacked first."""
         if not self.path.is_file() or self._whole == 0:
             self._rewrite(self)
             packed(self.path).unlink(missing_ok=True)
@@ -195,7 +194,7 @@ class Recording:
         return file
 
     def _rewrite(self, exchanges: Iterable[Exchange]) -> None:
-        """The whole file anew, in order, or not at all."""
+        """Write the whole file anew, in order, or not at all."""
         scratch = self.path.with_name(f"{self.path.name}.part")
         try:
             with scratch.open("wb") as file:
@@ -210,7 +209,7 @@ class Recording:
         _sync_folder(self.path.parent)
 
     def _rendered(self, exchanges: Iterable[Exchange]) -> Iterator[bytes]:
-        """The lines: each part stands before the first exchange that needs it."""
+        """Yield the lines; each part comes before the first exchange that needs it."""
         assert self.capabilities is not None
         yield encode(header_line(self.model, self.capabilities))
         written: set[str] = set()
@@ -259,8 +258,6 @@ class Recording:
             raise ValueError(f"records the model {model!r}, and {self.model!r} would have the same file: use another folder")
 
     def _read_part(self, value: Mapping[str, Any]) -> None:
-        if not any(kind in value for kind in PART_KINDS):
-            raise ValueError("no line of a recording")
         kind, name, content = read_part(value)
         if self._parts.setdefault(name, (kind, content)) != (kind, content):
             raise ValueError(f"{kind} {name} stands for something else before")
@@ -276,7 +273,7 @@ def _ids(parts: Parts) -> Iterator[str]:
 
 
 def _references(parts: Parts) -> Iterator[tuple[str, str]]:
-    """Kind and id of all that a request is made of."""
+    """Yield kind and id of all parts of a request."""
     yield from (("tool", name) for name in parts.tools)
     if parts.schema is not None:
         yield "schema", parts.schema
@@ -287,7 +284,7 @@ def _references(parts: Parts) -> Iterator[tuple[str, str]]:
 
 
 def _bad(source: Path, number: int, why: object) -> ValueError:
-    """The error for a line; what stands in it is shown in bounds."""
+    """Return the error for a line; long reasons are shortened."""
     text = str(why)
     return ValueError(f"{source}:{number}: {escaped(text[:MAX_REASON_CHARS])}{'…' if len(text) > MAX_REASON_CHARS else ''}")
 
@@ -297,12 +294,12 @@ def packed(path: Path) -> Path:
 
 
 def source_of(path: Path) -> Path | None:
-    """The file to read: the plain one, else the packed one; None where there is none."""
+    """Return the file to read: the plain one, else the packed one; None if absent."""
     return next((source for source in (path, packed(path)) if source.is_file()), None)
 
 
 def recorded_models(folder: Path) -> list[str]:
-    """The models of a folder's recordings, sorted; files that are none are passed over."""
+    """Return the models of a folder's recordings, sorted; other files are passed over."""
     found = set()
     for source in (*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")):
         try:
@@ -315,7 +312,7 @@ def recorded_models(folder: Path) -> list[str]:
 
 
 def read_lines(source: Path) -> Iterator[tuple[int, bytes]]:
-    """Numbered from 1, with their ends. Raises ValueError for a file that cannot be read, or is too large."""
+    """Yield the lines, numbered from 1, with their ends. Raises ValueError for a file that cannot be read, or is too large."""
     left, number = MAX_BYTES, 0
     try:
         with _opened(source) as file:
@@ -334,7 +331,7 @@ def _opened(source: Path) -> BinaryIO:
 
 
 def _sync_folder(folder: Path) -> None:
-    """So that a file that was put in another's place is still there after a power cut."""
+    """Sync a folder, so that a file that replaced another is still there after a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

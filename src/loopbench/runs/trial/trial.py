@@ -245,7 +245,7 @@ class _Run:
             self.tunnel.settle(self.truth)
         faults = tuple(
             FaultRecord(fault.kind, str(fault.point), fault.landed, fault.absorbed, fault.recovered)
-            for fault in (self.tunnel.disturbances if self.tunnel is not None else ())
+            for fault in (self.tunnel.faults if self.tunnel is not None else ())
         )
         answer = kept(self.outcome.answer)
         errored = self._infrastructure()

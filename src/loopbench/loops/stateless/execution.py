@@ -1,0 +1,169 @@
+"""The execution of tools: one call or several, in the order that the mode asks for, each under a time limit."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import re
+from typing import Any
+
+from loopbench.protocol import BudgetExceeded, Observation, Tool, Toolbox
+from loopbench.protocol import ToolCall as Call
+from loopbench.protocol.values import error_text
+
+from .history import stored_value
+from .options import ExecutionMode
+from .registry import ToolboxRegistry, as_tool_registry
+from .state import ToolCall, ToolResult
+
+logger = logging.getLogger(__name__)
+
+MAX_WORKERS = 5
+"""Calls in flight at once."""
+
+
+class ToolExecution:
+    """The half of `ActivityManager` that runs tools. Its methods are seams: plain functions or coroutines may override them."""
+
+    priority_order: tuple[str, ...] = ("search", "calculate", "analyze")
+    """Tools that run first in selective mode."""
+    skip_reason: str = "Primary search already found results"
+
+    def __init__(self, tool_registry: Any, tool_timeout_s: float | None) -> None:
+        """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox. `tool_timeout_s`: None is no limit."""
+        self.tool_registry = as_tool_registry(tool_registry)
+        self.tool_timeout_s = tool_timeout_s
+
+    async def _execute_tools(
+        self, tool_calls: list[ToolCall], mode: ExecutionMode = "sequential", parallel_safe: bool = True
+    ) -> list[ToolResult]:
+        """Execute tools with specified execution mode; results in call order."""
+        if mode == "parallel" and parallel_safe and len(tool_calls) > 1:
+            made = self._execute_parallel(tool_calls)
+        elif mode == "selective":
+            made = self._execute_selective(tool_calls)
+        else:
+            made = self._execute_sequential(tool_calls)
+        results: list[ToolResult] = await settled(made)
+        return results
+
+    async def _execute_sequential(self, tool_calls: list[ToolCall]) -> list[ToolResult]:
+        """Execute tools one at a time."""
+        return [await self._checked(call) for call in tool_calls]
+
+    async def _execute_parallel(self, tool_calls: list[ToolCall]) -> list[ToolResult]:
+        """Execute tools at once, at most five in flight."""
+        slots = asyncio.Semaphore(MAX_WORKERS)
+
+        async def one(call: ToolCall) -> ToolResult:
+            async with slots:
+                return await self._checked(call)
+
+        running = [asyncio.create_task(one(call)) for call in tool_calls]
+        try:
+            return list(await asyncio.gather(*running))
+        except BaseException:
+            for task in running:
+                if not task.cancelling():
+                    task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            raise
+
+    async def _execute_selective(self, tool_calls: list[ToolCall]) -> list[ToolResult]:
+        """Execute tools by priority; a search that found something spares those that end in `_search` (rows S0-53, B0-5)."""
+        order = {name: rank for rank, name in enumerate(self.priority_order)}
+        ranked = sorted(range(len(tool_calls)), key=lambda place: order.get(tool_calls[place].tool_name, len(order)))
+        results: dict[int, ToolResult] = {}
+        found = False
+        for place in ranked:
+            call = tool_calls[place]
+            if found and call.tool_name.endswith("_search"):
+                results[place] = {"tool_name": call.tool_name, "status": "skipped", "reason": self.skip_reason}
+                continue
+            result = results[place] = await self._checked(call)
+            if call.tool_name == "search" and result["status"] == "success":
+                found = found or await settled(self._search_satisfied(result))
+        return [results[place] for place in range(len(tool_calls))]
+
+    async def _checked(self, call: ToolCall) -> ToolResult:
+        """Run one call if it is valid. What the hooks raise is an error of the call (row S0-52)."""
+        try:
+            if not await settled(self._validate_tool_call(call)):
+                await settled(self._log_validation_failure(call))
+                return _failure(call, "the call was refused by validation", "ValidationError")
+            result: ToolResult = await settled(self._execute_single_tool(call))
+        except BudgetExceeded:
+            raise
+        except Exception as error:
+            return _failure(call, error_text(error), "ExecutionError")
+        return result
+
+    async def _execute_single_tool(self, tool_call: ToolCall) -> ToolResult:
+        """Run one call under the time limit; whatever the tool does is a result in the shapes of `ToolResult`."""
+        try:
+            function = self.tool_registry.get_tool(tool_call.tool_name)
+        except Exception as error:  # the registry is the user's
+            return _failure(tool_call, error_text(error), type(error).__name__)
+        if isinstance(self.tool_registry, ToolboxRegistry):
+            toolbox = self.tool_registry.toolbox
+        else:
+            tool = Tool(tool_call.tool_name, "", {"type": "object"}, function)
+            toolbox = Toolbox([tool], time_limit_s=self.tool_timeout_s)
+        seen = await self._observe(toolbox, Call(tool_call.tool_name, tool_call.parameters))
+        if not seen.ok:
+            return _failure(tool_call, seen.data, seen.error_type or "Error")
+        return {
+            "tool_name": tool_call.tool_name,
+            "status": "success",
+            "result": stored_value(seen.value, seen.data),
+            "execution_time": seen.seconds,
+            "parameters": tool_call.parameters,
+        }
+
+    async def _observe(self, toolbox: Toolbox, call: Call) -> Observation:
+        """Call a tool with its arguments unchanged, under the shorter of the toolbox's time limit and ours."""
+        limit = self.tool_timeout_s
+        tool = toolbox.get(call.name)
+        theirs = tool.time_limit_s if tool is not None and tool.time_limit_s is not None else toolbox.time_limit_s
+        if limit is None or (theirs is not None and theirs <= limit):
+            return await toolbox.call(call, validate=False)
+        try:
+            async with asyncio.timeout(limit) as clock:
+                return await toolbox.call(call, validate=False)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            return Observation(call.name, "error", f"no result within {limit:g} s", "TimeoutError", seconds=limit)
+
+    # --- hooks: none calls a model ---
+
+    def _validate_tool_call(self, tool_call: ToolCall) -> Any:
+        """Whether a call may run."""
+        return True
+
+    def _log_validation_failure(self, tool_call: ToolCall) -> Any:
+        logger.warning("call of %s refused by validation", tool_call.tool_name)
+
+    def _search_satisfied(self, result: ToolResult) -> Any:
+        """Whether a search's result says that something was found (row B0-25)."""
+        text = str(result.get("result", "")).lower()
+        return "found" in text and not _NOT_FOUND.search(text)
+
+
+_NOT_FOUND = re.compile(r"\bnot found\b|\b(?:no|0)\b[^.\n]{0,200}\bfound\b")
+
+
+async def settled(value: Any) -> Any:
+    """Return the value of a hook, whether it is a plain function or a coroutine."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def _failure(call: ToolCall, error: str, error_type: str) -> ToolResult:
+    return {
+        "tool_name": call.tool_name,
+        "status": "error",
+        "error": error,
+        "error_type": error_type,
+        "parameters": call.parameters,
+    }

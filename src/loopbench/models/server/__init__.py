@@ -1,0 +1,7 @@
+"""An OpenAI-compatible server on loopback for the models of trials."""
+
+from .bodies import MAX_BODY_BYTES
+from .server import Server, own_hosts
+from .trials import OwnRequest, ServedTrial, UnknownModel, WrongMethod
+
+__all__ = ["MAX_BODY_BYTES", "OwnRequest", "ServedTrial", "Server", "UnknownModel", "WrongMethod", "own_hosts"]

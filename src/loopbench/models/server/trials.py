@@ -1,0 +1,57 @@
+"""What the server needs of whoever hands it trials."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from loopbench.protocol import Codec, Model
+
+from ..tunnel import Tunnel
+from ..wires.chat import ChatRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTrial:
+    """One trial's model as the server needs it."""
+
+    model: Model
+    tunnel: Tunnel
+    codecs: Mapping[str, Codec] = field(default_factory=dict)
+    """Codecs by the name that the client's metadata gives."""
+    task_tools: Collection[str] | None = None
+    """Names of the tools that the task is solved with; None: those of a scripted model's script."""
+
+
+class Trials(Protocol):
+    """Where a server finds its models."""
+
+    def models(self) -> Collection[str]:
+        """Return the names for `/v1/models`."""
+
+    def find(self, trial: str | None, asked: ChatRequest) -> ServedTrial:
+        """Return the trial of a request. Raises LookupError, in one line, for an unknown trial (None: none was named) or model."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRequest:
+    """A request to a page that OpenAI's API does not have."""
+
+    method: str
+    path: tuple[str, ...]
+    """The segments of the path, decoded."""
+    body: Any = None
+    """The JSON body, None if absent."""
+
+
+class WrongMethod(Exception):
+    """A page that exists, but not for this method; the message names the right one."""
+
+
+class UnknownModel(LookupError):
+    """No model has this name."""
+
+
+More = Callable[[OwnRequest], Awaitable[Any]]
+"""A function that answers further pages with JSON. Raises LookupError (no such page), BadRequest, WrongMethod."""

@@ -1,0 +1,137 @@
+"""The finish loop: a test for every option."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+
+from loopbench.loops.finish import Finish
+from loopbench.protocol import (
+    Reply,
+    StopReason,
+    Tool,
+)
+from loopbench.runs.options import options_of
+from tests.loops.finish.helpers import ADD, BAD, GOOD_AND_ADD, VERDICT, finish, native, results, run, says, steps
+from tests.loops.helpers import Script
+
+
+def test_option_max_steps_bounds_the_steps_and_is_never_negative() -> None:
+    for limit in (1, 3):
+        assert run(Finish(max_steps=limit), Script(*[ADD] * limit, finish())).steps == limit
+    with pytest.raises(ValueError, match="max_steps"):
+        Finish(max_steps=-1)
+
+
+@pytest.mark.parametrize("retries", [0, 1, 2, 5])
+def test_option_parse_retries_is_how_often_an_invalid_finish_is_corrected(retries: int) -> None:
+    model = Script(then=BAD)
+    run(Finish(parse_retries=retries), model)
+    assert len(model.requests) == 1 + retries
+    with pytest.raises(ValueError, match="parse_retries"):
+        Finish(parse_retries=-1)
+
+
+def test_option_retries_consume_steps_or_leave_them() -> None:
+    for consume, stop, used in ((True, StopReason.FORCED, 2), (False, StopReason.FINISHED, 2)):
+        outcome = run(Finish(max_steps=2, retries_consume_steps=consume), Script(BAD, ADD, finish("ok")))
+        assert (outcome.stop, outcome.steps) == (stop, used)
+
+
+def test_option_finish_with_tools_asks_again_after_the_others_have_run() -> None:
+    model = Script(GOOD_AND_ADD, finish("late"))
+    outcome = run(steps(finish_with_tools="ask_again"), model)
+    assert results(model.requests[1])[0] == "3"
+    assert results(model.requests[1])[1].startswith("Not accepted yet")
+    assert (outcome.answer, outcome.steps) == ("late", 2)
+    assert run(Finish(finish_with_tools="ask_again"), Script(GOOD_AND_ADD)).answer == "early"  # nothing can be asked again
+    with pytest.raises(ValueError, match="finish_with_tools"):
+        Finish(finish_with_tools="maybe")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("option", "replies", "choices", "stop"),
+    [
+        ("both", [Reply("no"), "<output><answer>x</answer></output>"], ["__finish__", None], StopReason.FORCED),
+        ("tool_choice", [finish()], ["__finish__"], StopReason.FORCED),
+        ("tool_choice", [Reply("no")], ["__finish__"], StopReason.MAX_STEPS),
+        ("xml", ["<output><answer>x</answer></output>"], [None], StopReason.FORCED),
+        ("off", [], [], StopReason.MAX_STEPS),
+    ],
+)
+def test_option_forced_finish_is_both_or_one_way_or_a_canned_text(
+    option: Any, replies: list[Any], choices: list[Any], stop: StopReason
+) -> None:
+    model = Script(ADD, *replies)
+    outcome = run(Finish(max_steps=1, forced_finish=option), model)
+    assert [request.tool_choice for request in model.requests[1:]] == choices
+    assert outcome.stop is stop
+    assert outcome.answer == ("x" if stop is StopReason.FORCED else "Maximum steps reached without a final answer")
+    with pytest.raises(ValueError, match="forced_finish"):
+        Finish(forced_finish="maybe")  # type: ignore[arg-type]
+
+
+def test_option_parallel_tools_runs_the_calls_of_a_step_at_once() -> None:
+    for parallel, most in ((False, 1), (True, 3)):
+        inside = peak = 0
+
+        async def wait() -> int:
+            nonlocal inside, peak
+            inside += 1
+            peak = max(peak, inside)
+            await asyncio.sleep(0)
+            inside -= 1
+            return peak
+
+        reply = says(*[native("wait", {}, str(index)) for index in range(3)])
+        run(steps(parallel_tools=parallel), Script(reply, finish()), Tool("wait", "", {"type": "object"}, wait))
+        assert peak == most
+
+
+def test_option_list_tools_in_error_adds_the_known_ones() -> None:
+    model = Script(says(native("nope", {})), finish())
+    run(steps(list_tools_in_error=True), model)
+    assert results(model.requests[1]) == ["Tool error: Tool 'nope' not found. Available tools: add, risky, __finish__"]
+
+
+def test_option_typed_output_off_takes_a_text_whatever_the_schema() -> None:
+    for typed, names in ((True, ["sentiment", "score"]), (False, ["answer"])):
+        model = Script(says(native("__finish__", {"sentiment": "s", "score": 1} if typed else {"answer": "s"})))
+        outcome = run(Finish(typed_output=typed), model, schema=VERDICT)
+        assert list(model.requests[0].tools[-1].parameters["properties"]) == names
+        assert outcome.answer == ({"sentiment": "s", "score": 1} if typed else "s")
+
+
+def test_option_system_prompt_is_the_first_message_or_there_is_none() -> None:
+    for text, roles in (("Be brief.", ["system", "user"]), (None, ["user"])):
+        model = Script(finish())
+        run(Finish(system_prompt=text), model)
+        assert [message.role for message in model.requests[0].messages] == roles
+        assert text is None or model.requests[0].messages[0].content == text
+
+
+def test_option_temperature_and_option_max_tokens_reach_every_request() -> None:
+    model = Script(ADD, finish())
+    run(Finish(max_steps=1, temperature=0.5, max_tokens=9), model)
+    assert [request.sampling.as_dict() for request in model.requests] == [{"temperature": 0.5, "max_tokens": 9}] * 2
+
+
+def test_option_temperature_is_left_to_the_model_by_default() -> None:
+    model = Script(finish())
+    run(Finish(), model)
+    assert model.requests[0].sampling.as_dict() == {}
+
+
+def test_option_max_tokens_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="max_tokens"):
+        Finish(max_tokens=0)
+
+
+def test_options_are_the_fields_with_a_line_each_and_hooks_are_none_of_them() -> None:
+    options = options_of(Finish)
+    assert all(option.doc for option in options.values())
+    assert set(options) == {item.name for item in dataclasses.fields(Finish)} - {"on_step", "on_stream", "resolver", "program"}
+    assert Finish(on_step=lambda step: None) == Finish()

@@ -1,0 +1,265 @@
+"""The ToolExecutor by itself: names, types, the choice and the running of tools."""
+# ruff: noqa: N802  (row ids keep their capitals)
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from typing import Any
+
+import pytest
+
+import loopbench.loops.phased as package
+from loopbench.loops.phased import (
+    Agent,
+    Phase,
+    PhaseTask,
+    TaskStatus,
+    TaskType,
+    ToolCall,
+    ToolCallStatus,
+    ToolContextManager,
+    ToolExecutor,
+    ToolExecutorCallbacks,
+    ToolExecutorOptions,
+    Understanding,
+    get_tools,
+)
+from loopbench.protocol import (
+    Act,
+    BudgetExceeded,
+    NativeCall,
+    Reply,
+    Role,
+    WireError,
+    run_sync,
+)
+from loopbench.protocol import ToolCall as Call
+from tests.loops.helpers import Script
+from tests.loops.phased.executor_helpers import UpdateLog, add, asyncio_limit, execute, executor, fail, pure, task
+
+
+def test_S1_1_S1_29_phases_are_the_six_with_lower_case_values() -> None:
+    assert [phase.value for phase in Phase] == ["understand", "plan", "execute", "reflect", "answer", "complete"]
+    assert [phase.name for phase in Phase] == ["UNDERSTAND", "PLAN", "EXECUTE", "REFLECT", "ANSWER", "COMPLETE"]
+
+
+def test_S1_2_S1_29_task_statuses_say_their_values() -> None:
+    assert [str(status) for status in TaskStatus] == ["pending", "in_progress", "completed", "failed"]
+
+
+def test_S1_3_task_types() -> None:
+    assert [kind.name for kind in TaskType] == ["USE_TOOLS", "REASON"]
+
+
+def test_S1_4_B1_1_fields_are_the_seeds_and_task_and_call_status_can_change() -> None:
+    made = PhaseTask("1", "d")
+    assert (made.status, made.taskType, made.toolCalls, made.dependsOn) == (TaskStatus.PENDING, TaskType.USE_TOOLS, None, [])
+    made.status = TaskStatus.FAILED
+    call = ToolCallStatus("add", {})
+    assert (call.tool, call.args, call.status, call.output, call.error) == ("add", {}, TaskStatus.PENDING, None, None)
+    call.error = "x"
+    frozen: list[Any] = [ToolCall("add", {}), Understanding("i", ("e",))]
+    for value, name in zip(frozen, ("tool", "intent"), strict=True):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(value, name, "y")
+
+
+def test_S1_5_B1_15_every_name_of_the_document_is_importable() -> None:
+    names = "Phase Task TaskStatus TaskType ToolCall ToolCallStatus Understanding ToolExecutor ToolExecutorOptions"
+    added = "ToolExecutorCallbacks ToolContextManager Agent Scratchpad AgentEvent get_tools"
+    for name in f"{names} {added}".split():
+        assert hasattr(package, name)
+    assert callable(Agent.summarize_tool_result)
+    assert [tool.name for tool in get_tools(model="gpt-4o")] == ["add", "multiply"]
+    assert set(Phase) - {Phase.COMPLETE} <= set(package.PROMPTS)
+    assert all(isinstance(text, str) and text for text in package.PROMPTS.values())
+
+
+def test_S1_6_S1_7_S1_15_the_usage_example_of_the_document_runs() -> None:
+    seen = UpdateLog()
+    made = ToolExecutor(options=ToolExecutorOptions(tools=get_tools(model="gpt-4o"), context_manager=ToolContextManager()))
+    work = PhaseTask("task-1", "Add.", toolCalls=[ToolCallStatus("add", {"a": 1, "b": 2})])
+    assert execute(made, work, query_id="query-1", callbacks=seen) is True
+    assert seen.updates == [(0, "in_progress", None, None), (0, "completed", "3.0", None)]
+
+
+def test_S1_8_S1_41_the_model_picks_tools_per_task() -> None:
+    for kind in (ToolExecutor, package.AgentTools):
+        model = Script(Act("", (Call("add", {"a": 1, "b": 2}),)))
+        made = kind(ToolExecutorOptions(pure(add, fail), model=model))
+        picked = run_sync(made.select_tools(PhaseTask("t1", "Add one and two."), Understanding("sum", ("one",))))
+        assert picked == [ToolCallStatus("add", {"a": 1, "b": 2})]
+        request = model.requests[0]
+        assert (request.role, request.scope, [tool.name for tool in request.tools]) == (Role.SELECT, "t1", ["add", "fail"])
+        assert "Add one and two." in request.messages[1].content
+        assert "sum" in request.messages[1].content
+
+
+def test_S1_8_selecting_needs_a_model_and_a_readable_reply() -> None:
+    with pytest.raises(ValueError, match="needs a model"):
+        run_sync(executor().select_tools(PhaseTask("1", "d"), None))
+    broken = Script(lambda request: Reply("", (native("add", "{"),)))
+    with pytest.raises(WireError, match="add"):
+        run_sync(executor(model=broken).select_tools(PhaseTask("1", "d"), None))
+
+
+def native(name: str, arguments: str) -> Any:
+    return NativeCall("1", name, arguments)
+
+
+def test_S1_9_B1_13_tools_are_described_in_the_system_prompt_and_calls_extracted() -> None:
+    model = Script(Act("", ()))
+    made = executor(model=model)
+    text = made._format_tool_descriptions()
+    assert text.splitlines() == [made.format_tool(tool) for tool in made.toolbox]
+    assert "add: Add two numbers." in text
+    run_sync(made.select_tools(PhaseTask("1", "d"), None))
+    assert text in model.requests[0].messages[0].content
+    assert made._extract_tool_calls(Reply("", (native("add", '{"a": 1}'),))) == [ToolCall("add", {"a": 1})]
+
+
+def test_S1_11_results_are_kept_by_the_context_manager() -> None:
+    kept = ToolContextManager()
+    work = task(("add", {"a": 1, "b": 2}), ("fail", {}))
+    execute(executor(context_manager=kept), work, "q")
+    (found,) = kept.load(kept.pointers_for("q"))
+    assert (found.tool, found.args, found.result, found.task_id, found.query_id) == ("add", {"a": 1, "b": 2}, "3", "t1", "q")
+    assert work.toolCalls is not None
+    assert [call.pointer for call in work.toolCalls] == [found.pointer, None]
+
+
+def test_S1_12_B1_4_updates_are_live_and_one_per_transition() -> None:
+    seen = UpdateLog()
+    live: list[int] = []
+
+    async def look() -> str:
+        """Looks."""
+        live.append(len(seen.updates))
+        await asyncio.sleep(0)
+        return "x"
+
+    execute(executor(look), task(("look", {})), "q", seen)
+    assert live == [1]
+    assert seen.updates == [(0, "in_progress", None, None), (0, "completed", "x", None)]
+
+
+def test_S1_13_S1_30_a_failing_call_stops_no_other_and_makes_it_false() -> None:
+    work = task(("fail", {"text": "broken"}), ("add", {"a": 1, "b": 2}), ("nope", {}), ("add", {"a": 1}))
+    assert execute(executor(), work, "q") is False
+    assert work.toolCalls is not None
+    assert [str(call.status) for call in work.toolCalls] == ["failed", "completed", "failed", "failed"]
+    assert work.toolCalls[0].error == "ValueError: broken"
+    assert work.toolCalls[1].output == "3"
+    assert "UnknownTool" in (work.toolCalls[2].error or "")
+    assert "InvalidArguments" in (work.toolCalls[3].error or "")
+
+
+def test_S1_12_S1_35_a_task_that_is_run_again_tells_nothing_of_the_first_time() -> None:
+    work, seen = task(("add", {"a": 1})), UpdateLog()
+    assert execute(executor(), work, "q") is False
+    (call,) = work.toolCalls or []
+    call.args = {"a": 1, "b": 2}
+    assert execute(executor(), work, "q", seen) is True
+    assert seen.updates == [(0, "in_progress", None, None), (0, "completed", "3", None)]
+
+
+def test_S1_14_calls_of_a_task_run_at_the_same_time() -> None:
+    async def main() -> bool:
+        barrier = asyncio.Barrier(3)
+
+        async def meet() -> str:
+            """Waits for the others."""
+            await barrier.wait()
+            return "met"
+
+        return await executor(meet).execute_tools(task(*[("meet", {})] * 3), "q")
+
+    assert run_sync(asyncio_limit(main()))
+
+
+@pytest.mark.parametrize("calls", [None, []])
+def test_S1_30_no_calls_are_true_without_a_callback(calls: list[ToolCallStatus] | None) -> None:
+    for made in (executor(), Agent(pure(add))):
+        seen = UpdateLog()
+        assert execute(made, PhaseTask("t", "d", toolCalls=calls), "q", seen) is True
+        assert seen.updates == []
+
+
+def test_S1_35_places_and_results_stay_in_call_order_whoever_ends_first() -> None:
+    async def main() -> tuple[PhaseTask, UpdateLog]:
+        gates = [asyncio.Event() for _ in range(3)]
+        gates[2].set()
+
+        async def wait(index: int) -> int:
+            """Waits for its turn, the last first."""
+            await gates[index].wait()
+            if index:
+                gates[index - 1].set()
+            return index
+
+        work, seen = task(*[("wait", {"index": index}) for index in range(3)]), UpdateLog()
+        await executor(wait).execute_tools(work, "q", seen)
+        return work, seen
+
+    work, seen = run_sync(asyncio_limit(main()))
+    assert [update[0] for update in seen.updates if update[1] == "completed"] == [2, 1, 0]
+    assert [call.output for call in work.toolCalls or ()] == ["0", "1", "2"]
+    assert all(isinstance(update[2], str) for update in seen.updates if update[1] == "completed")
+
+
+def test_S1_36_callbacks_may_override_any_one_method() -> None:
+    class OnlyPhases(package.AgentCallbacks):
+        def __init__(self) -> None:
+            self.seen: list[Phase] = []
+
+        def on_phase_start(self, phase: Phase) -> None:
+            self.seen.append(phase)
+
+    told = OnlyPhases()
+    assert execute(executor(), task(("add", {"a": 1, "b": 1})), "q", told)
+    assert told.seen == []
+    assert execute(executor(), task(("add", {"a": 1, "b": 1})), "q", ToolExecutorCallbacks())
+
+
+def test_B1_3_X_16_no_callbacks_and_raising_ones_fail_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    class Raising(ToolExecutorCallbacks):
+        def on_tool_call_update(self, *args: Any, **kwargs: Any) -> None:
+            raise RuntimeError("my own bug")
+
+    for callbacks in (None, Raising()):
+        with caplog.at_level(logging.WARNING):
+            work = task(("add", {"a": 1, "b": 2}))
+            assert execute(executor(), work, "q", callbacks) is True
+            assert (work.toolCalls or [])[0].output == "3"
+    assert "my own bug" in caplog.text
+
+
+def test_callbacks_let_a_budget_through() -> None:
+    class Spending(ToolExecutorCallbacks):
+        def on_tool_call_update(self, *args: Any, **kwargs: Any) -> None:
+            raise BudgetExceeded("spent")
+
+    with pytest.raises(BudgetExceeded):
+        execute(executor(), task(("add", {"a": 1, "b": 2})), "q", Spending())
+
+
+def test_S1_33_two_users_of_one_executor_share_nothing() -> None:
+    kept = ToolContextManager()
+
+    async def slow_add(a: int, b: int) -> int:
+        """Adds after a while."""
+        await asyncio.sleep(0)
+        return a + b
+
+    made = executor(slow_add, context_manager=kept)
+    heard = [UpdateLog(), UpdateLog()]
+
+    async def main() -> None:
+        await asyncio.gather(*(made.execute_tools(task(("slow_add", {"a": i, "b": 0})), f"q{i}", heard[i]) for i in range(2)))
+
+    run_sync(main())
+    for i in range(2):
+        assert [update[2] for update in heard[i].updates] == [None, str(i)]
+        assert [found.result for found in kept.load(kept.pointers_for(f"q{i}"))] == [str(i)]

@@ -1,0 +1,322 @@
+"""The stateless design: the activity manager."""
+# ruff: noqa: N802  (row ids keep their capitals)
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from loopbench.loops.stateless import (
+    ActionDecision,
+    ActionType,
+    ActivityManager,
+    ConversationState,
+    ManualAgentLoop,
+    Stateless,
+    ToolCall,
+)
+from loopbench.protocol import (
+    ProviderError,
+    Role,
+    StopReason,
+    Tool,
+    Toolbox,
+)
+from tests.loops.helpers import Script
+from tests.loops.stateless.helpers import (
+    ADD,
+    EMPTY,
+    FAIL,
+    PLAIN,
+    STOP,
+    TOOLS,
+    Decides,
+    Watch,
+    activity,
+    agent,
+    decision,
+    fail,
+    image_search,
+    manager,
+    recover,
+    run,
+    shown,
+    state,
+    success,
+    think,
+)
+
+
+@pytest.mark.parametrize(("mode", "safe", "most"), [("sequential", True, 1), ("parallel", True, 5), ("parallel", False, 1)])
+def test_S0_43_S0_52_B0_9_parallel_needs_mode_flag_and_several_calls_and_has_five_workers(mode: Any, safe: bool, most: int) -> None:
+    watch = Watch()
+    calls = [("work", {"n": n}) for n in range(8)]
+    _, made = activity(Script(think(*calls, parallel_safe=safe), STOP), watch.work, execution_mode=mode)
+    assert watch.most == most
+    assert [result["result"] for result in made.conversation_history[0].results] == list(range(8)), "in call order"
+
+
+def test_S0_44_an_activity_has_an_id_a_limit_and_a_start() -> None:
+    made = manager(None, max_iterations=4)
+    first, second = made.new_state("Q"), made.new_state("Q")
+    assert len(first.activity_id or "") == 36
+    assert first.activity_id != second.activity_id
+    assert made.new_state("Q", "mine").activity_id == "mine"
+    assert first.max_iterations == 4
+    assert abs((first.start_time or 0) - time.time()) < 60
+
+
+def test_S0_45_S0_67_the_counter_rises_before_each_decision_and_each_is_logged() -> None:
+    logged: list[tuple[Any, int, ActionType]] = []
+
+    class Logging(ActivityManager):
+        def _log_action(self, activity_id: str | None, iteration: int, action: ActionDecision) -> None:
+            logged.append((activity_id, iteration, action.action_type))
+
+    model = Script(think(ADD), EMPTY, STOP)
+    activity(model, kind=Logging)
+    kinds = [ActionType.TOOL_EXECUTION, ActionType.TOOL_EXECUTION, ActionType.FINAL_RESPONSE]
+    assert logged == [("id", number, kind) for number, kind in enumerate(kinds, 1)]
+    assert [shown(request, "iteration_count") for request in model.requests] == ["1", "2", "3"]
+
+
+class Counting(ManualAgentLoop):
+    """An agent of the user's own."""
+
+    asked = 0
+
+    def get_next_action(self, state: ConversationState) -> ActionDecision:
+        self.asked += 1
+        return super().get_next_action(state)
+
+
+class CountingAsync(ManualAgentLoop):
+    asked = 0
+
+    async def aget_next_action(self, state: ConversationState) -> ActionDecision:
+        self.asked += 1
+        return await super().aget_next_action(state)
+
+
+@pytest.mark.parametrize("kind", [Counting, CountingAsync])
+def test_S0_45_a_subclass_decides_by_the_method_that_it_overrides(kind: Any) -> None:
+    decider = kind(Toolbox(TOOLS), model=Script(think(ADD), STOP), response_style=None)
+    result = ActivityManager(decider, Toolbox(TOOLS)).run_activity("Q")
+    assert (result["final_response"], decider.asked) == ("3", 2)
+
+
+def test_S0_45_a_method_put_onto_an_agent_is_asked() -> None:
+    decider = agent(None)
+    mine = Decides(decision(ActionType.FINAL_RESPONSE, final_response="mine"))
+    decider.get_next_action = mine.get_next_action  # type: ignore[method-assign]
+    assert ActivityManager(decider, Toolbox()).run_activity("Q")["final_response"] == "mine"
+
+
+def test_S0_46_a_tool_step_updates_the_state() -> None:
+    calls = think(("search", {"query": "x"}), ("image_search", {"query": "x"}), ADD)
+    _, made = activity(Script(calls, STOP), execution_mode="selective")
+    assert made.total_tool_calls == 2, "what was skipped has not been called"
+    assert len(made.conversation_history) == 1
+    made_entry = made.conversation_history[0]
+    assert (made_entry.reasoning, made_entry.tool_calls) == ("Overall.", ["search", "image_search", "add"])
+    assert made.last_tool_results == made_entry.results
+    assert made.last_confidence == 0.9
+
+
+def test_S0_47_S0_51_a_final_response_is_completed_with_the_documents_keys() -> None:
+    result, _ = activity(Script(think(ADD, FAIL), recover("skip"), think(ADD), STOP))
+    assert result == {
+        "final_response": "3",
+        "iterations": 3,
+        "tools_used": ["add", "fail"],
+        "total_tool_calls": 3,
+        "activity_id": "id",
+        "status": "completed",
+    }
+
+
+def test_S0_48_error_recovery_ends_the_run_or_lets_it_go_on() -> None:
+    go_on = decision(ActionType.ERROR_RECOVERY, should_continue=True)
+    final = decision(ActionType.FINAL_RESPONSE, final_response="done")
+    result = ActivityManager(Decides(go_on, final), Toolbox()).run_activity("Q")
+    assert (result["final_response"], result["status"], result["iterations"]) == ("done", "completed", 2)
+    stop = decision(ActionType.ERROR_RECOVERY, should_continue=False, final_response="sorry")
+    result = ActivityManager(Decides(stop, final), Toolbox()).run_activity("Q")
+    assert (result["final_response"], result["status"], result["iterations"]) == ("sorry", "error_recovery", 1)
+
+
+def test_S0_48_what_kept_the_agent_from_deciding_is_logged_and_a_bug_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    activity(Script(ProviderError("down")))
+    assert "activity id: provider_error: down" in caplog.text
+    assert "Traceback" not in caplog.text
+    assert activity(Script(RuntimeError("bug")))[0]["status"] == "error_recovery"
+    assert "Traceback" in caplog.text
+
+
+def test_S0_49_S0_67_should_terminate_is_asked_after_every_iteration_that_is_not_the_last() -> None:
+    asked: list[int] = []
+
+    class Ends(ActivityManager):
+        def _should_terminate(self, state: ConversationState, action: ActionDecision) -> bool:
+            asked.append(state.iteration_count)
+            return state.iteration_count == 2
+
+    model = Script(think(ADD), think(ADD), STOP)
+    result, _ = activity(model, kind=Ends)
+    assert (result["status"], result["iterations"], asked) == ("terminated", 2, [1, 2])
+    assert model.roles == [Role.DECIDE] * 2, "the text is free"
+    assert result["final_response"]
+    asked.clear()
+    activity(Script(STOP), kind=Ends)
+    assert asked == []
+    assert manager(None)._should_terminate(state(), decision(ActionType.TOOL_EXECUTION)) is False
+    loop = Stateless(response_style=None, manager=Ends)
+    outcome = run(loop, Script(think(ADD), think(ADD)))
+    assert outcome.stop is StopReason.TERMINATED
+    assert StopReason.TERMINATED in loop.stops - PLAIN.stops
+
+
+def test_S0_50_at_the_limit_the_text_is_canned_and_free() -> None:
+    model = Script(then=think(ADD))
+    result, _ = activity(model, max_iterations=3)
+    assert (result["status"], result["iterations"], len(model.requests)) == ("max_iterations", 3, 3)
+    assert "limit of 3 iterations" in result["final_response"]
+    assert run(Stateless(max_iterations=3), Script(then=think(ADD))).stop is StopReason.MAX_STEPS
+
+
+def test_S0_52_what_escapes_a_single_tool_is_an_execution_error() -> None:
+    class Escapes(ActivityManager):
+        async def _execute_single_tool(self, tool_call: ToolCall) -> dict[str, Any]:
+            if tool_call.parameters["a"] == 7:
+                raise RuntimeError("escaped")
+            return await super()._execute_single_tool(tool_call)
+
+    for mode in ("sequential", "parallel", "selective"):
+        model = Script(think(("add", {"a": 7, "b": 1}), ADD), recover("skip"), STOP)
+        _, made = activity(model, kind=Escapes, execution_mode=mode)
+        first, second = made.conversation_history[0].results
+        assert (first["error"], first["error_type"], first["parameters"]) == ("escaped", "ExecutionError", {"a": 7, "b": 1})
+        assert second["status"] == "success"
+
+
+def test_S0_53_B0_5_X_10_selective_runs_by_priority_and_skips_instead_of_running() -> None:
+    ran: list[str] = []
+
+    def tool(name: str, text: str) -> Tool:
+        def function(**given: Any) -> str:
+            ran.append(name)
+            return text
+
+        return Tool(name, "", {"type": "object"}, function)
+
+    names = ["other", "web_search", "analyze", "calculate", "search", "late_search"]
+    tools = [tool(name, "found it") for name in names]
+    _, made = activity(Script(think(*[(name, {}) for name in names]), STOP), *tools, execution_mode="selective")
+    assert ran == ["search", "calculate", "analyze", "other"]
+    results = made.conversation_history[0].results
+    assert [result["tool_name"] for result in results] == names, "one result per call, in call order"
+    assert [result["status"] == "skipped" for result in results] == [name.endswith("_search") for name in names]
+    assert made.total_tool_calls == 4
+    assert made.tools_used == ["other", "analyze", "calculate", "search"]
+
+    ran.clear()
+    both = [tool("search", "found it"), tool("web_search", "x")]
+    _, made = activity(Script(think(("search", {}), ("web_search", {}), ("search", {})), STOP), *both, execution_mode="selective")
+    assert ran == ["search", "search"]
+    assert [r["status"] for r in made.conversation_history[0].results] == ["success", "skipped", "success"]
+
+
+@pytest.mark.parametrize(
+    ("text", "satisfied"),
+    [
+        ("found 3", True),
+        ("Results FOUND: 10 found", True),
+        ("not found", False),
+        ("No results found", False),
+        ("0 pages found", False),
+        ("nothing", False),
+        ("No matches of any kind could be found", False),
+    ],
+)
+def test_B0_25_a_search_is_satisfied_only_by_something_found(text: str, satisfied: bool) -> None:
+    assert manager(None)._search_satisfied(success("search", text)) is satisfied
+
+    def search(query: str) -> str:
+        """Search."""
+        return text
+
+    calls = think(("search", {"query": "x"}), ("image_search", {"query": "x"}))
+    _, made = activity(Script(calls, STOP), search, image_search, execution_mode="selective")
+    assert (made.conversation_history[0].results[1]["status"] == "skipped") is satisfied
+
+
+def test_S0_54_errors_become_results_and_time_is_recorded() -> None:
+    watch = Watch(0.02)
+    model = Script(think(("work", {"n": 1}), FAIL, ("work", {"bad": 1}), ("nope", {})), *[recover("skip")] * 3, STOP)
+    _, made = activity(model, watch.work, fail)
+    work, failed, wrong, unknown = made.conversation_history[0].results
+    assert work["execution_time"] >= 0.02
+    assert (failed["error"], failed["error_type"]) == ("broken", "ValueError")
+    assert wrong["error_type"] == "TypeError", "arguments go to the function as they are"
+    assert (unknown["error"], unknown["error_type"]) == ("Tool 'nope' not found in registry", "ValueError")
+
+
+class CustomActivityManager(ActivityManager):
+    """The document's own example."""
+
+    def _should_terminate(self, state: ConversationState, action: ActionDecision) -> bool:
+        """Custom termination logic."""
+        # Terminate if confidence is too low
+        if action.confidence < 0.3:
+            return True
+
+        # Terminate if too many errors
+        if len(state.errors_encountered) > 3:
+            return True
+
+        # Terminate if specific tools fail
+        critical_tools = ["payment_process", "order_submit"]
+        if state.last_tool_results:
+            for result in state.last_tool_results:
+                if result.get("tool_name") in critical_tools and result.get("status") == "error":
+                    return True
+
+        return False
+
+
+def test_S0_55_B0_8_the_documents_termination_rules_run_as_written() -> None:
+    def payment_process() -> None:
+        """Pay."""
+        raise ValueError("declined")
+
+    low, _ = activity(Script(think(ADD, confidence=0.2)), kind=CustomActivityManager)
+    assert (low["status"], low["iterations"]) == ("terminated", 1)
+    many, made = activity(Script(think(*[FAIL] * 4)), kind=CustomActivityManager)
+    assert (many["status"], made.errors_encountered) == ("terminated", ["Tool fail: broken"] * 4)
+    critical, _ = activity(Script(think(("payment_process", {}))), payment_process, kind=CustomActivityManager)
+    assert critical["status"] == "terminated"
+    fine, _ = activity(Script(think(ADD), STOP), kind=CustomActivityManager)
+    assert fine["status"] == "completed"
+
+
+def test_S0_55_B0_26_invalid_calls_are_error_results_in_call_order_in_every_mode() -> None:
+    refused: list[str] = []
+
+    class Validates(ActivityManager):
+        def _validate_tool_call(self, tool_call: ToolCall) -> bool:
+            return tool_call.parameters.get("a") != 13
+
+        def _log_validation_failure(self, tool_call: ToolCall) -> None:
+            refused.append(tool_call.tool_name)
+
+    for mode in ("sequential", "parallel", "selective"):
+        calls = think(ADD, ("add", {"a": 13, "b": 1}), ADD)
+        _, made = activity(Script(calls, recover("skip"), STOP), kind=Validates, execution_mode=mode)
+        results = made.conversation_history[0].results
+        assert [result["status"] for result in results] == ["success", "error", "success"]
+        assert (results[1]["error_type"], results[1]["parameters"]) == ("ValidationError", {"a": 13, "b": 1})
+        assert "add: ERROR - " in made.conversation_history[0].results_summary
+    assert refused == ["add"] * 3
+    assert manager(None)._validate_tool_call(ToolCall(tool_name="x", parameters={}, reasoning="")) is True

@@ -1,0 +1,244 @@
+"""What a model shows of itself, over HTTP on loopback: everything, nothing, each thing alone; and the command that prints it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from loopbench.cli.check_model import check_model
+from loopbench.models.prices import Price
+from loopbench.models.probe import ProbeReport, probe
+from loopbench.models.real import ABILITIES, RealOptions, open_model
+
+from .provider import SECRET, CannedAnswer, Server, failure, serving
+
+NAME = "openai/probed"
+
+Rule = Callable[[dict[str, Any]], CannedAnswer]
+"""What the server answers to a body."""
+
+
+@pytest.fixture(autouse=True)
+def key_and_folder(environment: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+
+USAGE = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
+
+
+def said(text: str | None, *calls: str) -> CannedAnswer:
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    if calls:
+        message["tool_calls"] = [
+            {"id": f"c{i}", "type": "function", "function": {"name": name, "arguments": '{"a": 2, "b": 3}'}}
+            for i, name in enumerate(calls)
+        ]
+    reason = "tool_calls" if calls else "stop"
+    return CannedAnswer(
+        {"id": "1", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": reason}], "usage": USAGE}
+    )
+
+
+def refused(what: str, status: int = 400) -> CannedAnswer:
+    return failure(status, f"{what} is not supported")
+
+
+def able(body: dict[str, Any]) -> CannedAnswer:
+    """A model that can do it all."""
+    if body.get("stream"):
+        deltas = [{"content": "one "}, {"content": "two"}, {}]
+        events = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None if delta else "stop"}]} for delta in deltas]
+        return CannedAnswer(None, frames=[*events, "[DONE]"])
+    if "response_format" in body:
+        return said('{"color": "red"}')
+    if isinstance(body.get("tool_choice"), dict):
+        return said(None, body["tool_choice"]["function"]["name"])
+    if "tools" in body:
+        return said(None, "add", "multiply") if "both" in body["messages"][-1]["content"] else said(None, "add")
+    return said("ok")
+
+
+def probed(rule: Rule, **options: Any) -> tuple[ProbeReport, list[dict[str, Any]]]:
+    async def go(server: Server) -> ProbeReport:
+        model = open_model(NAME, server.url, RealOptions(**({"attempts": 1} | options)))
+        try:
+            return await probe(model)
+        finally:
+            await model.aclose()
+
+    with serving(lambda seen: rule(seen.body)) as server:
+        return asyncio.run(go(server)), [seen.body for seen in server.seen]
+
+
+def test_a_model_that_can_do_it_all_is_asked_fewer_than_ten_times():
+    found, heard = probed(able, prices={NAME: Price(1, 1)})
+    assert found.capabilities is not None
+    assert all(getattr(found.capabilities, name) for name in ABILITIES)
+    assert all(check.works for check in found.checks)
+    assert len(heard) == len(found.checks) < 10
+    assert all(check.seconds is not None for check in found.checks)
+    usage = found.checks[0].usage
+    assert usage is not None
+    assert usage.total_tokens == 12
+    assert usage.cost_usd == pytest.approx(12e-6)
+    assert all(body["max_tokens"] <= 256 for body in heard)
+
+
+def without(field: str) -> Rule:
+    return lambda body: refused(field) if field in body else able(body)
+
+
+def only_auto(body: dict[str, Any]) -> CannedAnswer:
+    return refused("tool_choice") if body.get("tool_choice") not in (None, "auto") else able(body)
+
+
+def ignores_tools(body: dict[str, Any]) -> CannedAnswer:
+    return said("5") if "tools" in body else able(body)
+
+
+def one_at_a_time(body: dict[str, Any]) -> CannedAnswer:
+    return said(None, "add") if body.get("tool_choice") == "auto" else able(body)
+
+
+def calls_what_it_likes(body: dict[str, Any]) -> CannedAnswer:
+    return said(None, "add") if isinstance(body.get("tool_choice"), dict) else able(body)
+
+
+def ignores_schema(body: dict[str, Any]) -> CannedAnswer:
+    return said("Red.") if "response_format" in body else able(body)
+
+
+def busy_for_schemas(body: dict[str, Any]) -> CannedAnswer:
+    return CannedAnswer({"error": {"message": "busy"}}, 503) if "response_format" in body else able(body)
+
+
+TOOLS = {"native_tools", "tool_choice", "parallel_calls"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "lost", "asked"),
+    [
+        (without("tools"), TOOLS, 5),
+        (without("response_format"), {"response_schema"}, 8),
+        (without("stream"), {"streaming"}, 8),
+        (without("seed"), set(), 8),
+        (only_auto, {"tool_choice"}, 8),
+        (ignores_tools, TOOLS, 8),
+        (one_at_a_time, {"parallel_calls"}, 8),
+        (calls_what_it_likes, {"tool_choice"}, 8),
+        (ignores_schema, {"response_schema"}, 8),
+        (busy_for_schemas, {"response_schema"}, 8),
+    ],
+    ids=["no tools", "no schema", "no stream", "no seed", "only auto", "deaf", "one call", "wilful", "free text", "busy"],
+)
+def test_what_a_model_cannot_do_is_found_out(rule, lost, asked):
+    found, heard = probed(rule)
+    assert found.capabilities is not None
+    assert {name for name in (*TOOLS, *ABILITIES) if not getattr(found.capabilities, name)} == lost
+    assert len(heard) == asked
+    assert all("\n" not in check.said for check in found.checks)
+    assert all(check.works or check.said for check in found.checks)
+
+
+def test_what_could_not_be_found_out_stays_as_it_was_known():
+    found, _ = probed(busy_for_schemas)
+    assert found.works("response schema") is None
+
+
+def fails_when_forced(body: dict[str, Any]) -> CannedAnswer:
+    """llama-cpp-python on `required`: a failure of the server, without a word."""
+    return (
+        CannedAnswer({"error": {"message": "", "type": "internal_server_error"}}, 500)
+        if body.get("tool_choice") == "required"
+        else able(body)
+    )
+
+
+def test_what_a_server_fails_at_for_good_is_asked_twice_at_most_and_told_in_one_line():
+    found, heard = probed(fails_when_forced, attempts=4)
+    (check,) = [check for check in found.checks if check.name == "required tool"]
+    assert (check.works, check.said) == (None, "server: HTTP 500")
+    assert [body.get("tool_choice") for body in heard].count("required") == 2
+    assert found.capabilities is not None
+    assert found.capabilities.tool_choice
+
+
+def test_a_refused_key_ends_it_at_once():
+    found, heard = probed(
+        lambda body: CannedAnswer({"error": {"message": f"Incorrect API key: {SECRET}", "code": "invalid_api_key"}}, 401)
+    )
+    assert (found.capabilities, len(heard)) == (None, 1)
+    assert "Incorrect API key" in found.trouble
+    assert SECRET not in found.trouble
+
+
+def test_a_model_that_does_not_answer_is_told():
+    found, heard = probed(lambda body: CannedAnswer({"error": {"message": "no such model", "code": "model_not_found"}}, 404))
+    assert (found.capabilities, len(heard)) == (None, 1)
+    assert "no such model" in found.trouble
+
+
+# --- the command ---
+
+app = typer.Typer()
+app.command()(check_model)
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, [NAME, *arguments])
+
+
+def test_the_command_prints_a_table(tmp_path):
+    prices = tmp_path / "prices.toml"
+    prices.write_text(f'["{NAME}"]\ninput = 1\noutput = 1\n')
+    with serving(lambda seen: only_auto(seen.body)) as server:
+        done = run("--base-url", server.url, "--prices", str(prices))
+    assert done.exit_code == 0, done.output
+    assert "0.000012" in done.output
+    (line,) = [line for line in done.output.splitlines() if "forced tool" in line]
+    assert "no" in line.split()
+    assert "tool_choice is not supported" in line
+
+
+def test_the_command_prints_json():
+    with serving(lambda seen: able(seen.body)) as server:
+        done = run("--base-url", server.url, "--json")
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["model"], found["answers"]) == (0, NAME, True)
+    assert found["capabilities"]["tool_choice"] is True
+    assert {check["name"] for check in found["checks"]} >= {"plain", "streaming", "seed"}
+
+
+def test_the_command_says_that_nobody_answers():
+    with serving(lambda seen: CannedAnswer({"error": {"message": "who are you?"}}, 401)) as server:
+        done = run("--base-url", server.url)
+    assert done.exit_code == 1
+    assert "does not answer: who are you?" in done.output
+
+
+def test_bad_input_is_a_value_error_which_the_command_line_shows_in_one_line(tmp_path):
+    assert isinstance(run("--base-url", "nonsense").exception, ValueError)
+    assert isinstance(run("--prices", str(tmp_path / "none.toml")).exception, ValueError)
+    assert isinstance(run("--call-timeout", "0").exception, ValueError)
+
+
+def test_the_key_may_stand_in_a_file(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with serving(lambda seen: able(seen.body)) as server:
+        (tmp_path / ".env").write_text(f"OPENAI_API_KEY=from-the-file\nOPENAI_BASE_URL={server.url}\n")
+        try:
+            assert run("--json").exit_code == 0
+        finally:
+            os.environ.pop("OPENAI_API_KEY")
+            os.environ.pop("OPENAI_BASE_URL")
+        assert {seen.key for seen in server.seen} == {"from-the-file"}

@@ -1,0 +1,329 @@
+"""Real models over HTTP: what a request asks reaches the wire, and what the server answers comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import dspy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.dspy_seam import DspyModel, clients
+from loopbench.models.real import open_model
+from loopbench.protocol import (
+    Message,
+    NativeCall,
+    Reply,
+    Request,
+    Sampling,
+    ToolSpec,
+)
+
+from .provider import (
+    EACH,
+    HELLO,
+    NAME,
+    NAMES,
+    OBJECT,
+    SECRET,
+    TEXT,
+    CannedAnswer,
+    SeenRequest,
+    _ask,
+    _read,
+    ask,
+    ask_once,
+    completion,
+    frames_of,
+    read_once,
+)
+
+# --- the wire ---
+
+
+CALL = st.builds(NativeCall, NAMES, NAMES, OBJECT.map(json.dumps))
+MESSAGE = st.one_of(
+    st.builds(Message, st.sampled_from(["system", "user"]), TEXT),
+    st.builds(Message, st.just("assistant"), TEXT, st.lists(CALL, max_size=2).map(tuple)),
+    st.builds(Message, st.just("tool"), TEXT, call_id=NAMES),
+)
+
+
+SAMPLING = st.builds(
+    Sampling,
+    st.none() | st.floats(0, 2),
+    st.none() | st.integers(1, 9999),
+    st.none() | st.floats(0.01, 1),
+    st.none() | st.integers(0, 2**31),
+    st.lists(st.text(min_size=1, max_size=5), max_size=3).map(tuple),
+)
+
+
+SCHEMA = st.builds(lambda names: {"type": "object", "properties": {name: {"type": "string"} for name in names}}, st.sets(NAMES))
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Request:
+    tools = tuple(ToolSpec(name, draw(TEXT), draw(SCHEMA)) for name in sorted(draw(st.sets(NAMES, max_size=3))))
+    choice = draw(st.sampled_from([None, "auto", "required", "none", *(tool.name for tool in tools)])) if tools else None
+    messages = (*draw(st.lists(MESSAGE, max_size=5)), Message("user", draw(TEXT)))
+    return Request(messages, tools, choice, draw(st.none() | SCHEMA), draw(SAMPLING))
+
+
+def wire_form(request: Request) -> dict[str, Any]:
+    """OpenAI's format, as servers of one's own take it: https://platform.openai.com/docs/api-reference/chat/create."""
+    body: dict[str, Any] = {"model": "test-model", "messages": [], **request.sampling.as_dict()}
+    leading = 0
+    while request.messages[leading].role == "system":
+        leading += 1
+    system = "\n\n".join(message.content for message in request.messages[:leading])
+    body["messages"] += [{"role": "system", "content": system}] if system else []
+    body["messages"] += [message.as_dict() for message in request.messages[leading:]]
+    if request.tools:
+        body["tools"] = [
+            {"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters}}
+            for tool in request.tools
+        ]
+    if request.tool_choice is not None:
+        named = {"type": "function", "function": {"name": request.tool_choice}}
+        body["tool_choice"] = request.tool_choice if request.tool_choice in ("auto", "required", "none") else named
+    if request.response_schema is not None:
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.response_schema}}
+    return body
+
+
+def normal(body: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of calls as values: JSON may be spelled in several ways."""
+    for message in body["messages"]:
+        for call in message.get("tool_calls", ()):
+            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    return body
+
+
+@EACH
+@given(request=requests())
+def test_all_that_a_request_asks_reaches_the_wire(shared, request):
+    shared.rule = lambda heard: completion()
+    ask_once(shared, request)
+    assert normal(shared.seen[-1].body) == normal(wire_form(request))
+
+
+def finite(text: str) -> bool:
+    """Whether lm15 takes arguments: no JSON at all is fine, but NaN and infinities, which Python reads, fail in its types."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return True
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
+
+
+@EACH
+@given(text=st.text(st.characters(), max_size=50), arguments=st.lists(st.text(max_size=30).filter(finite), max_size=3))
+def test_text_and_native_calls_come_back_as_the_server_wrote_them(shared, text, arguments):
+    calls = tuple(NativeCall(f"call-{i}", "add", argument) for i, argument in enumerate(arguments))
+    shared.rule = lambda heard: completion(text, calls)
+    reply = ask_once(shared)
+    assert (reply.text, reply.calls) == (text, calls)
+    assert reply.finish_reason == ("tool_calls" if calls else "stop")
+
+
+@EACH
+@given(calls=st.lists(CALL, min_size=1, max_size=3, unique_by=lambda call: call.id), results=st.lists(TEXT, min_size=3, max_size=3))
+def test_a_turn_of_native_calls_and_results_can_be_shown_again(shared, calls, results):
+    shared.rule = lambda heard: completion("", tuple(calls))
+    reply = ask_once(shared)
+    answers = [Message("tool", result, call_id=call.id) for call, result in zip(reply.calls, results, strict=False)]
+    ask_once(shared, Request((*HELLO.messages, Message("assistant", reply.text, reply.calls), *answers)))
+    asked, *told = normal(shared.seen[-1].body)["messages"][1:]
+    assert [(c["id"], c["function"]["name"], c["function"]["arguments"]) for c in asked["tool_calls"]] == [
+        (call.id, call.name, json.loads(call.arguments)) for call in calls
+    ]
+    assert [(t["role"], t["tool_call_id"], t["content"]) for t in told] == [("tool", a.call_id, a.content) for a in answers]
+
+
+CALLS_ALONE = Request(
+    (*HELLO.messages, Message("assistant", "", (NativeCall("1", "add", "{}"),)), Message("tool", "2", call_id="1")),
+    sampling=Sampling(max_tokens=9),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [(NAME, "max_tokens"), ("openai/gpt-5", "max_completion_tokens"), ("hosted_vllm/x", "max_tokens")]
+)
+def test_a_server_of_ones_own_is_asked_in_the_words_that_such_servers_know(shared, name, limit):
+    """A reasoning model of OpenAI's, behind a gateway, refuses the older name of the limit."""
+    ask(shared, CALLS_ALONE, name=name)
+    body = shared.seen[-1].body
+    assert {key: body[key] for key in body if key.startswith("max_")} == {limit: 9}
+    assert body["messages"][1]["content"] == ""
+
+
+def test_openai_and_anthropic_are_asked_in_their_own_words(shared, monkeypatch):
+    """Their addresses are not reached: this machine passes for OpenAI's."""
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    monkeypatch.setattr(clients, "_OPENAI", ("127.0.0.1",))
+    ask(shared, CALLS_ALONE)
+    body = shared.seen[-1].body
+    assert body["max_completion_tokens"] == 9
+    assert body["messages"][1]["content"] is None
+    shared.rule = claude_whole
+    ask(shared, CALLS_ALONE, name=CLAUDE)
+    assert [block["type"] for block in shared.seen[-1].body["messages"][1]["content"]] == ["tool_use"]
+
+
+def test_a_call_that_is_no_json_can_be_shown_again(shared):
+    ask_once(
+        shared,
+        Request(
+            (*HELLO.messages, Message("assistant", "", (NativeCall("1", "add", '{"a": 1'),)), Message("tool", "?", call_id="1"))
+        ),
+    )
+    sent = normal(shared.seen[-1].body)["messages"][1]["tool_calls"][0]["function"]["arguments"]
+    assert '{"a": 1' in sent.values()
+
+
+@pytest.mark.parametrize("where", ["query", "history", "call", "system"])
+def test_text_that_is_no_unicode_is_mended_on_the_way(shared, where):
+    broken = "a\ud800b"
+    said = {
+        "query": (Message("user", broken),),
+        "system": (Message("system", broken), *HELLO.messages),
+        "history": (*HELLO.messages, Message("assistant", broken)),
+        "call": (
+            *HELLO.messages,
+            Message("assistant", "", (NativeCall("1", "add", json.dumps({"a": broken})),)),
+            Message("tool", broken, call_id="1"),
+        ),
+    }[where]
+    ask_once(shared, Request(said))
+    assert "a?b" in json.dumps(shared.seen[-1].body)
+
+
+def test_tokens_are_the_servers_count_and_not_an_estimate(shared):
+    shared.rule = lambda heard: completion()
+    usage = ask_once(shared).usage
+    assert usage is not None
+    assert (usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.estimated) == (11, 5, 4, False)
+
+
+def test_no_count_is_no_usage(shared):
+    shared.rule = lambda heard: CannedAnswer({key: value for key, value in completion().body.items() if key != "usage"})
+    assert ask_once(shared).usage is None
+
+
+@pytest.mark.parametrize("text", ['{"done": true,  "kind": "a"}', '{"done":', "no JSON"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_text_of_a_choice_is_kept_as_it_was_sent(shared, text, streamed):
+    shared.rule = lambda heard: CannedAnswer(None, frames=frames_of(Reply(text))) if streamed else completion(text)
+    choices = {"done": {"type": "boolean"}, "kind": {"type": "string", "enum": ["a", "b"]}}
+    request = replace(HELLO, response_schema={"type": "object", "properties": choices, "required": ["done", "kind"]})
+    reply = read_once(shared, request)[-1].reply if streamed else ask_once(shared, request)
+    assert reply is not None
+    assert reply.text == text
+
+
+def test_a_refusal_is_what_the_model_said(shared):
+    shared.rule = lambda heard: completion(None, message={"role": "assistant", "content": None, "refusal": "I will not."})
+    assert ask_once(shared).text == "I will not."
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "content_filter"])
+def test_the_finish_reason_is_kept(shared, reason):
+    shared.rule = lambda heard: completion(finish_reason=reason)
+    assert ask_once(shared).finish_reason == reason
+
+
+def test_a_known_model_has_the_price_that_dspy_gives_it(shared):
+    shared.rule = lambda heard: completion()
+    lm = dspy.LM("openai/gpt-4o-mini", api_base=shared.url, api_key="none", cache=False, num_retries=0)
+    lm("hello")
+    lm.close()
+    reply = ask(shared, name="openai/gpt-4o-mini")
+    assert reply.usage is not None
+    assert reply.usage.cost_usd == lm.history[-1]["cost"] > 0
+
+
+def test_an_unknown_model_has_no_price(shared):
+    usage = ask(shared).usage
+    assert usage is not None
+    assert usage.cost_usd is None
+
+
+def test_dspy_keeps_no_history_of_a_run(shared):
+    model = open_model(NAME, shared.url)
+    before = len(dspy.clients.base_lm.GLOBAL_HISTORY)
+    asyncio.run(_ask(model, HELLO, model.aclose))
+    assert isinstance(model.model, DspyModel)
+    assert model.model.lm.history == []
+    assert len(dspy.clients.base_lm.GLOBAL_HISTORY) == before
+
+
+# --- another provider's wire ---
+
+
+CLAUDE = "anthropic/claude-sonnet-4-5"
+CLAUDE_USAGE = {"input_tokens": 10, "cache_read_input_tokens": 90, "cache_creation_input_tokens": 5, "output_tokens": 7}
+CLAUDE_BLOCKS: list[dict[str, Any]] = [
+    {"type": "text", "text": "I add."},
+    {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 1}},
+]
+
+
+def claude_whole(heard: SeenRequest) -> CannedAnswer:
+    body = {"id": "m1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": CLAUDE_BLOCKS}
+    return CannedAnswer(body | {"stop_reason": "tool_use", "usage": CLAUDE_USAGE})
+
+
+def claude_streamed(usage: dict[str, int]) -> CannedAnswer:
+    """https://docs.anthropic.com/en/docs/build-with-claude/streaming. `usage`: what its end tells."""
+    message = {"id": "m1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": []}
+    frames: list[dict[str, Any]] = [{"type": "message_start", "message": message | {"usage": CLAUDE_USAGE | {"output_tokens": 1}}}]
+    for index, (block, deltas) in enumerate(
+        [
+            ({"type": "text", "text": ""}, [{"type": "text_delta", "text": text} for text in ("I ", "add.")]),
+            (
+                CLAUDE_BLOCKS[1] | {"input": {}},
+                [{"type": "input_json_delta", "partial_json": part} for part in ('{"a"', ": 1}")],
+            ),
+        ]
+    ):
+        frames.append({"type": "content_block_start", "index": index, "content_block": block})
+        frames += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        frames.append({"type": "content_block_stop", "index": index})
+    frames.append({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": usage})
+    return CannedAnswer(None, frames=[*frames, {"type": "message_stop"}])
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_anthropics_counts_mean_what_all_others_mean(shared, streamed, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    shared.rule = (lambda heard: claude_streamed(CLAUDE_USAGE)) if streamed else claude_whole
+    model = open_model(CLAUDE, shared.url)
+    assert model.capabilities.native_tools
+    assert (model.capabilities.context_tokens or 0) >= 200_000
+    reply = asyncio.run(_read(model, HELLO))[-1].reply if streamed else asyncio.run(_ask(model, HELLO, model.aclose))
+    assert reply is not None
+    assert (reply.text, reply.finish_reason) == ("I add.", "tool_calls")
+    assert [(call.id, call.name, json.loads(call.arguments)) for call in reply.calls] == [("t1", "add", {"a": 1})]
+    usage = reply.usage
+    assert usage is not None
+    assert (usage.input_tokens, usage.cached_tokens, usage.output_tokens) == (105, 90, 7)
+    assert usage.cost_usd == pytest.approx((10 * 3 + 90 * 0.3 + 5 * 3.75 + 7 * 15) / 1e6)
+    assert usage.nominal_usd == pytest.approx((100 * 3 + 5 * 3.75 + 7 * 15) / 1e6)
+
+
+def test_half_a_count_is_none(shared, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    shared.rule = lambda heard: claude_streamed({"output_tokens": 7})
+    reply = asyncio.run(_read(open_model(CLAUDE, shared.url), HELLO))[-1].reply
+    assert reply is not None
+    assert (reply.text, reply.usage) == ("I add.", None)

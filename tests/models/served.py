@@ -1,0 +1,124 @@
+"""A server on a real socket, the trials behind it, and an official client that asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import openai
+import pytest
+
+from loopbench.models.fake import FakeModel
+from loopbench.models.native import NATIVE
+from loopbench.models.server import ServedTrial, Server, UnknownModel
+from loopbench.models.tunnel import Tunnel
+from loopbench.models.wires.chat import ChatRequest
+from loopbench.protocol import Reply, ToolCall
+
+QUESTION = "What comes out?"
+BODY = {"model": "scripted", "messages": [{"role": "user", "content": QUESTION}]}
+SUBMIT = {
+    "type": "function",
+    "function": {
+        "name": "submit",
+        "parameters": {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]},
+    },
+}
+
+
+class Book:
+    """Trials by name; those that nobody named get `None`'s."""
+
+    def __init__(self, **served: ServedTrial) -> None:
+        self.served = served
+        self.asked: list[ChatRequest] = []
+
+    def models(self) -> list[str]:
+        return ["scripted", "scripted/flaky-tools"]
+
+    def find(self, trial: str | None, asked: ChatRequest) -> ServedTrial:
+        self.asked.append(asked)
+        if asked.model not in self.models():
+            raise UnknownModel(f"The model '{asked.model}' does not exist.")
+        if (trial or "any") not in self.served:
+            raise LookupError(f"No trial '{trial}'.")
+        return self.served[trial or "any"]
+
+
+def fixed(said: Reply | Exception) -> ServedTrial:
+    """A trial whose model always says, or raises, the same."""
+    return ServedTrial(FakeModel(then=said), Tunnel())
+
+
+def of(trial: Any, **changes: Any) -> ServedTrial:
+    """A bench's trial as the server has it."""
+    return ServedTrial(trial.scripted, trial.tunnel, {"native": NATIVE}, **changes)
+
+
+def run(work: Callable[[Server, Any], Coroutine[Any, Any, Any]], book: Book, **server: Any) -> Any:
+    """Open a server, an official client of its, do the work."""
+
+    async def whole() -> Any:
+        async with Server(book, **server) as opened, client(opened) as asking:
+            return await work(opened, asking)
+
+    return asyncio.run(whole())
+
+
+def client(server: Server, trial: str = "") -> openai.AsyncOpenAI:
+    base = f"{server.url}/t/{trial}/v1" if trial else f"{server.url}/v1"
+    return openai.AsyncOpenAI(base_url=base, api_key="none", max_retries=0, timeout=30)
+
+
+def specs(trial: Any) -> list[Any]:
+    return [
+        {"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters}}
+        for tool in trial.toolbox.specs
+    ]
+
+
+async def whole_loop(asking: Any, trial: Any, **more: Any) -> Any:
+    """A while loop as anyone writes it, on the official client and the trial's tools; gives the last message."""
+    messages: list[Any] = [{"role": "user", "content": QUESTION}]
+    for _ in range(9):
+        made = await asking.chat.completions.create(model="scripted", messages=messages, tools=specs(trial), **more)
+        message = made.choices[0].message
+        if not message.tool_calls:
+            return message
+        messages.append(message.model_dump(exclude_none=True))
+        for call in message.tool_calls:
+            seen = await trial.toolbox.call(trial_call(call))
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": seen.data})
+    return None
+
+
+def trial_call(call: Any) -> Any:
+    return ToolCall(call.function.name, json.loads(call.function.arguments), call.id)
+
+
+# --- the official client ---
+
+
+async def failure(asking: Any, **more: Any) -> Any:
+    with pytest.raises(openai.OpenAIError) as caught:
+        await asking.chat.completions.create(**BODY | more)
+    return caught.value
+
+
+# --- faults on the wire ---
+
+
+async def exchange(server: Server, sent: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    got = b""
+    try:
+        writer.write(sent)
+        while piece := await asyncio.wait_for(reader.read(65_536), 20):
+            got += piece
+    except ConnectionResetError:
+        got += b"<reset>"
+    finally:
+        writer.close()
+    return got

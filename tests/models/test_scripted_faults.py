@@ -1,0 +1,189 @@
+"""Each family of faults through a minimal loop: how it lands, and what clears it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from loopbench.loops.bare_codecs import CODEC
+from loopbench.models.faults import NOT_DETERMINED
+from loopbench.models.policy import MADE_UP
+from loopbench.models.profiles import FAULT_KINDS
+from loopbench.protocol import (
+    Act,
+    Inexpressible,
+    Message,
+    ProviderError,
+    Reply,
+    Request,
+    Role,
+    WireError,
+    run_sync,
+)
+
+from . import bench
+from .scripted_trials import OneCall, points, profile, run, settled
+
+# --- what clears a fault ---
+
+
+@pytest.mark.parametrize("kind", ["wire.malformed", "wire.truncated", "decision.unknown_tool", "tool.raises", "tool.garbage"])
+def test_feedback_clears_a_fault_at_the_next_attempt(kind: str) -> None:
+    trial = bench.Bench(bench.chain(3), profile(kind, feedback=1))
+    assert run(trial) == 22
+    assert len(trial.tunnel.faults) == (4 if kind.startswith("wire.") else 3)
+    assert all(landed and recovered for _, _, landed, _, recovered in settled(trial))
+    assert len(trial.ear.exchanges) == 4 + len(trial.tunnel.faults)
+
+
+@pytest.mark.parametrize("kind", ["wire.malformed", "tool.raises", "provider.server"])
+def test_without_feedback_the_same_is_said_again_word_for_word(kind: str) -> None:
+    trial = bench.Bench(bench.chain(3), profile(kind, feedback=1))
+    assert run(trial, feedback=False, limit=6) is None
+    assert trial.ear.replies == trial.ear.replies[:1] * 6
+    assert settled(trial) == [("decide:c1", kind, True, False, False)]
+
+
+def test_a_failing_provider_is_overcome_by_a_loop_that_tells_the_model() -> None:
+    trial = bench.Bench(bench.chain(1), profile("provider.server", feedback=1))
+    assert run(trial) == 2
+    assert settled(trial) == [(f"decide:{point}", "provider.server", True, False, True) for point in ("answer", "c1")]
+
+
+@pytest.mark.parametrize("kind", ["wire.empty", "decision.wrong_type", "tool.raises", "provider.rate_limit"])
+@pytest.mark.parametrize("feedback", [True, False])
+def test_a_fault_that_takes_n_attempts_takes_n(kind: str, feedback: bool) -> None:
+    trial = bench.Bench(bench.chain(1), profile(kind, after=1, attempts=3))
+    assert run(trial, feedback=feedback) == 2
+    struck = sum(fault == kind for *_, fault in (*trial.ear.exchanges, *trial.ear.tool_calls))
+    assert struck == 3 * len(trial.tunnel.faults)
+
+
+@pytest.mark.parametrize("kind", ["wire.fenced", "decision.unknown_tool", "tool.garbage", "provider.timeout"])
+def test_a_fault_that_never_clears_never_clears(kind: str) -> None:
+    trial = bench.Bench(bench.chain(2), profile(kind, never=1))
+    assert run(trial, limit=15) is None
+    assert settled(trial) == [("decide:c1", kind, True, False, False)]
+
+
+def test_a_flaky_tool_raises_twice_and_then_works() -> None:
+    trial = bench.Bench(bench.chain(1), profile("tool.flaky", never=1))
+    assert run(trial) == 2
+    assert [(seen.error_type, fault) for _, seen, fault in trial.ear.tool_calls] == [("ToolUnavailable", "tool.flaky")] * 2 + [
+        (None, None)
+    ]
+
+
+# --- each family in the tunnel ---
+
+
+@pytest.mark.parametrize("kind", sorted(kind for kind in FAULT_KINDS if kind.startswith("wire.")))
+def test_a_spoiled_reply_lands_and_is_absorbed_iff_the_format_still_reads_it(kind: str) -> None:
+    class Lenient(OneCall):
+        """Reads the first JSON object that stands anywhere in the text."""
+
+        def render(self, move: Any) -> Reply:
+            return CODEC.render(move)
+
+        def parse(self, reply: Reply) -> Any:
+            try:
+                data, _ = json.JSONDecoder().raw_decode(reply.text[max(reply.text.find("{"), 0) :])
+            except ValueError as error:
+                raise WireError(str(error)) from None
+            return CODEC.parse(Reply(json.dumps(data)))
+
+    absorbed = kind in ("wire.fenced", "wire.duplicated")
+    for codec, reads in ((CODEC, False), (Lenient(), absorbed)):
+        trial = bench.Bench(bench.chain(1), profile(kind, feedback=1))
+        assert run(trial, codec=codec) == 2
+        assert ("decide:c1", kind, True, reads, True) in settled(trial)
+
+
+@pytest.mark.parametrize(
+    "kind", ["unknown_tool", "missing_argument", "extra_argument", "wrong_type", "wrong_value", "early_finish", "no_tool"]
+)
+def test_a_wrong_decision_lands_as_another_move(kind: str) -> None:
+    clean, trial = bench.Bench(bench.chain(1)), bench.Bench(bench.chain(1), profile(f"decision.{kind}", feedback=1))
+    answers = [run(clean), run(trial)]
+    moves = [CODEC.parse(reply) for each in (clean, trial) for reply in each.ear.replies[:1] if reply is not None]
+    assert moves[0] != moves[1]
+    (fault,) = settled(trial)
+    stopped = kind in ("early_finish", "no_tool")
+    assert fault == ("decide:c1", f"decision.{kind}", True, False, not stopped)
+    assert answers == [2, MADE_UP if stopped else 2]
+
+
+@pytest.mark.parametrize("bluff", [0.0, 1.0])
+def test_an_early_finish_says_what_the_model_would_answer_now(bluff: float) -> None:
+    """In the same words whether a loop states its answer at once or asks for it again: a design must not decide who bluffs."""
+    trial = bench.Bench(bench.chain(1), profile("decision.early_finish", never=1, bluff=bluff))
+    assert run(trial) == (MADE_UP if bluff else NOT_DETERMINED)
+
+
+@pytest.mark.parametrize(("kind", "point"), [("repeated_call", "c2"), ("never_finish", "answer")])
+def test_a_model_that_goes_round_makes_a_call_again(kind: str, point: str) -> None:
+    trial = bench.Bench(bench.chain(2), profile(f"decision.{kind}", feedback=1))
+    assert run(trial) == 12
+    assert settled(trial) == [(f"decide:{point}", f"decision.{kind}", True, False, True)]
+    made = [call.arguments["a"] for call, _, _ in trial.ear.tool_calls]
+    assert made == ([1, 1, 2] if kind == "repeated_call" else [1, 2, 2])
+
+
+@pytest.mark.parametrize(("kind", "trouble", "status"), [("rate_limit", "rate_limit", 429), ("server", "server", 500)])
+def test_a_provider_s_failure_is_injected(kind: str, trouble: str, status: int) -> None:
+    trial = bench.Bench(bench.chain(1), profile(f"provider.{kind}", feedback=1))
+    with pytest.raises(ProviderError) as raised:
+        run_sync(trial.model.complete(trial.request()))
+    assert (raised.value.injected, raised.value.kind, raised.value.status) == (True, trouble, status)
+
+
+def test_a_lie_lands_and_is_no_recovery() -> None:
+    trial = bench.Bench(bench.chain(2), profile("tool.lies", feedback=1))
+    answer = run(trial)
+    assert isinstance(answer, int)
+    assert answer != 12
+    assert settled(trial) == [(f"decide:{name}", "tool.lies", True, False, False) for name in ("c1", "c2")]
+
+
+def test_a_flood_of_text_carries_the_receipt_at_its_end() -> None:
+    trial = bench.Bench(bench.chain(1), profile("tool.huge", feedback=1))
+    assert run(trial) == 2
+    assert len(trial.ear.tool_calls[0][1].data) > 8000
+    assert settled(trial) == [("decide:c1", "tool.huge", True, False, True)]
+
+
+def test_a_fault_of_a_tool_that_never_runs_is_scheduled_and_does_not_land() -> None:
+    trial = bench.Bench(bench.chain(1), profile("tool.raises", feedback=1))
+    run_sync(trial.model.complete(trial.request()))
+    assert settled(trial) == [("decide:c1", "tool.raises", False, False, False)]
+
+
+def test_a_mistake_that_the_format_has_no_way_to_say_is_absorbed() -> None:
+    class Strict(OneCall):
+        """Constrained to the tools that there are."""
+
+        def render(self, move: Any) -> Reply:
+            if isinstance(move, Act) and any(call.name != "add" for call in move.calls):
+                raise Inexpressible("no such tool")
+            return super().render(move)
+
+    trial = bench.Bench(bench.chain(1), profile("decision.unknown_tool", feedback=1))
+    assert run(trial, codec=Strict()) == "2"
+    assert settled(trial) == [("decide:c1", "decision.unknown_tool", True, True, True)]
+
+
+@pytest.mark.parametrize("role", [Role.DECIDE, Role.SELECT])
+def test_a_model_that_is_shown_no_tool_meets_no_fault_of_calls(role: Role) -> None:
+    mistakes = [kind for kind in FAULT_KINDS if kind.startswith(("decision.", "tool."))]
+    trial = bench.Bench(bench.chain(2), profile(*mistakes))
+    for attempt in range(3):
+        run_sync(trial.model.complete(Request((Message("user", f"Go on{attempt * '!'}"),), role=role)))
+    assert settled(trial) == []
+
+
+def test_a_fault_is_counted_at_a_point_once_however_often_it_strikes() -> None:
+    trial = bench.Bench(bench.chain(1), profile("wire.empty", after=1, attempts=5))
+    run(trial)
+    assert points(trial) == ["decide:c1", "decide:answer"]
