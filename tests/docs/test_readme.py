@@ -1,4 +1,4 @@
-"""README and docs/results.md show the output of the commands that they name. `python tests/test_readme.py --write` renews it."""
+"""README and docs/results.md show what their commands print. `python -m tests.docs.test_readme --write` renews it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.text.table import Table, markdown_cell, markdown_page
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 RESULTS = ROOT / "docs" / "results.md"
 PICTURE = ROOT / "docs" / "accuracy.svg"
