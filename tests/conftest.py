@@ -14,7 +14,6 @@ from hypothesis import settings
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.metrics.record import Record
-from loopbench.models.over_http import OverHttp, Switchboard, open_switchboard
 from loopbench.models.profiles import load_profile
 from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
@@ -25,6 +24,7 @@ from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
+from tests.over_http import OverHttp, Switchboard, open_switchboard
 
 settings.register_profile("untimed", deadline=None, max_examples=50)
 settings.load_profile("untimed")

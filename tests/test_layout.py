@@ -53,11 +53,11 @@ CONFINED: dict[str, tuple[str, frozenset[str]]] = {
 }
 RATCHETS: dict[str, int] = {
     # what there is, counted by `measured`; a number here may only fall
-    "files of src over 450 lines": 7,
-    "files of tests over 450 lines": 24,
-    "files of tests over 800 lines": 11,
+    "files of src over 450 lines": 4,
+    "files of tests over 450 lines": 12,
+    "files of tests over 800 lines": 4,
     "functions over 60 lines": 0,
-    "functions of more than 7 parameters": 5,
+    "functions of more than 7 parameters": 2,
     "imports inside functions": 24,
 }
 SEED_NAMES: frozenset[str] = frozenset()

@@ -328,7 +328,7 @@ def test_a_full_product_is_added_and_the_manifest_says_when(configured):
         (Additions(repeats=1), "nothing is added: give --loop"),
         (Additions(tasks=2), "--tasks 2: the run has 3 already, and N is the new total"),
         (Additions(repeats=0), "--repeats 0: the run has 1 already"),
-        (Additions(loops=("bare",)), "--loop: 'bare' is a duplicate"),
+        (Additions(loops=("bare",)), "--loop: 'bare' is given twice"),
         (Additions(loops=("bear",)), "did you mean 'bare'"),
         (Additions(profiles=("flaky",)), "unknown profile 'flaky'"),
         (Additions(models=("openai/x",)), "runs under 'clean' only"),
