@@ -53,15 +53,15 @@ CONFINED: dict[str, tuple[str, frozenset[str]]] = {
 }
 RATCHETS: dict[str, int] = {
     # what there is, counted by `measured`; a number here may only fall
-    "files of src over 450 lines": 4,
-    "files of tests over 450 lines": 12,
-    "files of tests over 800 lines": 4,
+    "files of src over 450 lines": 0,
+    "files of tests over 450 lines": 7,
+    "files of tests over 800 lines": 3,
     "functions over 60 lines": 0,
     "functions of more than 7 parameters": 2,
-    "imports inside functions": 24,
+    "imports inside functions": 21,
 }
-SEED_NAMES: frozenset[str] = frozenset()
-"""Class names that two documents fix for two different things."""
+SEED_NAMES = frozenset({"ToolCall"})
+"""Class names that a design's document fixes, and that its prompts show: `ToolCall` stands in the schema of `stateless`."""
 DOORS = ("datasets", "experiments", "loops", "metrics")
 MEGABYTE = 1_000_000
 
@@ -325,10 +325,10 @@ def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
 
 
 def folder(module: str) -> str:
-    """The folder of a module on the floors that have folders of one purpose each; empty elsewhere."""
+    """The folder of a module; empty at the root, and for suites, which build on the importers that their own floor defines."""
     path = next(path for path in MODULES if dotted(path) == module)
     place = below(path.parent)
-    return place if place.partition("/")[0] in ("runs", "checks", "experiments", "reports", "cli", "api") else ""
+    return "" if place == "." or place.partition("/")[0] == "datasets" else place
 
 
 def test_cycles_are_found() -> None:

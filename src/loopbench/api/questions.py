@@ -42,7 +42,7 @@ from loopbench.runs.config import CompareConfig, load_config
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.run_state import read_state
 
-from .answer import Answer
+from .conclusion import Conclusion
 from .objects import check_workers_can_import, loop_name, suite_name
 from .progress import is_shown, shown
 
@@ -107,7 +107,7 @@ def gate(
     alpha: float = 0.05,
     progress: bool | None = None,
     **settings: Any,
-) -> Answer[gates.GateResult]:
+) -> Conclusion[gates.GateResult]:
     """Hold a run against a baseline file, and return an answer that prints as the outcome; `finding.outcome` is its word.
 
     `run`: a finished run; None runs the baseline's configuration again, with `loops` in the place of its own and with
@@ -123,7 +123,7 @@ def gate(
         folder = _loaded(run).results.folder
     judged = gates.judge(gates.read_run(folder), gates.read_baseline(path), metrics=metrics, alpha=alpha, path=path)
     said = [*gate_outputs.paragraphs(judged), *gate_outputs.task_lines(judged)]
-    return Answer(gate_outputs.headline(judged), said, [gate_outputs.table(judged)], judged)
+    return Conclusion(gate_outputs.headline(judged), said, [gate_outputs.table(judged)], judged)
 
 
 def optimize(
@@ -136,7 +136,7 @@ def optimize(
     scorer: str | Callable[..., float] | None = None,
     progress: bool | None = None,
     **settings: Any,
-) -> Answer[OptimizationResult]:
+) -> Conclusion[OptimizationResult]:
     """Optimize each loop's prompts on an equal budget, judge them on locked tasks, and return what it gained.
 
     `optimizer`: a teleprompter by name, `name(option=value)`. `settings`: fields of SearchConfig (budget, proposer, train, dev,
@@ -155,7 +155,7 @@ def optimize(
         return made.folder
 
     found = optimization_result(_apart(search))
-    return Answer(found.title, optimize_tables.verdicts(found), optimize_tables.tables(found), found)
+    return Conclusion(found.title, optimize_tables.verdicts(found), optimize_tables.tables(found), found)
 
 
 def size(
@@ -167,7 +167,7 @@ def size(
     margin: float | None = None,
     alpha: float | None = None,
     power: float = 0.8,
-) -> Answer[Sizing]:
+) -> Conclusion[Sizing]:
     """Work out from a pilot run how many tasks and repeats a decision takes, and what they cost; no model is called.
 
     `again`: a second run of the same configuration with another seed, from which noise is measured. `purpose`: compare or gate;
@@ -175,10 +175,10 @@ def size(
     """
     request = SizeRequest(metric, margin, alpha, power, PURPOSES if purpose is None else (purpose,))
     found = work_out_sizes(_loaded(run).results, request, None if again is None else _loaded(again).results)
-    return Answer(found.run, [*size_tables.answers(found), *found.doubts], size_tables.tables(found), found)
+    return Conclusion(found.run, [*size_tables.answers(found), *found.doubts], size_tables.tables(found), found)
 
 
-def why(run: AnyRun, a: str | None = None, b: str | None = None, *, task: str | None = None) -> Answer[Why]:
+def why(run: AnyRun, a: str | None = None, b: str | None = None, *, task: str | None = None) -> Conclusion[Why]:
     """Say where arms part, and why the one that did not solve a task lost it; no model is called.
 
     `a`, `b`: two arms, or two loops in all their arms; all comparable pairs if left out. `task`: only its trials.
@@ -189,7 +189,7 @@ def why(run: AnyRun, a: str | None = None, b: str | None = None, *, task: str | 
     found = _loaded(run).results
     pairs = None if a is None or b is None else pairs_named(found, a, b)
     reasons = explain(found, pairs=pairs, task=task)
-    return Answer(found.title, [_parting(pair) for pair in reasons.pairs], (), reasons)
+    return Conclusion(found.title, [_parting(pair) for pair in reasons.pairs], (), reasons)
 
 
 # --- shared ---

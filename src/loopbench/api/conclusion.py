@@ -14,7 +14,7 @@ Finding = TypeVar("Finding")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Answer(Generic[Finding]):
+class Conclusion(Generic[Finding]):
     """An answer that prints as its verdict; `finding` has everything behind it."""
 
     title: str
