@@ -87,7 +87,7 @@ def _judged(tasks: Iterable[Task], scorer: str) -> tuple[Task, ...]:
 
 def _built_in_suite(given: Callable[..., Suite]) -> str | None:
     """Return the name of the built-in suite whose loader this is, or None."""
-    source: Any = getattr(given, "__self__", None)
+    source: object = getattr(given, "__self__", None)
     if isinstance(source, Source) and source.name in builtin_names("suite"):
         loader = find("suite", source.name)
         return source.name if getattr(loader, "__self__", None) is source else None
