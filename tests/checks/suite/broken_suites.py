@@ -28,7 +28,7 @@ from tests.checks.suite.shop import (
 )
 
 BROKEN_FILES: dict[str, tuple[Suite, str, str]] = {
-    "a number that is none": (changed(labelled(weight=float("nan")), 2), "json", "task 'shop-02' is no JSON"),
+    "a number that is none": (changed(labelled(weight=float("nan")), 2), "json", "task 'shop-02' is not JSON"),
     "a plan without calls": (
         changed(lambda task: replace(task, plan=NO_CALL, expected=33), 1),
         "plans",

@@ -1,4 +1,4 @@
-"""The section on where the numbers come from: the run's manifest."""
+"""The section on the origin of the numbers: the run's manifest."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from .document import Cell, Code, Folded, Grid, PageSection
 DIGEST_CHARS = 12
 
 
-def manifest_section(found: Results) -> PageSection:
-    """What ran: suite, profiles, arms, versions, digests; the whole manifest is folded away. Raises RunError for a damaged one."""
+def manifest_section(run: Results) -> PageSection:
+    """Return the section on suite, profiles, arms, versions and digests, with the manifest. Raises RunError if it is damaged."""
     try:
-        facts = Grid("The run", ("what", "value"), tuple(_facts(found)), is_sortable=False)
-        arms = _arms(found)
+        facts = Grid("The run", ("what", "value"), tuple(_facts(run)), is_sortable=False)
+        arms = _arms(run)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{found.folder / MANIFEST}: {error!r}") from None
-    whole = json.dumps(found.manifest, indent=2, ensure_ascii=False)
+        raise RunError(f"{run.folder / MANIFEST}: {error!r}") from None
+    whole = json.dumps(run.manifest, indent=2, ensure_ascii=False)
     return PageSection("manifest", "Manifest", (facts, arms, Folded(MANIFEST, (Code(whole),))))
 
 
-def _facts(found: Results) -> Iterator[tuple[Cell, ...]]:
-    manifest = found.manifest
+def _facts(run: Results) -> Iterator[tuple[Cell, ...]]:
+    manifest = run.manifest
     suite, config = manifest["suite"], manifest["config"]
-    yield "run", run_name(found.folder)
+    yield "run", run_name(run.folder)
     yield "created", _text(manifest.get("created"))
     yield "suite", f"{suite['name']} {suite['version']}, {suite['tasks']} tasks, digest {_short(suite.get('digest'))}"
     for source in (manifest.get("imported") or {}).get("from", ()):
@@ -41,17 +41,17 @@ def _facts(found: Results) -> Iterator[tuple[Cell, ...]]:
         yield "fault profile", f"{name}, digest {_short(digest)}"
     yield "repeats, seed", f"{config['repeats']}, {manifest['seed']}"
     yield "level, margin", f"{config['alpha']:g}, {config['margin']:g}"
-    yield "digest of the records", Code(found.digest)
-    if found.wall_s is not None:
-        yield "took", f"{found.wall_s:,.1f} s"
+    yield "digest of the records", Code(run.digest)
+    if run.wall_s is not None:
+        yield "took", f"{run.wall_s:,.1f} s"
     packages = {name: version for name, version in (manifest.get("packages") or {}).items() if version}
     yield "versions", ", ".join(f"{name} {version}" for name, version in packages.items())
     yield "machine", f"Python {_text(manifest.get('python'))}, {_text(manifest.get('platform'))}"
 
 
-def _arms(found: Results) -> Grid:
+def _arms(run: Results) -> Grid:
     rows = tuple(
-        (arm["arm"], _text(arm.get("model")), Code(_options(arm)), Code(_short(arm.get("code")))) for arm in found.manifest["arms"]
+        (arm["arm"], _text(arm.get("model")), Code(_options(arm)), Code(_short(arm.get("code")))) for arm in run.manifest["arms"]
     )
     return Grid("What each arm is made of", ("arm", "model", "options typed", "digest of its code"), rows)
 
